@@ -1,0 +1,51 @@
+# Two commands do all the set-up: `make serve` runs a broker, `make test` passes the tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+SEEDS ?= 300
+N ?= 200000
+
+.PHONY: serve test check sim fuzz bench docs clean
+
+serve: $(VENV)/ready
+	$(BIN)/ottla serve $(ARGS)
+
+test: $(VENV)/ready-dev
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+# Replay or run SEEDS seeds of the whole-broker simulation; FIRST=n starts at seed n.
+sim: $(VENV)/ready-dev
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST))
+
+fuzz: $(VENV)/ready-dev
+	$(BIN)/python -m tests.fuzz --inputs $(N)
+
+bench: $(VENV)/ready-dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Regenerate what is made from the code: the README's table of APIs, docs/configuration.md, the message stubs.
+docs: $(VENV)/ready-dev
+	$(BIN)/python -m ottla.protocol.stubs
+	$(BIN)/python -m ottla.broker.reference
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+
+$(VENV)/ready: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/ready-dev: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

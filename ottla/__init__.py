@@ -1,0 +1,1 @@
+"""A broker that speaks Kafka's wire protocol."""

@@ -1,0 +1,1 @@
+"""Handlers: each translates a request into calls or events, and the outcome into a response."""

@@ -1,0 +1,1 @@
+"""Cluster metadata: the image, the decisions of the controller, and the stores that keep it."""

@@ -1,0 +1,1 @@
+"""Consumer groups: state machines that take events and answer with effects. No I/O."""
