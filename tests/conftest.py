@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.served import ServedBroker
+
+# Rebalances start at once unless a test wants to see the delay.
+QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    """A broker process with an empty data directory of its own."""
+    with ServedBroker(tmp_path / "data", QUICK_GROUPS) as served:
+        yield served

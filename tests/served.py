@@ -1,0 +1,100 @@
+"""A broker in a process of its own, as a user starts it: for tests with real clients, kills and restarts."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+READY_WITHIN_S = 20
+STOP_WITHIN_S = 20
+
+
+class ServedBroker:
+    """`ottla serve` on a free port with its data in `data_dir`; `restart` finds the same data on the same port."""
+
+    def __init__(self, data_dir: Path, settings: dict[str, str] | None = None) -> None:
+        self.data_dir = data_dir
+        self.settings = settings or {}
+        self.listen = "127.0.0.1:0"
+        self.bootstrap = ""
+        self.stderr_path = data_dir.with_name(data_dir.name + ".stderr")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "ServedBroker":
+        settings = [argument for key, value in self.settings.items() for argument in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "ottla", "serve", "--listen", self.listen, "--data-dir", str(self.data_dir)]
+        with self.stderr_path.open("ab") as stderr:
+            self._process = subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=stderr)
+        self.bootstrap = self._wait_until_ready()
+        self.listen = self.bootstrap
+        return self
+
+    def kill(self) -> None:
+        """`kill -9`: nothing in the process gets to say goodbye."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        return self._signal(signal.SIGTERM)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was not started"
+        return self._process.pid
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_path.read_text(errors="replace")
+
+    def __enter__(self) -> "ServedBroker":
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+
+    def _signal(self, number: int) -> int:
+        assert self._process is not None, "the broker was not started"
+        self._process.send_signal(number)
+        try:
+            status = self._process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the broker did not stop within {STOP_WITHIN_S} s:\n{self.stderr}") from None
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return status
+
+    def _wait_until_ready(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + READY_WITHIN_S
+        line = b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
+            byte = os.read(self._process.stdout.fileno(), 1) if ready else b""
+            if not byte:
+                self._process.kill()
+                self._process.wait()
+                raise AssertionError(f"the broker did not become ready; it printed {line!r} and:\n{self.stderr}")
+            line += byte
+        fields = dict(word.split("=", 1) for word in line.decode().split()[1:])
+        return fields["bootstrap"]
+
+
+@contextmanager
+def served_broker(data_dir: Path, **settings: str) -> Iterator[ServedBroker]:
+    """Settings are Kafka's property names with underscores for dots: `num_partitions="3"`."""
+    with ServedBroker(data_dir, {key.replace("_", "."): value for key, value in settings.items()}) as broker:
+        yield broker
