@@ -1,0 +1,72 @@
+"""The table of APIs: one row per API, and the row is the only registration.
+
+ApiVersions, the version check, the reference in the README and the tests of the wire are made from these rows. The
+messages and the handler of a row are imported when its first request arrives: a broker that has just started should
+not pay for APIs nobody has called.
+"""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    module: str
+    """Module name of the messages and of the handler."""
+    min_version: int
+    max_version: int
+    advertised_min: int | None = None
+    """The lowest version that ApiVersions claims, where that is not the lowest one served."""
+
+    def request_class(self) -> Any:
+        return getattr(import_module(f"ottla.protocol.messages.{self.module}"), f"{self.name}Request")
+
+    def response_class(self) -> Any:
+        return getattr(import_module(f"ottla.protocol.messages.{self.module}"), f"{self.name}Response")
+
+    def handler(self) -> Any:
+        return import_module(f"ottla.broker.handlers.{self.module}").handle
+
+    @property
+    def lowest_advertised(self) -> int:
+        return self.min_version if self.advertised_min is None else self.advertised_min
+
+
+PRODUCE = 0
+API_VERSIONS = 18
+
+_ROWS = (
+    # librdkafka up to 2.11.0 looks for Produce v0 before it compresses with gzip, snappy or lz4 (KAFKA-18659).
+    Api(PRODUCE, "Produce", "produce", 3, 11, advertised_min=0),
+    Api(1, "Fetch", "fetch", 4, 17),
+    Api(2, "ListOffsets", "list_offsets", 1, 10),
+    Api(3, "Metadata", "metadata", 0, 13),
+    Api(8, "OffsetCommit", "offset_commit", 2, 9),
+    Api(9, "OffsetFetch", "offset_fetch", 1, 9),
+    Api(10, "FindCoordinator", "find_coordinator", 0, 6),
+    Api(11, "JoinGroup", "join_group", 0, 9),
+    Api(12, "Heartbeat", "heartbeat", 0, 4),
+    Api(13, "LeaveGroup", "leave_group", 0, 5),
+    Api(14, "SyncGroup", "sync_group", 0, 5),
+    Api(15, "DescribeGroups", "describe_groups", 0, 6),
+    Api(16, "ListGroups", "list_groups", 0, 5),
+    Api(API_VERSIONS, "ApiVersions", "api_versions", 0, 4),
+    Api(19, "CreateTopics", "create_topics", 2, 7),
+    Api(20, "DeleteTopics", "delete_topics", 1, 6),
+    Api(21, "DeleteRecords", "delete_records", 0, 2),
+    Api(22, "InitProducerId", "init_producer_id", 0, 5),
+    Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
+    Api(32, "DescribeConfigs", "describe_configs", 1, 4),
+    Api(33, "AlterConfigs", "alter_configs", 0, 2),
+    Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 4),
+    Api(37, "CreatePartitions", "create_partitions", 0, 3),
+    Api(42, "DeleteGroups", "delete_groups", 0, 2),
+    Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
+    Api(47, "OffsetDelete", "offset_delete", 0, 0),
+    Api(60, "DescribeCluster", "describe_cluster", 0, 2),
+    Api(61, "DescribeProducers", "describe_producers", 0, 0),
+    Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
+)
+
+APIS: dict[int, Api] = {api.key: api for api in _ROWS}
