@@ -1,0 +1,209 @@
+"""What can happen to the groups of one `__consumer_offsets` partition: requests, timers, append results, chores.
+
+A request carries a *token*, an opaque number chosen by the shell; the answer is one later `Reply(token, result)`.
+Requests know no versions: where Kafka's behaviour depends on one, a flag says what the client can understand.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from ottla.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    token: int
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """JoinGroup v0 has none: hand in the session timeout."""
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata), in the client's order of preference."""
+    require_known_member_id: bool = False
+    """Version 4 and later: a dynamic member is first given an id with MEMBER_ID_REQUIRED (KIP-394)."""
+    supports_skip_assignment: bool = False
+    """Version 9 and later: a restarted static leader can be told that it need not assign (KIP-814)."""
+    reason: str | None = None
+    """Why the client says it joins (version 8 and later, KIP-800)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    token: int
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    """(member id, assignment); only the leader's counts."""
+    requires_protocol: bool = False
+    """Version 5 and later: protocol type and name must both be given."""
+
+
+class Heartbeat(NamedTuple):
+    """A named tuple and not a dataclass: heartbeats are most of a quiet group's requests, and this is made in a third
+    of the time."""
+
+    token: int
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    token: int
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+class OffsetToCommit(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    token: int
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    offsets: tuple[OffsetToCommit, ...]
+    retention_time_ms: int = -1
+    """Versions 2 to 4; -1 leaves expiry to the broker's retention."""
+    supports_group_id_not_found: bool = False
+    """Version 9 and later: an unknown group is GROUP_ID_NOT_FOUND rather than ILLEGAL_GENERATION."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    token: int
+    group_id: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+    """(topic, partitions); None asks for every partition that has an offset."""
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    token: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    token: int
+    states: tuple[str, ...] = ()
+    """Names in any letter case; empty means all."""
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    token: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    token: int
+    group_id: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimer:
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMemberTimer:
+    """Of an id handed out by MEMBER_ID_REQUIRED that has not joined yet."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPhaseTimer:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSyncTimer:
+    group_id: str
+
+
+TimerKey: TypeAlias = SessionTimer | PendingMemberTimer | JoinPhaseTimer | PendingSyncTimer
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The deadline of `SetTimer(key, …)` has come. A late one, already cancelled or moved, does no harm."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class AppendCompleted:
+    """The high watermark has passed the records of `Append(append_id)`; the first of them has `base_offset`."""
+
+    append_id: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """The records of `Append(append_id)` were not stored, or not in time.
+
+    After an error that leaves the records in the log (REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND) an
+    `AppendCompleted` may still follow when the high watermark passes them.
+    """
+
+    append_id: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsets:
+    """Time for the round of `offsets.retention.check.interval.ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    topics: tuple[str, ...]
+
+
+GroupRequest: TypeAlias = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DescribeGroup
+    | DeleteGroup
+    | DeleteOffsets
+)
+Request: TypeAlias = GroupRequest | ListGroups
+Event: TypeAlias = Request | TimerFired | AppendCompleted | AppendFailed | ExpireOffsets | TopicsDeleted
