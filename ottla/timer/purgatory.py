@@ -1,0 +1,134 @@
+"""Where requests wait for a condition or a deadline: delayed produce, fetch, delete records, topic creation.
+
+An operation is tried, then watched under every key whose events may complete it, then tried *again*: an event between
+the first try and the watching would otherwise be missed, and the request would wait for its whole timeout. Only then
+does it get a timer. It completes exactly once, whichever of event, deadline and cancellation comes first, and leaves
+the timer and the watch lists of all its keys at that moment, so that what has finished accumulates nowhere.
+
+Completing may touch anything, the purgatory too. So call `check_and_complete` when your own state is consistent again:
+at the end of a handler, not in the middle of an append.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+
+from ottla.timer.wheel import TimerEntry, TimingWheel
+
+
+class DelayedOperation(ABC):
+    """Something that waits; subclasses say for what, and what happens then."""
+
+    # The last three are the purgatory's: where it finds the operation again.
+    __slots__ = ("completed", "deadline_ms", "keys", "purgatory", "timer")
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        # By an event, by its deadline, or cancelled.
+        self.completed = False
+        self.purgatory: Purgatory | None = None
+        self.keys: tuple[Hashable, ...] = ()
+        self.timer: TimerEntry | None = None
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """Return `self.force_complete()` if the condition holds, else False. Called whenever a key had an event."""
+
+    @abstractmethod
+    def on_complete(self) -> None:
+        """Runs exactly once unless the operation is cancelled: answer the request with what there is."""
+
+    def on_expiration(self) -> None:  # noqa: B027 - most operations need nothing here
+        """Runs after `on_complete` if it was the deadline that completed the operation."""
+
+    def force_complete(self) -> bool:
+        """Complete now, whatever the condition; says whether it was this call that did it."""
+        if self.completed:
+            return False
+        self.completed = True
+        if self.purgatory is not None:
+            self.purgatory.release(self)
+        self.on_complete()
+        return True
+
+
+class Purgatory:
+    """The waiting operations of one kind, by the keys they wait for."""
+
+    def __init__(self, name: str, wheel: TimingWheel) -> None:
+        self.name = name
+        self._wheel = wheel
+        # Dicts serve as sets that keep the order of arrival. Invariant: none of them is empty.
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        """The number of waiting operations."""
+        return self._size
+
+    def watched(self) -> int:
+        """The number of entries in the watch lists: an operation counts once for each of its keys."""
+        return sum(len(watchers) for watchers in self._watchers.values())
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+        """Complete the operation if that is possible now, else let it wait; says whether it completed here."""
+        assert operation.purgatory is None, f"{operation!r} waits already"
+        if operation.try_complete():
+            return True
+        self._watch(operation, keys)
+        if operation.try_complete():
+            return True
+        # What it touched while being tried may have completed it by another way.
+        if not operation.completed:
+            operation.timer = self._wheel.schedule(operation.deadline_ms, lambda: _expire(operation))
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Try every operation that waits for `key`, in order of arrival; gives how many completed by that.
+
+        All of them are tried even if one raises; the exceptions come out together at the end, as an `ExceptionGroup`.
+        """
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return 0
+        completed = 0
+        errors: list[Exception] = []
+        for operation in list(watchers):
+            try:
+                completed += not operation.completed and operation.try_complete()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup(f"operations of purgatory {self.name} failed", errors)
+        return completed
+
+    def cancel(self, operation: DelayedOperation) -> bool:
+        """End the wait without completing it, as for a closed connection; says whether it was still waiting."""
+        if operation.completed:
+            return False
+        operation.completed = True
+        if operation.purgatory is self:
+            self.release(operation)
+        return True
+
+    def release(self, operation: DelayedOperation) -> None:
+        """Forget an operation that has completed; `force_complete` and `cancel` do this by themselves."""
+        for key in operation.keys:
+            watchers = self._watchers[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watchers[key]
+        if operation.timer is not None:
+            operation.timer.cancel()
+        self._size -= 1
+
+    def _watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        operation.purgatory = self
+        operation.keys = tuple(dict.fromkeys(keys))
+        for key in operation.keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        self._size += 1
+
+
+def _expire(operation: DelayedOperation) -> None:
+    if operation.force_complete():
+        operation.on_expiration()
