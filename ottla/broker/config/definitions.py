@@ -1,0 +1,171 @@
+"""The table of server properties, and of topic configs with the server properties that are their defaults.
+
+What stands here works; a property of Kafka's that has no effect on this broker is refused (`refused.py`), not listed.
+"""
+
+from dataclasses import dataclass
+
+from ottla.broker.config.options import LONG_MAX, Option, boolean, choice, choices, fraction, integer, long, options_of
+from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
+from ottla.broker.config.server_log import (
+    CLEANUP_POLICIES,
+    COMPRESSION_TYPES,
+    TIMESTAMP_TYPES,
+    CleanerOptions,
+    LogOptions,
+    MessageOptions,
+    TopicCreationOptions,
+)
+from ottla.broker.config.server_network import NetworkOptions
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+
+class ServerOptions(
+    NetworkOptions, GroupOptions, OffsetsOptions, CleanerOptions, MessageOptions, LogOptions, TopicCreationOptions
+):
+    """All server properties."""
+
+
+class TopicOptions:
+    """All topic configs. A default here is Kafka's and is used only where no server property stands behind it."""
+
+    cleanup_policy = choices(
+        "cleanup.policy",
+        ("delete",),
+        CLEANUP_POLICIES,
+        "Whether old segments are deleted, or compacted to the last record of each key, or both.",
+    )
+    compression_type = choice(
+        "compression.type",
+        "producer",
+        COMPRESSION_TYPES,
+        "How batches are compressed on disk. 'producer' keeps what the producer sent.",
+    )
+    delete_retention_ms = long(
+        "delete.retention.ms", 86400000, "How long compaction keeps the marks of deleted keys.", at_least=0
+    )
+    file_delete_delay_ms = long(
+        "file.delete.delay.ms", 60000, "How long the files of a deleted segment stay on disk.", at_least=0
+    )
+    flush_messages = long(
+        "flush.messages",
+        LONG_MAX,
+        "Records after which the log is synced to disk; 1 syncs before each acknowledgement.",
+        at_least=1,
+    )
+    flush_ms = long("flush.ms", LONG_MAX, "The longest a record stays unsynced to disk.", at_least=0)
+    index_interval_bytes = integer(
+        "index.interval.bytes", 4096, "Bytes of records between two entries of an index.", at_least=0
+    )
+    max_compaction_lag_ms = long(
+        "max.compaction.lag.ms", LONG_MAX, "Age at which a record becomes due for compaction.", at_least=1
+    )
+    max_message_bytes = integer(
+        "max.message.bytes", 1048588, "Size of the largest record batch accepted, after compression.", at_least=0
+    )
+    message_timestamp_after_max_ms = long(
+        "message.timestamp.after.max.ms", 3600000, "How far a timestamp may lie after the broker's clock.", at_least=0
+    )
+    message_timestamp_before_max_ms = long(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How far a timestamp may lie before the broker's clock.",
+        at_least=0,
+    )
+    message_timestamp_type = choice(
+        "message.timestamp.type",
+        "CreateTime",
+        TIMESTAMP_TYPES,
+        "Whether a record carries the producer's time or the time of its append.",
+    )
+    min_cleanable_dirty_ratio = fraction(
+        "min.cleanable.dirty.ratio", 0.5, "Share of the log that must be uncompacted before it is compacted again."
+    )
+    min_compaction_lag_ms = long(
+        "min.compaction.lag.ms", 0, "How long a record stays before it may be compacted away.", at_least=0
+    )
+    min_insync_replicas = integer(
+        "min.insync.replicas", 1, "In-sync replicas without which acks=all is refused.", at_least=1
+    )
+    preallocate = boolean("preallocate", False, "Whether a new segment file takes its full size on disk at once.")
+    retention_bytes = long(
+        "retention.bytes", -1, "Size of a partition above which its oldest segments go; -1 for no bound.", at_least=-1
+    )
+    retention_ms = long("retention.ms", 604800000, "How long records are kept; -1 for ever.", at_least=-1)
+    segment_bytes = integer(
+        "segment.bytes", 1073741824, "Size at which the log starts a new segment file.", at_least=14
+    )
+    segment_index_bytes = integer(
+        "segment.index.bytes", 10485760, "Size of an index at which its segment is rolled.", at_least=4
+    )
+    segment_jitter_ms = long(
+        "segment.jitter.ms", 0, "The most by which a roll by age is moved forward at random.", at_least=0
+    )
+    segment_ms = long("segment.ms", 604800000, "Age at which the log starts a new segment file.", at_least=1)
+    unclean_leader_election_enable = boolean(
+        "unclean.leader.election.enable",
+        False,
+        "Whether a replica that may lack acknowledged records can become leader.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A server property behind a topic config; its value times `scale` is in the topic config's unit."""
+
+    server_name: str
+    scale: int = 1
+
+    @property
+    def option(self) -> Option[object]:
+        return SERVER_OPTIONS[self.server_name]
+
+
+SERVER_OPTIONS = options_of(ServerOptions)
+TOPIC_OPTIONS = options_of(TopicOptions)
+
+
+def _synonyms() -> dict[str, tuple[Synonym, ...]]:
+    names = {
+        "cleanup.policy": "log.cleanup.policy",
+        "compression.type": "compression.type",
+        "delete.retention.ms": "log.cleaner.delete.retention.ms",
+        "file.delete.delay.ms": "log.segment.delete.delay.ms",
+        "flush.messages": "log.flush.interval.messages",
+        "flush.ms": "log.flush.interval.ms",
+        "index.interval.bytes": "log.index.interval.bytes",
+        "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+        "max.message.bytes": "message.max.bytes",
+        "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+        "message.timestamp.type": "log.message.timestamp.type",
+        "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+        "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+        "min.insync.replicas": "min.insync.replicas",
+        "preallocate": "log.preallocate",
+        "retention.bytes": "log.retention.bytes",
+        "segment.bytes": "log.segment.bytes",
+        "segment.index.bytes": "log.index.size.max.bytes",
+        "unclean.leader.election.enable": "unclean.leader.election.enable",
+    }
+    behind: dict[str, tuple[Synonym, ...]] = {topic: (Synonym(server),) for topic, server in names.items()}
+    behind["retention.ms"] = (
+        Synonym("log.retention.ms"),
+        Synonym("log.retention.minutes", _MINUTE_MS),
+        Synonym("log.retention.hours", _HOUR_MS),
+    )
+    behind["segment.ms"] = (
+        Synonym("log.roll.ms"),
+        Synonym("log.roll.hours", _HOUR_MS),
+    )
+    behind["segment.jitter.ms"] = (
+        Synonym("log.roll.jitter.ms"),
+        Synonym("log.roll.jitter.hours", _HOUR_MS),
+    )
+    return behind
+
+
+# The server properties behind each topic config, the first that has a value wins.
+SYNONYMS = _synonyms()

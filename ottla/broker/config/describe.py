@@ -1,0 +1,60 @@
+"""What DescribeConfigs says of a topic or a broker."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
+from ottla.broker.config.options import Kind, Option, Update
+from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
+from ottla.broker.config.topic import shown_value, values_of_topic_config
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource
+    kind: Kind
+    read_only: bool
+    documentation: str
+    synonyms: tuple[ConfigValue, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterator[ConfigEntry]:
+    for option in TOPIC_OPTIONS.values():
+        synonyms = tuple(values_of_topic_config(option, overrides, server))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        value = shown_value(option, overrides, server)
+        yield ConfigEntry(option.name, value, source, option.kind, False, option.meaning, synonyms)
+
+
+def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
+    """All properties of this broker, with those set at run time for it or for all brokers."""
+    for option in SERVER_OPTIONS.values():
+        synonyms = tuple(value for each in _family(option) for value in server.values_of(each))
+        first = next(server.values_of(option))
+        read_only = option.update is Update.READ_ONLY
+        given = tuple(value for value in synonyms if value.value is not None)
+        yield ConfigEntry(option.name, first.value, first.source, option.kind, read_only, option.meaning, given)
+
+
+def cluster_default_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
+    """Only the properties that were set at run time for all brokers."""
+    for name, value in server.dynamic(of_all_brokers=True).items():
+        option = SERVER_OPTIONS[name]
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        synonyms = (ConfigValue(name, value, source),)
+        yield ConfigEntry(name, value, source, option.kind, False, option.meaning, synonyms)
+
+
+def _family(option: Option[object]) -> tuple[Option[object], ...]:
+    """The property and those that stand in for it where it is absent: `log.retention.ms`, `.minutes`, `.hours`."""
+    for synonyms in SYNONYMS.values():
+        options = tuple(synonym.option for synonym in synonyms)
+        if option in options:
+            return options[options.index(option) :]
+    return (option,)

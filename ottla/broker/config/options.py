@@ -1,0 +1,220 @@
+"""One configuration property: its name, type, bounds and meaning, and how its text is read and shown.
+
+An `Option` is declared once, as a class attribute of a table; an instance of that table holds the value under the same
+attribute, so `ServerConfig.num_partitions` is the option and `config.num_partitions` an `int`.
+"""
+
+from collections.abc import Callable
+from enum import Enum, IntEnum
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigError(ValueError):
+    """A property that does not exist, is not supported here, or has a value it cannot have: one plain sentence."""
+
+
+class Kind(IntEnum):
+    """The numbers are those of `ConfigType` in a DescribeConfigs response."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Update(Enum):
+    """Who may change a property of a running broker."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Option(Generic[T]):
+    """One property. `parse` turns text into a checked value, `show` turns a value into Kafka's text."""
+
+    attribute: str
+
+    def __init__(
+        self, name: str, kind: Kind, default: T, meaning: str, *, parse: Callable[[str], T], bounds: str, update: Update
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.meaning = meaning
+        self.bounds = bounds
+        self.update = update
+        self._parse = parse
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.attribute = attribute
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "Option[T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object, owner: type) -> "Option[T] | T":
+        # Reached only through the class: an instance's own dictionary comes before a descriptor without __set__.
+        return self if instance is None else self.default
+
+    def parse(self, text: str) -> T:
+        """The value of `text`; ConfigError names the property, what was given and what would do."""
+        try:
+            return self._parse(text.strip())
+        except ValueError as error:
+            raise ConfigError(f"{self.name}={text}: {error}") from None
+
+    def show(self, value: T) -> str | None:
+        match value:
+            case None:
+                return None
+            case bool():
+                return "true" if value else "false"
+            case tuple():
+                items: tuple[object, ...] = value
+                return ",".join(str(item) for item in items)
+            case _:
+                return str(value)
+
+
+def integer(
+    name: str,
+    default: int,
+    meaning: str,
+    *,
+    at_least: int = -INT_MAX - 1,
+    at_most: int = INT_MAX,
+    update: Update = Update.READ_ONLY,
+) -> Option[int]:
+    parse, bounds = _whole_number(at_least, at_most, INT_MAX)
+    return Option(name, Kind.INT, default, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def long(
+    name: str, default: int, meaning: str, *, at_least: int = -LONG_MAX - 1, update: Update = Update.READ_ONLY
+) -> Option[int]:
+    parse, bounds = _whole_number(at_least, LONG_MAX, LONG_MAX)
+    return Option(name, Kind.LONG, default, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def optional_integer(
+    name: str, meaning: str, *, at_least: int = -INT_MAX - 1, update: Update = Update.READ_ONLY
+) -> Option[int | None]:
+    parse, bounds = _whole_number(at_least, INT_MAX, INT_MAX)
+    return Option[int | None](name, Kind.INT, None, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def optional_long(
+    name: str, meaning: str, *, at_least: int = -LONG_MAX - 1, update: Update = Update.READ_ONLY
+) -> Option[int | None]:
+    parse, bounds = _whole_number(at_least, LONG_MAX, LONG_MAX)
+    return Option[int | None](name, Kind.LONG, None, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def fraction(name: str, default: float, meaning: str, *, update: Update = Update.READ_ONLY) -> Option[float]:
+    def parse(text: str) -> float:
+        value = _number(text, float, "a number")
+        if not 0.0 <= value <= 1.0:
+            raise ValueError("expected a number between 0 and 1")
+        return value
+
+    return Option(name, Kind.DOUBLE, default, meaning, parse=parse, bounds="[0, 1]", update=update)
+
+
+def boolean(name: str, default: bool, meaning: str, *, update: Update = Update.READ_ONLY) -> Option[bool]:
+    def parse(text: str) -> bool:
+        match text.lower():
+            case "true":
+                return True
+            case "false":
+                return False
+            case _:
+                raise ValueError("expected true or false")
+
+    return Option(name, Kind.BOOLEAN, default, meaning, parse=parse, bounds="true, false", update=update)
+
+
+def choice(
+    name: str, default: str, allowed: tuple[str, ...], meaning: str, *, update: Update = Update.READ_ONLY
+) -> Option[str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"expected one of {', '.join(allowed)}")
+        return text
+
+    return Option(name, Kind.STRING, default, meaning, parse=parse, bounds=", ".join(allowed), update=update)
+
+
+def choices(
+    name: str, default: tuple[str, ...], allowed: tuple[str, ...], meaning: str, *, update: Update = Update.READ_ONLY
+) -> Option[tuple[str, ...]]:
+    """A comma-separated list of at least one of `allowed`."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        items = tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+        if not items or any(item not in allowed for item in items):
+            raise ValueError(f"expected a list of {', '.join(allowed)}")
+        return items
+
+    bounds = f"a list of {', '.join(allowed)}"
+    return Option(name, Kind.LIST, default, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def optional_text(name: str, meaning: str, *, update: Update = Update.READ_ONLY) -> Option[str | None]:
+    def parse(text: str) -> str | None:
+        return text or None
+
+    return Option[str | None](name, Kind.STRING, None, meaning, parse=parse, bounds="any text", update=update)
+
+
+def text_option(
+    name: str, default: str, meaning: str, *, parse: Callable[[str], str], bounds: str, update: Update
+) -> Option[str]:
+    return Option(name, Kind.STRING, default, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def options_of(table: type) -> dict[str, Option[object]]:
+    """Every option a table and its bases declare, by Kafka's name, in the order of declaration."""
+    found: dict[str, Option[object]] = {}
+    for base in reversed(table.__mro__):
+        for value in vars(base).values():
+            if isinstance(value, Option):
+                found[value.name] = value
+    return found
+
+
+def _whole_number(at_least: int, at_most: int, widest: int) -> tuple[Callable[[str], int], str]:
+    bounds = _bounds_text(at_least, at_most, widest)
+
+    def parse(text: str) -> int:
+        value = _number(text, int, "a whole number")
+        if not at_least <= value <= at_most:
+            raise ValueError(f"expected a whole number {bounds}")
+        return value
+
+    return parse, bounds
+
+
+def _bounds_text(at_least: int, at_most: int, widest: int) -> str:
+    if at_most < widest:
+        return f"between {at_least} and {at_most}"
+    if at_least > -widest - 1:
+        return f"of at least {at_least}"
+    return f"between {at_least} and {at_most}"
+
+
+def _number(text: str, kind: Callable[[str], T], expected: str) -> T:
+    # Python reads "1_000" and Arabic digits as numbers, Kafka does not.
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"expected {expected}")
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"expected {expected}") from None

@@ -1,0 +1,117 @@
+"""Properties of Kafka's that this broker refuses by name, each with the reason.
+
+Nothing is accepted that would do nothing.
+"""
+
+from collections.abc import Iterable
+
+from ottla.broker.config.options import ConfigError
+
+_ONE_LOOP = "Ottla serves all connections from one event loop and has no such threads or queues"
+_COMMAND_LINE = "is given on the command line"
+_NO_TRANSACTIONS = "transactions are not supported"
+_NO_SECURITY = "TLS, SASL and ACLs are not supported"
+_NO_KRAFT = "Ottla keeps its metadata in a store of its own and runs no controller quorum"
+_NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams protocols are not supported"
+_NO_REPLICATION = "partitions have one replica, there is nothing to replicate"
+_NO_CLEANER_TUNING = "compaction runs without buffers, threads or limits to set"
+_NO_PLUGINS = "classes of Java cannot be plugged into this broker"
+_NO_TIERED_STORAGE = "tiered storage is not supported"
+_NO_QUOTAS = "quotas are not supported"
+_NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later is supported, always"
+_NO_LEVELS = "compression levels cannot be set"
+
+_REASONS = {
+    "listeners": f"the address to listen on {_COMMAND_LINE}, as --listen",
+    "advertised.listeners": f"the address told to clients {_COMMAND_LINE}, as --advertise",
+    "log.dir": f"the data directory {_COMMAND_LINE}, as --data-dir",
+    "log.dirs": f"the data directory {_COMMAND_LINE}, as --data-dir",
+    "node.id": f"the broker's number {_COMMAND_LINE}, as --node-id",
+    "broker.id": f"the broker's number {_COMMAND_LINE}, as --node-id",
+    "num.network.threads": _ONE_LOOP,
+    "num.io.threads": _ONE_LOOP,
+    "background.threads": _ONE_LOOP,
+    "num.recovery.threads.per.data.dir": _ONE_LOOP,
+    "queued.max.requests": _ONE_LOOP,
+    "queued.max.request.bytes": _ONE_LOOP,
+    "log.flush.scheduler.interval.ms": "log.flush.interval.ms is kept to the moment, without a scheduler",
+    "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
+    "auto.leader.rebalance.enable": _NO_REPLICATION,
+    "num.replica.fetchers": _NO_REPLICATION,
+    "authorizer.class.name": _NO_SECURITY,
+    "super.users": _NO_SECURITY,
+    "allow.everyone.if.no.acl.found": _NO_SECURITY,
+    "principal.builder.class": _NO_SECURITY,
+    "connection.failed.authentication.delay.ms": _NO_SECURITY,
+    "connections.max.reauth.ms": _NO_SECURITY,
+    "process.roles": _NO_KRAFT,
+    "early.start.listeners": _NO_KRAFT,
+    "log.message.format.version": _NO_OLD_FORMATS,
+    "log.message.downconversion.enable": _NO_OLD_FORMATS,
+    "message.format.version": _NO_OLD_FORMATS,
+    "message.downconversion.enable": _NO_OLD_FORMATS,
+    "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms and .after.max.ms replace it",
+    "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and .after.max.ms replace it",
+    "log.cleaner.threads": _NO_CLEANER_TUNING,
+    "log.cleaner.dedupe.buffer.size": _NO_CLEANER_TUNING,
+    "log.cleaner.io.buffer.size": _NO_CLEANER_TUNING,
+    "log.cleaner.io.buffer.load.factor": _NO_CLEANER_TUNING,
+    "log.cleaner.io.max.bytes.per.second": _NO_CLEANER_TUNING,
+    "create.topic.policy.class.name": _NO_PLUGINS,
+    "alter.config.policy.class.name": _NO_PLUGINS,
+    "replica.selector.class": _NO_PLUGINS,
+    "leader.replication.throttled.replicas": _NO_REPLICATION,
+    "follower.replication.throttled.replicas": _NO_REPLICATION,
+}
+
+_REASON_OF_PREFIX = {
+    "listener.": _NO_SECURITY,
+    "ssl.": _NO_SECURITY,
+    "sasl.": _NO_SECURITY,
+    "security.": _NO_SECURITY,
+    "password.encoder.": _NO_SECURITY,
+    "delegation.token.": _NO_SECURITY,
+    "transaction.": _NO_TRANSACTIONS,
+    "transactional.": _NO_TRANSACTIONS,
+    "controller.": _NO_KRAFT,
+    "controlled.shutdown.": _NO_KRAFT,
+    "metadata.": _NO_KRAFT,
+    "broker.heartbeat.": _NO_KRAFT,
+    "broker.session.": _NO_KRAFT,
+    "initial.broker.registration.": _NO_KRAFT,
+    "zookeeper.": _NO_KRAFT,
+    "inter.broker.": _NO_REPLICATION,
+    "replica.": _NO_REPLICATION,
+    "leader.imbalance.": _NO_REPLICATION,
+    "group.consumer.": _NO_CONSUMER_PROTOCOL,
+    "group.coordinator.": "the group coordinator has no threads, protocols or linger to set",
+    "group.share.": _NO_CONSUMER_PROTOCOL,
+    "group.streams.": _NO_CONSUMER_PROTOCOL,
+    "share.": _NO_CONSUMER_PROTOCOL,
+    "remote.": _NO_TIERED_STORAGE,
+    "local.retention.": _NO_TIERED_STORAGE,
+    "log.local.retention.": _NO_TIERED_STORAGE,
+    "quota.": _NO_QUOTAS,
+    "client.quota.": _NO_QUOTAS,
+    "compression.gzip.": _NO_LEVELS,
+    "compression.lz4.": _NO_LEVELS,
+    "compression.zstd.": _NO_LEVELS,
+    "metric.": "metrics reporters are not supported",
+    "metrics.": "metrics reporters are not supported",
+    "kafka.metrics.": "metrics reporters are not supported",
+    "telemetry.": "client telemetry is not supported",
+}
+
+
+def unknown_property(name: str, known: Iterable[str], what: str = "property") -> ConfigError:
+    """Why `name` cannot be set: a feature that is not here, or else a name nobody knows, with the nearest that is."""
+    reason = _REASONS.get(name) or next(
+        (reason for prefix, reason in _REASON_OF_PREFIX.items() if name.startswith(prefix)), None
+    )
+    if reason is not None:
+        return ConfigError(f"{name}: {reason}")
+    import difflib  # Only a refused start pays for it.
+
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return ConfigError(f"there is no {what} {name}{hint}")

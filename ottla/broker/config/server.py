@@ -1,0 +1,127 @@
+"""The server properties of one broker: where each value comes from, and what it is now.
+
+A value set for this broker while it runs comes before one set for all brokers, that before the configuration file and
+the command line, and those before the default (Kafka's order).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
+from ottla.broker.config.options import ConfigError, Option, Update
+from ottla.broker.config.properties import parse_properties, parse_setting
+from ottla.broker.config.refused import unknown_property
+
+
+class ConfigSource(IntEnum):
+    """The numbers of `config_source` in a DescribeConfigs response."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One place that gives a property a value; of several, the first holds."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ServerConfig(ServerOptions):
+    """The current values as typed attributes, `log.segment.bytes` as `log_segment_bytes`; they change in place when
+    properties are altered while the broker runs."""
+
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        """Raises ConfigError with a sentence for every property that is unknown, refused or malformed."""
+        self._static = dict(static or {})
+        self._dynamic: dict[ConfigSource, dict[str, str]] = {}
+        problems = list(_problems(self._static))
+        if problems:
+            raise ConfigError("; ".join(problems))
+        self._set_values()
+        check_together(self)
+
+    @classmethod
+    def parse(cls, properties: str | None = None, settings: Sequence[str] = ()) -> "ServerConfig":
+        """From the text of a .properties file and `KEY=VALUE` settings, of which the latter hold."""
+        static = parse_properties(properties) if properties is not None else {}
+        static.update(parse_setting(setting) for setting in settings)
+        return cls(static)
+
+    def set_dynamic(self, *, of_this_broker: Mapping[str, str], of_all_brokers: Mapping[str, str]) -> None:
+        """Take the properties altered at run time, which `check_dynamic` has let through, in place of earlier ones."""
+        self._dynamic = {
+            ConfigSource.DYNAMIC_BROKER: dict(of_this_broker),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: dict(of_all_brokers),
+        }
+        self._set_values()
+
+    def check_dynamic(self, values: Mapping[str, str], *, of_all_brokers: bool) -> dict[str, str]:
+        """`values` in their normal form. Raises ConfigError where one cannot be altered at run time or is malformed."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
+        checked = {name: self._checked(name, text) for name, text in values.items()}
+        trial = ServerConfig(self._static)
+        trial._dynamic = {**self._dynamic, source: checked}
+        trial._set_values()
+        check_together(trial)
+        return checked
+
+    def dynamic(self, *, of_all_brokers: bool) -> Mapping[str, str]:
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
+        return self._dynamic.get(source, {})
+
+    def values_of(self, option: Option[object]) -> Iterator[ConfigValue]:
+        """Every place that gives `option` a value, the one that holds first, the default last."""
+        for source, text in self._texts(option):
+            yield ConfigValue(option.name, option.show(option.parse(text)), source)
+        yield ConfigValue(option.name, option.show(option.default), ConfigSource.DEFAULT)
+
+    def value_of(self, option: Option[object]) -> object:
+        value: object = self.__dict__[option.attribute]
+        return value
+
+    def _checked(self, name: str, text: str) -> str:
+        option = SERVER_OPTIONS.get(name)
+        if option is None:
+            raise unknown_property(name, SERVER_OPTIONS)
+        if option.update is Update.READ_ONLY:
+            raise ConfigError(f"{name} cannot be changed while the broker runs")
+        return option.show(option.parse(text)) or ""
+
+    def _texts(self, option: Option[object]) -> Iterator[tuple[ConfigSource, str]]:
+        for source in (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER):
+            text = self._dynamic.get(source, {}).get(option.name)
+            if text is not None:
+                yield source, text
+        if option.name in self._static:
+            yield ConfigSource.STATIC_BROKER, self._static[option.name]
+
+    def _set_values(self) -> None:
+        for option in SERVER_OPTIONS.values():
+            first = next(self._texts(option), None)
+            self.__dict__[option.attribute] = option.default if first is None else option.parse(first[1])
+
+
+def check_together(config: ServerConfig) -> None:
+    """Raise ConfigError where properties that are well-formed each by itself contradict each other."""
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        raise ConfigError("group.min.session.timeout.ms is greater than group.max.session.timeout.ms")
+    if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
+        raise ConfigError("log.cleaner.min.compaction.lag.ms is greater than log.cleaner.max.compaction.lag.ms")
+
+
+def _problems(static: Mapping[str, str]) -> Iterator[str]:
+    for name, text in static.items():
+        option = SERVER_OPTIONS.get(name)
+        try:
+            if option is None:
+                raise unknown_property(name, SERVER_OPTIONS)
+            option.parse(text)
+        except ConfigError as error:
+            yield str(error)
