@@ -1,0 +1,243 @@
+"""The purgatory: scenario T06, trap T-23, KAFKA_SEMANTICS §18."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.timer.purgatory import DelayedOperation, Purgatory
+from ottla.timer.wheel import TimingWheel
+
+
+class Wait(DelayedOperation):
+    """Waits until `ready`, and writes down what happens to it."""
+
+    def __init__(self, deadline_ms=100, ready=False, on_try=None):
+        super().__init__(deadline_ms)
+        self.ready = ready
+        self.on_try = on_try
+        self.events = []
+
+    def try_complete(self):
+        self.events.append("tried")
+        if self.on_try is not None:
+            self.on_try(self)
+        return self.ready and self.force_complete()
+
+    def on_complete(self):
+        self.events.append("completed")
+
+    def on_expiration(self):
+        self.events.append("expired")
+
+
+@pytest.fixture
+def wheel():
+    return TimingWheel()
+
+
+@pytest.fixture
+def purgatory(wheel):
+    return Purgatory("fetch", wheel)
+
+
+def is_empty(purgatory, wheel):
+    return (len(purgatory), purgatory.watched(), len(wheel)) == (0, 0, 0)
+
+
+def test_what_can_complete_at_once_never_waits(purgatory, wheel):
+    operation = Wait(ready=True)
+    assert purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert operation.events == ["tried", "completed"]
+    assert is_empty(purgatory, wheel)
+
+
+def test_an_event_between_the_first_try_and_the_watching_is_not_missed(purgatory, wheel):
+    """T-23: without the second try it would wait for its whole timeout."""
+
+    def event_after_the_first_try(operation):
+        operation.ready = len(operation.events) > 1
+
+    operation = Wait(on_try=event_after_the_first_try)
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert operation.events == ["tried", "tried", "completed"]
+    assert is_empty(purgatory, wheel)
+
+
+def test_it_is_watched_under_every_key_before_the_second_try_and_gets_its_timer_after(purgatory, wheel):
+    seen = []
+    operation = Wait(on_try=lambda _: seen.append((purgatory.watched(), len(wheel))))
+    assert not purgatory.try_complete_else_watch(operation, ["a", "b", "a"])
+    assert seen == [(0, 0), (2, 0)]
+    assert (len(purgatory), purgatory.watched(), len(wheel)) == (1, 2, 1)
+
+
+def test_completed_by_another_way_during_the_second_try_it_gets_no_timer(purgatory, wheel):
+    def completes_but_says_no(operation):
+        if len(operation.events) > 1:
+            operation.force_complete()
+
+    operation = Wait(on_try=completes_but_says_no)
+    assert not purgatory.try_complete_else_watch(operation, ["a"])
+    assert operation.events == ["tried", "tried", "completed"]
+    assert is_empty(purgatory, wheel)
+
+
+def test_an_event_completes_all_that_are_ready_in_order_of_arrival(purgatory):
+    order = []
+    operations = [Wait() for _ in range(4)]
+    for number, operation in enumerate(operations):
+        operation.on_complete = lambda number=number: order.append(number)
+        purgatory.try_complete_else_watch(operation, ["a", number])
+    for number in (3, 0, 2):
+        operations[number].ready = True
+    assert purgatory.check_and_complete("a") == 3
+    assert order == [0, 2, 3]
+    assert (len(purgatory), purgatory.watched()) == (1, 2)
+
+
+def test_an_event_of_another_key_tries_nothing(purgatory):
+    operation = Wait()
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.ready = True
+    assert purgatory.check_and_complete("b") == 0
+    assert not operation.completed
+
+
+def test_the_deadline_completes_and_then_expires(purgatory, wheel):
+    operation = Wait(deadline_ms=100)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    wheel.advance(99)
+    assert operation.events == ["tried", "tried"]
+    wheel.advance(100)
+    assert operation.events == ["tried", "tried", "completed", "expired"]
+    assert is_empty(purgatory, wheel)
+
+
+def test_after_an_event_the_deadline_does_nothing(purgatory, wheel):
+    operation = Wait(deadline_ms=100)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.ready = True
+    assert purgatory.check_and_complete("a") == 1
+    wheel.advance(1_000)
+    assert operation.events == ["tried", "tried", "tried", "completed"]
+    assert not operation.force_complete()
+
+
+def test_a_cancelled_one_neither_completes_nor_expires(purgatory, wheel):
+    operation = Wait(deadline_ms=100)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    assert purgatory.cancel(operation)
+    assert not purgatory.cancel(operation)
+    operation.ready = True
+    assert purgatory.check_and_complete("a") == 0
+    wheel.advance(1_000)
+    assert operation.events == ["tried", "tried"]
+    assert is_empty(purgatory, wheel)
+
+
+def test_finished_operations_do_not_accumulate_under_keys_without_events(purgatory, wheel):
+    for number in range(1_000):
+        operation = Wait(deadline_ms=number)
+        purgatory.try_complete_else_watch(operation, ["quiet", f"busy {number}"])
+        operation.ready = True
+        purgatory.check_and_complete(f"busy {number}")
+    assert is_empty(purgatory, wheel)
+
+
+def test_completing_may_use_the_purgatory(purgatory):
+    first, second, third = Wait(), Wait(), Wait()
+
+    def chain():
+        first.events.append("completed")
+        second.ready = third.ready = True
+        purgatory.check_and_complete("a")
+        purgatory.try_complete_else_watch(Wait(), ["a"])
+
+    first.on_complete = chain
+    for operation in (first, second, third):
+        purgatory.try_complete_else_watch(operation, ["a"])
+    first.ready = True
+    assert purgatory.check_and_complete("a") == 1
+    assert [operation.events.count("completed") for operation in (first, second, third)] == [1, 1, 1]
+    assert (len(purgatory), purgatory.watched()) == (1, 1)
+
+
+def test_one_that_raises_costs_no_other_its_turn(purgatory):
+    bad, good = Wait(), Wait()
+    for operation in (bad, good):
+        purgatory.try_complete_else_watch(operation, ["a"])
+        operation.ready = True
+    bad.on_complete = lambda: [][1]
+    with pytest.raises(ExceptionGroup, match="purgatory fetch"):
+        purgatory.check_and_complete("a")
+    assert good.completed
+    assert len(purgatory) == 0
+
+
+KEYS = st.sampled_from("abc")
+
+
+class PurgatoryModel(RuleBasedStateMachine):
+    """Conditions are values that keys reach: the model knows for each operation when, and by what, it must complete."""
+
+    def __init__(self):
+        super().__init__()
+        self.wheel = TimingWheel()
+        self.purgatory = Purgatory("model", self.wheel)
+        self.now_ms = 0
+        self.values = dict.fromkeys("abc", 0)
+        self.waiting = []
+        self.finished = []
+
+    @rule(wants=st.dictionaries(KEYS, st.integers(0, 20), min_size=1), timeout_ms=st.integers(0, 200))
+    def park(self, wants, timeout_ms):
+        def check(operation):
+            operation.ready = any(self.values[key] >= value for key, value in wants.items())
+
+        operation = Wait(self.now_ms + timeout_ms, on_try=check)
+        at_once = any(self.values[key] >= value for key, value in wants.items())
+        assert self.purgatory.try_complete_else_watch(operation, wants) == at_once
+        (self.finished if at_once else self.waiting).append((operation, wants, "completed"))
+
+    @rule(key=KEYS, by=st.integers(1, 5))
+    def event(self, key, by):
+        self.values[key] += by
+        due = [item for item in self.waiting if self.values[key] >= item[1].get(key, 1_000_000)]
+        assert self.purgatory.check_and_complete(key) == len(due)
+        self.finish(due, "completed")
+
+    @rule(step_ms=st.integers(0, 150))
+    def let_time_pass(self, step_ms):
+        self.now_ms += step_ms
+        self.wheel.advance(self.now_ms)
+        self.finish([item for item in self.waiting if item[0].deadline_ms <= self.now_ms], "expired")
+
+    @rule(which=st.integers(0, 100))
+    def cancel(self, which):
+        if self.waiting:
+            item = self.waiting[which % len(self.waiting)]
+            assert self.purgatory.cancel(item[0])
+            self.finish([item], "tried")
+
+    def finish(self, items, last_event):
+        self.waiting = [item for item in self.waiting if item not in items]
+        self.finished += [(operation, wants, last_event) for operation, wants, _ in items]
+
+    @invariant()
+    def each_completed_once_and_by_the_right_cause(self):
+        for operation, _, last_event in self.finished:
+            assert operation.completed
+            assert operation.events[-1] == last_event
+            assert operation.events.count("completed") == (last_event != "tried")
+        assert not any(operation.completed for operation, _, _ in self.waiting)
+
+    @invariant()
+    def only_what_waits_is_kept(self):
+        keys = sum(len(wants) for _, wants, _ in self.waiting)
+        expected = (len(self.waiting), keys, len(self.waiting))
+        assert (len(self.purgatory), self.purgatory.watched(), len(self.wheel)) == expected
+
+
+PurgatoryModel.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestPurgatoryModel = PurgatoryModel.TestCase
