@@ -61,7 +61,7 @@ def iterate_records(view: Buffer, max_decompressed_bytes: int = DECOMPRESSED_BYT
     record can have there. The checksum is the caller's business.
     """
     header = _header_of_whole_batch(view)
-    block = record_block(view, header, max_decompressed_bytes)
+    block = bytes(record_block(view, header, max_decompressed_bytes))
     appended_at = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     for timestamp, offset, key_start, key_bytes, start, size, headers_start, headers in walk_block(
@@ -76,13 +76,13 @@ def iterate_records(view: Buffer, max_decompressed_bytes: int = DECOMPRESSED_BYT
         )
 
 
-def record_block(view: Buffer, header: BatchHeader, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+def record_block(view: Buffer, header: BatchHeader, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
     """What follows the header of the batch that `view` begins with, decompressed. Raises as `iterate_records` does."""
     packed = memoryview(view)[BATCH_HEADER_SIZE : header.size_bytes]
-    return bytes(decompress(header.codec, packed, max_decompressed_bytes))
+    return decompress(header.codec, packed, max_decompressed_bytes)
 
 
-def walk_block(block: bytes, record_count: int) -> Iterator[RecordBounds]:
+def walk_block(block: Buffer, record_count: int) -> Iterator[RecordBounds]:
     """The bounds of each of `record_count` records, which must fill the block. Raises InvalidRecord."""
     position = 0
     for index in range(record_count):
@@ -105,7 +105,7 @@ def records_fit(block: Buffer, position: int, record_count: int, records_max: in
     """
     end = len(block)
     try:
-        for _ in range(min(record_count, records_max)):
+        for _ in range(min(records_max, record_count)):
             length = block[position]
             if length < 0x80:
                 position += 1
@@ -190,7 +190,7 @@ def rebuild_batch(
     return _assemble(kept, header.codec if codec is None else codec, _block_of(records, kept))
 
 
-def recompress_batch(header: BatchHeader, block: bytes, codec: int, level: int | None = None) -> bytearray:
+def recompress_batch(header: BatchHeader, block: Buffer, codec: int, level: int | None = None) -> bytearray:
     """The same batch with its decompressed `block` under another codec."""
     return _assemble(header, codec, block, level)
 
@@ -228,7 +228,7 @@ def _append_bytes(body: bytearray, part: bytes | None) -> None:
     body += part
 
 
-def _bounds_at(block: bytes, position: int) -> tuple[RecordBounds, int]:
+def _bounds_at(block: Buffer, position: int) -> tuple[RecordBounds, int]:
     """The bounds of the record at `position` and the position after it. Raises IndexError past the block's end.
 
     Most numbers here have one byte, so that case is written out; it halves the time.
@@ -270,7 +270,7 @@ def _bounds_at(block: bytes, position: int) -> tuple[RecordBounds, int]:
     )
 
 
-def _after_headers(block: bytes, position: int, header_count: int) -> int:
+def _after_headers(block: Buffer, position: int, header_count: int) -> int:
     # Each header has two lengths at least, so a count that cannot be true ends at the block's end, by IndexError.
     for _ in range(header_count):
         name_bytes, position = read_varint(block, position)
