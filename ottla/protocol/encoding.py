@@ -1,0 +1,282 @@
+"""The encoder's generator: Python source for one version of one message.
+
+The generated function gathers pieces in a list and joins them. Neighbouring fields of fixed size share one `struct`
+call, together with the length of what follows them; a message made only of such fields is a single call. Four shapes
+differ in what surrounds the body:
+
+- `body`: `encode(message) -> bytes`
+- `parts`: `encode(message) -> list` of buffers, in which record buffers stand uncopied
+- `frame`: `encode(message, correlation_id) -> bytes`, a response with its size and header
+- `frame_parts`: the same as a list of buffers
+"""
+
+import struct
+from enum import StrEnum
+from typing import Any, Final
+
+from ottla.protocol import primitives
+from ottla.protocol.schema import FORMATS, Field, Message
+from ottla.protocol.source import Source, has_records, is_flexible, plain_fields, tagged_fields
+
+
+class Shape(StrEnum):
+    BODY = "body"
+    PARTS = "parts"
+    FRAME = "frame"
+    FRAME_PARTS = "frame_parts"
+
+
+_API_VERSIONS: Final = 18
+
+_NAMES: Final[dict[str, Any]] = {
+    "build_uvarint": primitives.build_uvarint,
+    "build_numbers": primitives.build_numbers,
+}
+
+
+def compile_encoder(message: type[Message], version: int, shape: Shape) -> Any:
+    """The function of the given shape."""
+    return _EncoderSource(message, version, shape).compile()
+
+
+def response_header_is_tagged(message: type[Message], version: int) -> bool:
+    """Whether a response's header ends in a tag section. That of ApiVersions never does: a client that guessed too high
+    a version must be able to read the answer (KIP-511)."""
+    return is_flexible(message, version) and message.API_KEY != _API_VERSIONS
+
+
+class _EncoderSource:
+    def __init__(self, message: type[Message], version: int, shape: Shape) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = is_flexible(message, version)
+        self.is_frame = shape in (Shape.FRAME, Shape.FRAME_PARTS)
+        self.in_parts = shape in (Shape.PARTS, Shape.FRAME_PARTS)
+        self.splits_at_records = self.in_parts and has_records(message, version)
+        self.source = Source(dict(_NAMES))
+        self.run: list[tuple[str, str]] = []  # (expression, struct format) of fields still to be written together.
+        self.depth = 0
+
+    def compile(self) -> Any:
+        if self._is_fixed():
+            self._fixed()
+        else:
+            self._gathered()
+        return self.source.build("encode", f"encode {self.message.__name__} v{self.version}")
+
+    def _is_fixed(self) -> bool:
+        fields = plain_fields(self.message, self.version)
+        plain = all(field.type_name in FORMATS and not field.is_array for field in fields)
+        return plain and not tagged_fields(self.message, self.version)
+
+    def _begin(self) -> None:
+        if self.is_frame:
+            self.source.open("def encode(m0, correlation_id):")
+            self.run.append(("correlation_id", "i"))
+            if response_header_is_tagged(self.message, self.version):
+                self.run.append(("0", "B"))
+        else:
+            self.source.open("def encode(m0):")
+
+    def _fixed(self) -> None:
+        """The whole message in one call, its size a constant."""
+        self._begin()
+        self._structure(self.message, "m0")
+        if self.is_frame:
+            size = struct.calcsize(">" + "".join(code for _, code in self.run))
+            self.run.insert(0, (str(size), "i"))
+        packed = self._packed() if self.run else 'b""'
+        self.source.line(f"return [{packed}]" if self.in_parts else f"return {packed}")
+
+    def _gathered(self) -> None:
+        source = self.source
+        self._begin()
+        source.line("parts = []; add = parts.append")
+        if self.splits_at_records:
+            source.line("chunks = []")
+        self._structure(self.message, "m0")
+        self._flush()
+        if self.splits_at_records:
+            source.line('if parts: chunks.append(b"".join(parts))')
+            if self.is_frame:
+                size = self.source.packed("i", "pack")
+                source.line(f"chunks[0] = {size}(sum(map(len, chunks))) + chunks[0]")
+            source.line("return chunks")
+        elif self.is_frame:
+            source.line('body = b"".join(parts)')
+            framed = f"{self.source.packed('i', 'pack')}(len(body)) + body"
+            source.line(f"return [{framed}]" if self.in_parts else f"return {framed}")
+        else:
+            source.line('return [b"".join(parts)]' if self.in_parts else 'return b"".join(parts)')
+
+    def _packed(self) -> str:
+        """The call that writes what has been gathered."""
+        code = "".join("x" if item == ("0", "B") else item[1] for item in self.run)
+        arguments = ", ".join(expression for expression, code in self.run if (expression, code) != ("0", "B"))
+        self.run = []
+        return f"{self.source.packed(code, 'pack')}({arguments})"
+
+    def _flush(self) -> None:
+        if self.run:
+            self.source.line(f"add({self._packed()})")
+
+    def _structure(self, cls: type[Message], variable: str) -> None:
+        for field in plain_fields(cls, self.version):
+            self._field(field, f"{variable}.{field.name}")
+        if self.flexible:
+            self._tags(cls, variable)
+
+    def _field(self, field: Field, value: str) -> None:
+        if field.is_array:
+            self._array(field, value)
+        elif field.struct is not None:
+            self._inner_structure(field, field.struct, value)
+        elif field.type_name == "string":
+            self._text(value, self.version in field.nullable)
+        elif field.type_name == "bytes":
+            self._bytes(value, self.version in field.nullable)
+        elif field.type_name == "records":
+            self._records(value)
+        else:
+            self.run.append((value, FORMATS[field.type_name]))
+
+    def _length(self, code: str) -> None:
+        """Write `n`, a length or count in which -1 is null, with all that was gathered before it."""
+        if not self.flexible:
+            self.run.append(("n", code))
+            self._flush()
+            return
+        before = list(self.run)
+        self.run.append(("n + 1", "B"))
+        self.source.line(f"if n < 127: add({self._packed()})")
+        self.run = before
+        self.source.open("else:")
+        self._flush()
+        self.source.line("add(build_uvarint(n + 1))")
+        self.source.close()
+
+    def _text(self, value: str, nullable: bool) -> None:
+        line = self.source.line
+        if nullable:
+            line(f"b = {value}")
+            line('if b is None: n = -1; b = b""')
+            line("else: b = b.encode(); n = len(b)")
+        else:
+            line(f"b = {value}.encode(); n = len(b)")
+        self._length("h")
+        line("add(b)")
+
+    def _bytes(self, value: str, nullable: bool) -> None:
+        line = self.source.line
+        line(f"b = {value}")
+        if nullable:
+            line('if b is None: n = -1; b = b""')
+            line("else: n = len(b)")
+        else:
+            line("n = len(b)")
+        self._length("i")
+        line("add(b)")
+
+    def _records(self, value: str) -> None:
+        """Record bytes: one buffer or a list of buffers."""
+        source = self.source
+        source.line(f"r = {value}")
+        source.line("if r is None: n = -1; r = ()")
+        source.line("elif type(r) is list: n = sum(map(len, r))")
+        source.line("else: n = len(r); r = (r,)")
+        self._length("i")
+        if self.splits_at_records:
+            source.open("if n > 0:")
+            source.line('chunks.append(b"".join(parts)); chunks += r')
+            source.line("parts = []; add = parts.append")
+            source.close()
+        else:
+            source.line("parts += r")
+
+    def _array(self, field: Field, value: str) -> None:
+        source = self.source
+        self.depth += 1
+        items, item = f"l{self.depth}", f"m{self.depth}"
+        source.line(f"{items} = {value}")
+        nullable = self.version in field.nullable
+        if nullable:
+            source.line(f"if {items} is None: n = -1; {items} = ()")
+            source.line(f"else: n = len({items})")
+        else:
+            source.line(f"n = len({items})")
+        self._length("i")
+        if field.struct is None and field.type_name in FORMATS and field.type_name != "uuid":
+            source.line(f"if {items}: add(build_numbers({items}, {FORMATS[field.type_name]!r}))")
+        else:
+            source.open(f"for {item} in {items}:")
+            if field.struct is not None:
+                self._structure(field.struct, item)
+            else:
+                self._field(field._replace(is_array=False, nullable=field.nullable._replace(first=1, last=0)), item)
+            self._flush()
+            source.close()
+        self.depth -= 1
+
+    def _inner_structure(self, field: Field, struct_class: type[Message], value: str) -> None:
+        if self.version not in field.nullable:
+            self._structure(struct_class, value)
+            return
+        before = list(self.run)
+        self.run.append(("-1", "b"))
+        self.source.line(f"if {value} is None: add({self._packed()})")
+        self.source.open("else:")
+        self.run = [*before, ("1", "b")]
+        self._structure(struct_class, value)
+        self._flush()
+        self.source.close()
+
+    def _tags(self, cls: type[Message], variable: str) -> None:
+        """The tag section: one zero byte, unless a tagged field differs from its default."""
+        fields = tagged_fields(cls, self.version)
+        before = list(self.run)
+        self.run.append(("0", "B"))
+        if not fields:
+            return
+        section = f"tags_of_{cls.__name__}"
+        if section not in self.source.names:
+            writer = _EncoderSource(self.message, self.version, Shape.BODY)
+            writer.source = Source(self.source.names)
+            writer.write_tag_section(section, fields)
+        usual = " and ".join(self._is_default(field, f"{variable}.{field.name}") for field in fields)
+        self.source.line(f"if {usual}: add({self._packed()})")
+        self.run = before
+        self.source.open("else:")
+        self._flush()
+        self.source.line(f"add({section}({variable}))")
+        self.source.close()
+
+    def write_tag_section(self, name: str, fields: list[Field]) -> None:
+        """Make the function that writes the section when some field has to be in it."""
+        source = self.source
+        source.open(f"def {name}(m0):")
+        source.line("tags = []")
+        for field in fields:
+            value = f"m0.{field.name}"
+            source.open(f"if not ({self._is_default(field, value)}){self._differs_from_zero(field, value)}:")
+            source.line("parts = []; add = parts.append")
+            self._field(field, value)
+            self._flush()
+            source.line('body = b"".join(parts)')
+            source.line(f"tags.append(build_uvarint({field.tag}) + build_uvarint(len(body)) + body)")
+            source.close()
+        source.line('return build_uvarint(len(tags)) + b"".join(tags)')
+        source.build(name, f"encode {self.message.__name__} v{self.version}, {name}")
+
+    def _is_default(self, field: Field, value: str) -> str:
+        default = field.default_value()
+        if default is None:
+            return f"{value} is None"
+        if default == [] or default == "" or default is False:
+            return f"not {value}"
+        return f"{value} == {self.source.constant('default_', default)}"
+
+    def _differs_from_zero(self, field: Field, value: str) -> str:
+        """A structure that may not be null is left out, too, when all its fields have their defaults."""
+        if field.struct is None or field.is_array or self.version in field.nullable:
+            return ""
+        return f" and {value} != {self.source.constant('zero_', field.struct())}"

@@ -1,0 +1,202 @@
+# Written by `python -m ottla.protocol.stubs`; the table is in the module beside this file.
+from ottla.protocol.primitives import RecordBuffers
+from ottla.protocol.schema import Message
+
+TABLE: str
+
+class FetchRequest(Message):
+    cluster_id: str | None
+    replica_id: int
+    replica_state: ReplicaState | None
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten_topics_data: list[ForgottenTopic]
+    rack_id: str
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = ...,
+        replica_id: int = ...,
+        replica_state: ReplicaState | None = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        isolation_level: int = ...,
+        session_id: int = ...,
+        session_epoch: int = ...,
+        topics: list[FetchTopic] = ...,
+        forgotten_topics_data: list[ForgottenTopic] = ...,
+        rack_id: str = ...,
+    ) -> None: ...
+
+class ReplicaState(Message):
+    replica_id: int
+    replica_epoch: int
+    def __init__(
+        self,
+        *,
+        replica_id: int = ...,
+        replica_epoch: int = ...,
+    ) -> None: ...
+
+class FetchTopic(Message):
+    topic: str
+    topic_id: bytes
+    partitions: list[FetchPartition]
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        topic_id: bytes = ...,
+        partitions: list[FetchPartition] = ...,
+    ) -> None: ...
+
+class FetchPartition(Message):
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    partition_max_bytes: int
+    replica_directory_id: bytes
+    def __init__(
+        self,
+        *,
+        partition: int = ...,
+        current_leader_epoch: int = ...,
+        fetch_offset: int = ...,
+        last_fetched_epoch: int = ...,
+        log_start_offset: int = ...,
+        partition_max_bytes: int = ...,
+        replica_directory_id: bytes = ...,
+    ) -> None: ...
+
+class ForgottenTopic(Message):
+    topic: str
+    topic_id: bytes
+    partitions: list[int]
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        topic_id: bytes = ...,
+        partitions: list[int] = ...,
+    ) -> None: ...
+
+class FetchResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    responses: list[FetchableTopicResponse]
+    node_endpoints: list[NodeEndpoint]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        session_id: int = ...,
+        responses: list[FetchableTopicResponse] = ...,
+        node_endpoints: list[NodeEndpoint] = ...,
+    ) -> None: ...
+
+class FetchableTopicResponse(Message):
+    topic: str
+    topic_id: bytes
+    partitions: list[PartitionData]
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        topic_id: bytes = ...,
+        partitions: list[PartitionData] = ...,
+    ) -> None: ...
+
+class PartitionData(Message):
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    diverging_epoch: EpochEndOffset | None
+    current_leader: LeaderIdAndEpoch | None
+    snapshot_id: SnapshotId | None
+    aborted_transactions: list[AbortedTransaction] | None
+    preferred_read_replica: int
+    @property
+    def records(self) -> memoryview | None: ...
+    @records.setter
+    def records(self, value: RecordBuffers | None) -> None: ...
+    def __init__(
+        self,
+        *,
+        partition_index: int = ...,
+        error_code: int = ...,
+        high_watermark: int = ...,
+        last_stable_offset: int = ...,
+        log_start_offset: int = ...,
+        diverging_epoch: EpochEndOffset | None = ...,
+        current_leader: LeaderIdAndEpoch | None = ...,
+        snapshot_id: SnapshotId | None = ...,
+        aborted_transactions: list[AbortedTransaction] | None = ...,
+        preferred_read_replica: int = ...,
+        records: RecordBuffers | None = ...,
+    ) -> None: ...
+
+class EpochEndOffset(Message):
+    epoch: int
+    end_offset: int
+    def __init__(
+        self,
+        *,
+        epoch: int = ...,
+        end_offset: int = ...,
+    ) -> None: ...
+
+class LeaderIdAndEpoch(Message):
+    leader_id: int
+    leader_epoch: int
+    def __init__(
+        self,
+        *,
+        leader_id: int = ...,
+        leader_epoch: int = ...,
+    ) -> None: ...
+
+class SnapshotId(Message):
+    end_offset: int
+    epoch: int
+    def __init__(
+        self,
+        *,
+        end_offset: int = ...,
+        epoch: int = ...,
+    ) -> None: ...
+
+class AbortedTransaction(Message):
+    producer_id: int
+    first_offset: int
+    def __init__(
+        self,
+        *,
+        producer_id: int = ...,
+        first_offset: int = ...,
+    ) -> None: ...
+
+class NodeEndpoint(Message):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    def __init__(
+        self,
+        *,
+        node_id: int = ...,
+        host: str = ...,
+        port: int = ...,
+        rack: str | None = ...,
+    ) -> None: ...

@@ -1,0 +1,19 @@
+"""InitProducerId."""
+
+from ottla.protocol.schema import define
+
+TABLE = """
+InitProducerIdRequest  key 22  versions 0-5  flexible 2+
+  transactional_id        string  0+  null
+  transaction_timeout_ms  int32   0+
+  producer_id             int64   3+  = -1
+  producer_epoch          int16   3+  = -1
+
+InitProducerIdResponse  key 22  versions 0-5  flexible 2+
+  throttle_time_ms  int32  0+
+  error_code        int16  0+
+  producer_id       int64  0+  = -1
+  producer_epoch    int16  0+
+"""
+
+InitProducerIdRequest, InitProducerIdResponse = define(TABLE, __name__)

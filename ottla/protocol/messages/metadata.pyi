@@ -1,0 +1,100 @@
+# Written by `python -m ottla.protocol.stubs`; the table is in the module beside this file.
+from ottla.protocol.schema import Message
+
+TABLE: str
+
+class MetadataRequest(Message):
+    topics: list[MetadataRequestTopic] | None
+    allow_auto_topic_creation: bool
+    include_cluster_authorized_operations: bool
+    include_topic_authorized_operations: bool
+    def __init__(
+        self,
+        *,
+        topics: list[MetadataRequestTopic] | None = ...,
+        allow_auto_topic_creation: bool = ...,
+        include_cluster_authorized_operations: bool = ...,
+        include_topic_authorized_operations: bool = ...,
+    ) -> None: ...
+
+class MetadataRequestTopic(Message):
+    topic_id: bytes
+    name: str | None
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = ...,
+        name: str | None = ...,
+    ) -> None: ...
+
+class MetadataResponse(Message):
+    throttle_time_ms: int
+    brokers: list[MetadataResponseBroker]
+    cluster_id: str | None
+    controller_id: int
+    topics: list[MetadataResponseTopic]
+    cluster_authorized_operations: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        brokers: list[MetadataResponseBroker] = ...,
+        cluster_id: str | None = ...,
+        controller_id: int = ...,
+        topics: list[MetadataResponseTopic] = ...,
+        cluster_authorized_operations: int = ...,
+        error_code: int = ...,
+    ) -> None: ...
+
+class MetadataResponseBroker(Message):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    def __init__(
+        self,
+        *,
+        node_id: int = ...,
+        host: str = ...,
+        port: int = ...,
+        rack: str | None = ...,
+    ) -> None: ...
+
+class MetadataResponseTopic(Message):
+    error_code: int
+    name: str | None
+    topic_id: bytes
+    is_internal: bool
+    partitions: list[MetadataResponsePartition]
+    topic_authorized_operations: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        name: str | None = ...,
+        topic_id: bytes = ...,
+        is_internal: bool = ...,
+        partitions: list[MetadataResponsePartition] = ...,
+        topic_authorized_operations: int = ...,
+    ) -> None: ...
+
+class MetadataResponsePartition(Message):
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: list[int]
+    isr_nodes: list[int]
+    offline_replicas: list[int]
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        partition_index: int = ...,
+        leader_id: int = ...,
+        leader_epoch: int = ...,
+        replica_nodes: list[int] = ...,
+        isr_nodes: list[int] = ...,
+        offline_replicas: list[int] = ...,
+    ) -> None: ...

@@ -1,0 +1,36 @@
+"""OffsetCommit."""
+
+from ottla.protocol.schema import define
+
+TABLE = """
+OffsetCommitRequest  key 8  versions 2-9  flexible 8+
+  group_id                       string                          2+
+  generation_id_or_member_epoch  int32                           2+   = -1
+  member_id                      string                          2+
+  group_instance_id              string                          7+   null = null
+  retention_time_ms              int64                           2-4  = -1
+  topics                         []OffsetCommitRequestTopic      2+
+    name                         string                          2+
+    partitions                   []OffsetCommitRequestPartition  2+
+      partition_index            int32                           2+
+      committed_offset           int64                           2+
+      committed_leader_epoch     int32                           6+   = -1
+      committed_metadata         string                          2+   null
+
+OffsetCommitResponse  key 8  versions 2-9  flexible 8+
+  throttle_time_ms     int32                            3+
+  topics               []OffsetCommitResponseTopic      2+
+    name               string                           2+
+    partitions         []OffsetCommitResponsePartition  2+
+      partition_index  int32                            2+
+      error_code       int16                            2+
+"""
+
+(
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+    OffsetCommitResponsePartition,
+) = define(TABLE, __name__)

@@ -1,0 +1,50 @@
+"""Produce."""
+
+from ottla.protocol.schema import define
+
+TABLE = """
+ProduceRequest  key 0  versions 3-11  flexible 9+
+  transactional_id  string                  3+  null = null
+  acks              int16                   3+
+  timeout_ms        int32                   3+
+  topic_data        []TopicProduceData      3+
+    name            string                  3+
+    partition_data  []PartitionProduceData  3+
+      index         int32                   3+
+      records       records                 3+  null
+
+ProduceResponse  key 0  versions 3-11  flexible 9+
+  responses                        []TopicProduceResponse       3+
+    name                           string                       3+
+    partition_responses            []PartitionProduceResponse   3+
+      index                        int32                        3+
+      error_code                   int16                        3+
+      base_offset                  int64                        3+
+      log_append_time_ms           int64                        3+   = -1
+      log_start_offset             int64                        5+   = -1
+      record_errors                []BatchIndexAndErrorMessage  8+
+        batch_index                int32                        8+
+        batch_index_error_message  string                       8+   null = null
+      error_message                string                       8+   null = null
+      current_leader               LeaderIdAndEpoch             10+  tag 0
+        leader_id                  int32                        10+  = -1
+        leader_epoch               int32                        10+  = -1
+  throttle_time_ms                 int32                        3+
+  node_endpoints                   []NodeEndpoint               10+  tag 0
+    node_id                        int32                        10+
+    host                           string                       10+
+    port                           int32                        10+
+    rack                           string                       10+  null = null
+"""
+
+(
+    ProduceRequest,
+    TopicProduceData,
+    PartitionProduceData,
+    ProduceResponse,
+    TopicProduceResponse,
+    PartitionProduceResponse,
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+) = define(TABLE, __name__)

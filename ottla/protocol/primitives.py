@@ -1,0 +1,144 @@
+"""What all compiled codecs share: the one error of decoding, variable-length integers, tag sections, int arrays.
+
+Kafka's flexible versions write lengths as unsigned varints of length + 1 (0 is null) and end each structure with a
+section of tagged fields (KIP-482).
+"""
+
+import struct
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+RecordBuffers = bytes | bytearray | memoryview | list[bytes | memoryview]
+"""What may be encoded as records: one buffer, or the pieces of one."""
+
+ZERO_UUID: Final = bytes(16)
+
+TAGS_MAX: Final = 64
+"""Most tagged fields in one structure. The protocol names no limit; no message of Kafka has more than a handful."""
+
+_INT_ARRAYS_PREPARED: Final = 17
+
+
+class DecodeError(ValueError):
+    """The bytes are not a message of the expected layout, or would take more memory than their size allows."""
+
+
+def truncated() -> DecodeError:
+    return DecodeError("the data ends inside a field")
+
+
+def null_refused() -> DecodeError:
+    return DecodeError("null or a negative length where a value is required")
+
+
+def count_too_large() -> DecodeError:
+    return DecodeError("an array claims more elements than its bytes can hold")
+
+
+def over_budget() -> DecodeError:
+    return DecodeError("the message would take too much memory for its size")
+
+
+def tag_misplaced() -> DecodeError:
+    return DecodeError("a tagged field is out of order, repeated or not of its stated size")
+
+
+def parse_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 5 bytes and 32 bits; give it and the position after it."""
+    value = shift = 0
+    for _ in range(5):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+        shift += 7
+    raise DecodeError("a varint is longer than 5 bytes or 32 bits")
+
+
+def rest_of_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Read a varint again whose first byte, the one before `position`, was seen to continue."""
+    return parse_uvarint(buffer, position - 1)
+
+
+def parse_uvarlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 10 bytes and 64 bits; give it and the position after it."""
+    value = shift = 0
+    for _ in range(10):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFFFFFFFFFF:
+                break
+            return value, position
+        shift += 7
+    raise DecodeError("a varlong is longer than 10 bytes or 64 bits")
+
+
+def build_uvarint(value: int) -> bytes:
+    """The bytes of an unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(buffer: Buffer, position: int, count: int, end: int) -> int:
+    """Pass over a tag section none of whose tags is known; `count` is its first byte, already read.
+
+    Nothing of an unknown tag is kept: the header is parsed before a client has logged in.
+    """
+    count, position = check_tag_count(buffer, position, count)
+    last = -1
+    for _ in range(count):
+        tag, size, position = parse_tag_head(buffer, position, end, last)
+        last = tag
+        position += size
+    return position
+
+
+def check_tag_count(buffer: Buffer, position: int, first_byte: int) -> tuple[int, int]:
+    """The number of tags of a section whose first byte was read, and the position of the first tag."""
+    if first_byte > 0x7F:
+        first_byte, position = rest_of_uvarint(buffer, position)
+    if first_byte > TAGS_MAX:
+        raise DecodeError(f"{first_byte} tagged fields in one structure, at most {TAGS_MAX} allowed")
+    return first_byte, position
+
+
+def parse_tag_head(buffer: Buffer, position: int, end: int, last: int) -> tuple[int, int, int]:
+    """Tag, size and where the value starts; tags must rise above `last` and values must fit before `end`."""
+    tag, position = parse_uvarint(buffer, position)
+    size, position = parse_uvarint(buffer, position)
+    if tag <= last:
+        raise tag_misplaced()
+    if size > end - position:
+        raise truncated()
+    return tag, size, position
+
+
+# Arrays of plain numbers are short (replicas, partitions), so unpackers for the common lengths are kept ready.
+_prepared: dict[str, list[struct.Struct]] = {}
+
+
+def _number_array(code: str, count: int) -> struct.Struct:
+    prepared = _prepared.get(code)
+    if prepared is None:
+        prepared = _prepared[code] = [struct.Struct(f">{n}{code}") for n in range(_INT_ARRAYS_PREPARED)]
+    return prepared[count] if count < _INT_ARRAYS_PREPARED else struct.Struct(f">{count}{code}")
+
+
+def parse_numbers(buffer: Buffer, position: int, count: int, code: str) -> list[int]:
+    """`count` numbers of the struct format `code`."""
+    return list(_number_array(code, count).unpack_from(buffer, position))
+
+
+def build_numbers(values: list[int], code: str) -> bytes:
+    """The bytes of numbers of the struct format `code`, without a count."""
+    return _number_array(code, len(values)).pack(*values)
