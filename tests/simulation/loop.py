@@ -1,0 +1,231 @@
+"""An event loop in virtual time: nothing sleeps, nothing waits for a socket, no thread runs.
+
+When there is nothing to run, the clock moves to the next timer. Timers of one moment run in the order in which they
+were set, which asyncio's own loops do not promise. Time is whole microseconds inside, so that two ways of computing
+one moment come to the same number. What is not defined here, `AbstractEventLoop` refuses.
+
+Every callback belongs to the *process* in whose context it was scheduled. `kill` ends a process as `kill -9` does:
+none of its callbacks and tasks runs ever again, and no `finally` of it says goodbye.
+"""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from heapq import heappop, heappush
+from typing import Any
+
+PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("simulated process", default=None)
+
+
+class Process:
+    """Something that can be killed as a whole."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        # What a dead process leaves half done is kept: a coroutine that is collected would run its `finally`.
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def context(self) -> contextvars.Context:
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, self)
+        return context
+
+
+class NothingLeftToDo(Exception):
+    """The run waits for something that no callback and no timer will ever bring about."""
+
+
+class VirtualClock:
+    """`ottla.timer.clock.Clock` in the time of a loop."""
+
+    def __init__(self, loop: "SimulationLoop", wall_start_ms: int = 1_700_000_000_000) -> None:
+        self._loop = loop
+        self._wall_start_ms = wall_start_ms
+
+    def now_ms(self) -> int:
+        return self._loop.now_us // 1000
+
+    def wall_ms(self) -> int:
+        return self._wall_start_ms + self._loop.now_us // 1000
+
+
+class SimulationLoop(asyncio.AbstractEventLoop):
+    def __init__(self, executor_delay_us: Callable[[], int] = lambda: 0, start_us: int = 1_000_000) -> None:
+        self.now_us = start_us
+        # Called after every callback, with the process it belonged to.
+        self.after_step: Callable[[Process | None], None] | None = None
+        # What callbacks raised and tasks left unretrieved; the caller judges.
+        self.failures: list[dict[str, Any]] = []
+        self.steps = 0
+        self._executor_delay_us = executor_delay_us
+        self._ready: deque[tuple[Process | None, asyncio.Handle]] = deque()
+        self._scheduled: list[tuple[int, int, Process | None, asyncio.TimerHandle]] = []
+        self._timers_set = 0
+        self._stopping = False
+        self._closed = False
+
+    # Running.
+
+    def run_until_complete(self, future: Any) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        with _Running(self):
+            while not task.done():
+                if not self._step():
+                    raise NothingLeftToDo(f"after {self.steps} steps, at {self.now_us} µs, waiting for {task!r}")
+        return task.result()
+
+    def run_forever(self) -> None:
+        """Until `stop`, or until there is nothing left to do."""
+        self._stopping = False
+        with _Running(self):
+            while not self._stopping and self._step():
+                pass
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def kill(self, process: Process) -> None:
+        process.alive = False
+        # A dead task must not be told that its loop forgot it.
+        for task in process.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def _step(self) -> bool:
+        """Runs one callback; False if there is none and never will be."""
+        while True:
+            if not self._ready and not self._pass_time():
+                return False
+            process, handle = self._ready.popleft()
+            if not handle.cancelled() and (process is None or process.alive):
+                break
+        handle._run()
+        self.steps += 1
+        if self.after_step is not None:
+            self.after_step(process)
+        return True
+
+    def _pass_time(self) -> bool:
+        """Moves to the next moment for which a timer is set, and makes all timers of that moment ready."""
+        scheduled = self._scheduled
+        while scheduled and scheduled[0][3].cancelled():
+            heappop(scheduled)
+        if not scheduled:
+            return False
+        self.now_us = moment_us = max(self.now_us, scheduled[0][0])
+        while scheduled and scheduled[0][0] <= moment_us:
+            _, _, process, handle = heappop(scheduled)
+            self._ready.append((process, handle))
+        return True
+
+    # Scheduling.
+
+    def time(self) -> float:
+        return self.now_us / 1_000_000
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        context = context or contextvars.copy_context()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append((context.get(PROCESS), handle))
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at_us(self.now_us + round(delay * 1_000_000), callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at_us(round(when * 1_000_000), callback, *args, context=context)
+
+    def call_at_us(
+        self, when_us: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        context = context or contextvars.copy_context()
+        handle = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        self._timers_set += 1
+        heappush(self._scheduled, (when_us, self._timers_set, context.get(PROCESS), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio's handles report here; the heap drops a cancelled one when it comes up."""
+
+    # Futures, tasks, "threads".
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
+        context = context or contextvars.copy_context()
+        # Task names that asyncio makes up count all tasks of the interpreter.
+        task = asyncio.Task(coro, loop=self, name=name or coro.__qualname__, context=context)
+        process = context.get(PROCESS)
+        if process is not None:
+            process.tasks.append(task)
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """`func` runs by itself at some later moment, as a callback."""
+        future = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+
+        self.call_at_us(self.now_us + self._executor_delay_us(), run)
+        return future
+
+    # What asyncio asks of a loop.
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._scheduled.clear()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        pass
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.failures.append(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        pass
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's own
+        pass
+
+
+class _Running:
+    def __init__(self, loop: SimulationLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        assert asyncio._get_running_loop() is None, "another loop is running"
+        asyncio._set_running_loop(self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        asyncio._set_running_loop(None)

@@ -1,0 +1,339 @@
+"""A network in memory: what the broker listens on and clients connect to in place of TCP.
+
+Bytes arrive late, in pieces that are cut anywhere and may be put together again, in order. A receiver that does not
+read fills its window, then the sender's buffer, and the sender is told to pause, as with sockets. Connections can be
+reset and stalled. Every delay and cut comes from the generator handed in.
+
+What a transport is given to write it may keep, uncopied, until there is room in the window: as uvloop does.
+"""
+
+import asyncio
+import contextvars
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tests.simulation.loop import PROCESS, Process, SimulationLoop
+from tests.simulation.trace import Trace, summary
+
+EPHEMERAL_PORT = 40_000
+HIGH_WATER = 64 * 1024
+
+
+class End(Enum):
+    """What can come instead of bytes."""
+
+    OF_STREAM = "eof"
+    BY_RESET = "reset"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How one connection behaves."""
+
+    latency_us: tuple[int, int] = (50, 200)
+    gap_us: int = 0
+    """At most this much lies between two pieces that were sent together."""
+    largest_piece: int = 1 << 20
+    window: int = 1 << 16
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> "Conditions":
+        low_us = rng.choice([20, 100, 1_000, 20_000])
+        return cls(
+            latency_us=(low_us, low_us * rng.choice([1, 2, 10])),
+            gap_us=rng.choice([0, 5, 1_000]),
+            largest_piece=rng.choice([1 << 20, 1 << 20, 1_000, 64, 9]),
+            window=rng.choice([1 << 20, 1 << 16, 4_096]),
+        )
+
+
+class Listener:
+    def __init__(self, network: "SimulatedNetwork", factory: Callable[[], Any], host: str, port: int) -> None:
+        self._network = network
+        self.factory = factory
+        self.host = host
+        self.port = port
+        self.context = contextvars.copy_context()
+
+    def close(self) -> None:
+        self._network.listeners.pop((self.host, self.port), None)
+
+
+class SimulatedNetwork:
+    """`ottla.broker.network.Network` and the clients' side of it."""
+
+    def __init__(self, loop: SimulationLoop, rng: random.Random, trace: Trace) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.trace = trace
+        self.listeners: dict[tuple[str, int], Listener] = {}
+        # The clients' ends, oldest first.
+        self.connections: dict[Transport, None] = {}
+        # Draws the conditions of a new connection; a calm network is a good one to test anything else on.
+        self.draw_conditions: Callable[[random.Random], Conditions] = Conditions.draw
+        self._next_port = EPHEMERAL_PORT
+
+    async def listen(self, protocol_factory: Callable[[], Any], host: str, port: int, *, backlog: int = 0) -> Listener:
+        port = port or self._take_port()
+        if (host, port) in self.listeners:
+            raise OSError(98, f"{host}:{port} is in use")
+        listener = self.listeners[host, port] = Listener(self, protocol_factory, host, port)
+        return listener
+
+    async def connect(
+        self, protocol_factory: Callable[[], Any], host: str, port: int, *, from_host: str = "client"
+    ) -> "Transport":
+        """Raises ConnectionRefusedError where nobody listens."""
+        conditions = self.draw_conditions(self.rng)
+        await asyncio.sleep(self.rng.randint(*conditions.latency_us) / 1_000_000)
+        listener = self.listeners.get((host, port))
+        if listener is None:
+            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+        name = (from_host, self._take_port())
+        label = f"{from_host}:{name[1]}"
+        near = Transport(self, conditions, label, name, (host, port), contextvars.copy_context())
+        far = Transport(self, conditions, f"from {label}", (host, port), name, listener.context)
+        near.peer, far.peer = far, near
+        self.connections[near] = None
+        self.trace.note("connect", label)
+        self.loop.call_soon(far.begin, listener.factory, context=listener.context)
+        near.begin(protocol_factory)
+        return near
+
+    def kill(self, process: Process) -> None:
+        """The kernel closes what a dead process had open."""
+        for key, listener in list(self.listeners.items()):
+            if listener.context.get(PROCESS) is process:
+                del self.listeners[key]
+        for near in list(self.connections):
+            for transport in (near, near.peer):
+                if transport.context.get(PROCESS) is process:
+                    transport.vanish()
+
+    def _take_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+
+class Transport(asyncio.Transport):
+    """One end of a connection."""
+
+    peer: "Transport"
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        conditions: Conditions,
+        label: str,
+        sockname: tuple[str, int],
+        peername: tuple[str, int],
+        context: contextvars.Context,
+    ) -> None:
+        super().__init__({"sockname": sockname, "peername": peername})
+        self.label = label
+        self.context = context
+        self._network = network
+        self._loop = network.loop
+        self._conditions = conditions
+        self._protocol: Any = None
+        self._outgoing: deque[memoryview] = deque()
+        self._high_water = HIGH_WATER
+        self._low_water = HIGH_WATER // 4
+        self._protocol_paused = False
+        # On their way here, with their moment of arrival, and arrived but unread.
+        self._pieces: deque[tuple[int, bytes | End]] = deque()
+        self._received: deque[bytes | End] = deque()
+        self._unread_bytes = 0
+        self._last_arrival_us = 0
+        self._reading_paused = False
+        self._closing = False
+        self._closed = False
+
+    def begin(self, factory: Callable[[], Any]) -> None:
+        self._protocol = factory()
+        self._protocol.connection_made(self)
+        self._read_soon()
+
+    # asyncio.Transport: reading.
+
+    def pause_reading(self) -> None:
+        self._reading_paused = True
+
+    def resume_reading(self) -> None:
+        self._reading_paused = False
+        self._read_soon()
+
+    def is_reading(self) -> bool:
+        return not self._reading_paused and not self._closing
+
+    # asyncio.Transport: writing.
+
+    def write(self, data: Any) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Sequence[Any]) -> None:  # type: ignore[override]
+        if self._closing:
+            return
+        self._outgoing.extend(view for view in (memoryview(data).cast("B") for data in list_of_data) if len(view))
+        self._flush()
+        if not self._protocol_paused and self.get_write_buffer_size() > self._high_water:
+            self._protocol_paused = True
+            self._protocol.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self._outgoing))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_water = high if high is not None else 4 * low if low is not None else HIGH_WATER
+        self._low_water = low if low is not None else self._high_water // 4
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low_water, self._high_water
+
+    # asyncio.Transport: ending.
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._flush()
+
+    def abort(self) -> None:
+        if not self._closed:
+            self._outgoing.clear()
+            self.peer.arrive(End.BY_RESET)
+            self._lose(None)
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    # Faults.
+
+    def reset(self) -> None:
+        """Both ends lose the connection, and what was on its way is gone."""
+        for transport in (self, self.peer):
+            transport._pieces.clear()
+            transport._received.clear()
+            transport.arrive(End.BY_RESET)
+
+    def stall(self, duration_us: int) -> None:
+        """Nothing sent from now on arrives here before `duration_us` have passed."""
+        self._last_arrival_us = max(self._last_arrival_us, self._loop.now_us + duration_us)
+
+    def vanish(self) -> None:
+        """The process at this end has died; nobody here is told."""
+        if not self._closed:
+            self._closed = self._closing = True
+            self._network.connections.pop(self, None)
+            self._network.connections.pop(self.peer, None)
+            self.peer.arrive(End.BY_RESET)
+
+    # The way of the bytes.
+
+    def _flush(self) -> None:
+        """Sends what the window has room for."""
+        # What is sent to an end that has closed comes back as a reset.
+        room = self._conditions.window if self.peer._closed else self._conditions.window - self.peer._unread_bytes
+        while self._outgoing and room > 0:
+            view = self._outgoing.popleft()
+            if len(view) > room:
+                self._outgoing.appendleft(view[room:])
+                view = view[:room]
+            room -= len(view)
+            self._send(bytes(view))
+        if self._protocol_paused and self.get_write_buffer_size() <= self._low_water:
+            self._protocol_paused = False
+            self._protocol.resume_writing()
+        if self._closing and not self._outgoing and not self._closed:
+            self.peer.arrive(End.OF_STREAM)
+            self._lose(None)
+
+    def _send(self, data: bytes) -> None:
+        position = 0
+        largest = self._conditions.largest_piece
+        while position < len(data):
+            size = len(data) if largest >= len(data) else self._network.rng.randint(1, largest)
+            self.peer.arrive(data[position : position + size])
+            position += size
+
+    def arrive(self, piece: bytes | End) -> None:
+        """It will: after the latency, and not before what was sent earlier."""
+        if self._closed:
+            if piece is not End.BY_RESET and not self.peer._closed:
+                self.peer.arrive(End.BY_RESET)
+            return
+        rng, conditions = self._network.rng, self._conditions
+        in_order_us = self._last_arrival_us + rng.randint(0, conditions.gap_us)
+        when_us = max(in_order_us, self._loop.now_us + rng.randint(*conditions.latency_us))
+        self._last_arrival_us = when_us
+        if isinstance(piece, bytes):
+            self._unread_bytes += len(piece)
+        self._pieces.append((when_us, piece))
+        self._loop.call_at_us(when_us, self._take_in, context=self.context)
+
+    def _take_in(self) -> None:
+        while self._pieces and self._pieces[0][0] <= self._loop.now_us:
+            piece = self._pieces.popleft()[1]
+            if piece is End.BY_RESET:
+                self._lose(ConnectionResetError(104, "connection reset by peer"))
+            else:
+                self._received.append(piece)
+        self._read()
+
+    def _read_soon(self) -> None:
+        self._loop.call_soon(self._read, context=self.context)
+
+    def _read(self) -> None:
+        """One read event: as much as the protocol takes at once."""
+        if self._closing or self._reading_paused or self._protocol is None or not self._received:
+            return
+        if self._received[0] is End.OF_STREAM:
+            self._received.popleft()
+            if not self._protocol.eof_received():
+                self.close()
+            return
+        data = self._join_received()
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            buffer = self._protocol.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            if count < len(data):
+                self._received.appendleft(data[count:])
+        else:
+            count = len(data)
+        self._unread_bytes -= count
+        self._network.trace.note("read", self.label, summary(data[:count]))
+        self._loop.call_soon(self.peer._flush, context=self.peer.context)
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._protocol.buffer_updated(count)
+        else:
+            self._protocol.data_received(data)
+        if self._received:
+            self._read_soon()
+
+    def _join_received(self) -> bytes:
+        parts: list[bytes] = []
+        while self._received and isinstance(self._received[0], bytes):
+            parts.append(self._received.popleft())  # type: ignore[arg-type]
+        return b"".join(parts)
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        self._network.trace.note("lost", self.label, error)
+        self._closed = self._closing = True
+        self._network.connections.pop(self, None)
+        self._outgoing.clear()
+        self._loop.call_soon(self._protocol.connection_lost, error, context=self.context)
