@@ -1,0 +1,30 @@
+# The broker: docker build -t ottla . && docker run -p 9092:9092 -v ottla-data:/data ottla
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+WORKDIR /build
+RUN python -m venv /opt/ottla
+ENV PATH=/opt/ottla/bin:$PATH
+# What Ottla depends on changes less often than Ottla: this layer outlives most builds.
+COPY pyproject.toml constraints.txt ./
+RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
+    && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt --requirement requirements.txt
+COPY README.md LICENSE ./
+COPY ottla ottla
+RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
+
+FROM ${PYTHON_IMAGE}
+RUN useradd --system --uid 10001 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin ottla \
+    && install --directory --owner ottla --group ottla /data
+COPY --from=build /opt/ottla /opt/ottla
+ENV PATH=/opt/ottla/bin:$PATH PYTHONUNBUFFERED=1
+# A number, so that an orchestrator can see that it is not root's.
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 9092
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
+    CMD ["ottla", "ping", "--bootstrap", "127.0.0.1:9092", "--request-timeout", "3"]
+ENTRYPOINT ["ottla"]
+# Clients on this machine reach the published port. Others need to be told another address: give the whole command anew.
+CMD ["serve", "--listen", "0.0.0.0:9092", "--advertise", "127.0.0.1:9092", "--data-dir", "/data"]

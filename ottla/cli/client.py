@@ -1,0 +1,213 @@
+"""A small client for the administration of any Kafka-protocol broker or cluster.
+
+It finds the broker that must answer (any, the controller, a partition's leader, a group's coordinator) and asks again
+while an error is one that passes, until its time is over.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ottla.cli.connection import Address, Connection
+from ottla.cli.failures import ClientError, NoAnswer, Refused, check
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+GROUP_KEY_TYPE = 0
+# The newest versions whose layout this client fills in: the next ones name topics by id alone.
+METADATA_HIGHEST = 12
+OFFSET_APIS_HIGHEST = 9
+
+LATEST = -1
+EARLIEST = -2
+
+TopicPartition = tuple[str, int]
+Result = TypeVar("Result")
+Response = TypeVar("Response")
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """`HOST:PORT[,HOST:PORT...]`; raises ValueError with a sentence."""
+    addresses: list[Address] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        host, colon, port = part.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= 65535:
+            raise ValueError(f"{part!r} is not HOST:PORT")
+        addresses.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
+    return addresses
+
+
+class Client:
+    """Use as an asynchronous context manager. Every method raises ClientError, whose message is for the user."""
+
+    def __init__(self, bootstrap: Sequence[Address], timeout_s: float) -> None:
+        self._bootstrap = bootstrap
+        self._timeout_s = timeout_s
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._controller_id = -1
+        self._coordinators: dict[str, Address] = {}
+
+    async def __aenter__(self) -> "Client":
+        await self.ask_any(MetadataRequest(topics=[]), MetadataResponse, highest=METADATA_HIGHEST)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._connections.values():
+            await connection.close()
+        self._connections.clear()
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long a broker may take for one request."""
+        return int(self._timeout_s * 1000)
+
+    @property
+    def brokers(self) -> Mapping[int, Address]:
+        """The brokers by node id, as the last metadata told."""
+        return self._brokers
+
+    async def retrying(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        """Run `attempt` until it succeeds, fails for good, or time is over; whom to ask is found out anew each time."""
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return await attempt()
+            except (NoAnswer, Refused) as error:
+                if isinstance(error, Refused) and not error.is_retriable:
+                    raise
+                if asyncio.get_running_loop().time() + pause_s >= deadline:
+                    raise
+            self._coordinators.clear()
+            self._controller_id = -1
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def metadata(self, topics: Iterable[str] | None, *, create_missing: bool = False) -> MetadataResponse:
+        """The cluster and these topics, or all of them for None. The topics' error codes are the caller's business."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create_missing)
+        response = await self.ask_any(request, MetadataResponse, highest=METADATA_HIGHEST)
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        self._controller_id = response.controller_id
+        return response
+
+    async def ask_any(self, request: Any, answer: type[Response], *, highest: int | None = None) -> Response:
+        """Ask the first broker that can be reached; raises the last reason when none can."""
+        last: ClientError | None = None
+        for address in dict.fromkeys((*self._connections, *self._bootstrap, *self._brokers.values())):
+            try:
+                return await self.ask_at(address, request, answer, highest=highest)
+            except NoAnswer as error:
+                last = error
+        assert last is not None, "a client has at least one bootstrap address"
+        raise last
+
+    async def ask_controller(self, request: Any, answer: type[Response]) -> Response:
+        """Ask the broker that changes topics and configurations."""
+        if self._controller_id not in self._brokers:
+            await self.metadata([])
+        address = self._brokers.get(self._controller_id)
+        if address is None:
+            return await self.ask_any(request, answer)
+        return await self.ask_at(address, request, answer)
+
+    async def ask_coordinator(
+        self, group_id: str, request: Any, answer: type[Response], *, highest: int | None = None
+    ) -> Response:
+        return await self.ask_at(await self.coordinator_of(group_id), request, answer, highest=highest)
+
+    async def ask_at(
+        self, address: Address, request: Any, answer: type[Response], *, highest: int | None = None
+    ) -> Response:
+        connection = await self._connection_to(address)
+        try:
+            return await connection.ask(request, answer, self._timeout_s, highest=highest)
+        except NoAnswer:
+            del self._connections[address]
+            await connection.close()
+            raise
+
+    async def version_at_controller(self, message: type[Any]) -> int | None:
+        """The version in which the controller would be asked this, None if it does not know the request."""
+        if self._controller_id not in self._brokers:
+            await self.metadata([])
+        address = self._brokers.get(self._controller_id, next(iter(self._connections)))
+        return (await self._connection_to(address)).version_for(message)
+
+    async def coordinator_of(self, group_id: str) -> Address:
+        """The broker that keeps the group."""
+        known = self._coordinators.get(group_id)
+        if known is not None:
+            return known
+        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+        response = await self.ask_any(request, FindCoordinatorResponse)
+        # Version 4 asks for many groups at once and answers with a list.
+        found = response.coordinators[0] if response.coordinators else response
+        check(f"cannot find the coordinator of group {group_id}", found.error_code, found.error_message)
+        address = Address(found.host, found.port)
+        self._brokers = {**self._brokers, found.node_id: address}
+        self._coordinators[group_id] = address
+        return address
+
+    async def list_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """For each partition its `LATEST` or `EARLIEST` offset, or the first at or after a timestamp (-1 if none)."""
+        wanted = sorted(set(partitions))
+
+        async def attempt() -> dict[TopicPartition, int]:
+            offsets: dict[TopicPartition, int] = {}
+            for leader, led in (await self._by_leader(wanted)).items():
+                request = ListOffsetsRequest(replica_id=-1, topics=_topics_to_list(led, timestamp))
+                request.timeout_ms = self.timeout_ms
+                response = await self.ask_at(leader, request, ListOffsetsResponse)
+                for topic in response.topics:
+                    for found in topic.partitions:
+                        name = f"cannot read the offsets of {topic.name}-{found.partition_index}"
+                        check(name, found.error_code)
+                        offsets[topic.name, found.partition_index] = found.offset
+            return offsets
+
+        return await self.retrying(attempt) if wanted else {}
+
+    async def _by_leader(self, partitions: Sequence[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+        response = await self.metadata(sorted({topic for topic, _ in partitions}))
+        leaders: dict[TopicPartition, int] = {}
+        for topic in response.topics:
+            check(f"topic {topic.name}", topic.error_code)
+            leaders.update({(topic.name, row.partition_index): row.leader_id for row in topic.partitions})
+        led: dict[Address, list[TopicPartition]] = {}
+        for partition in partitions:
+            if partition not in leaders:
+                raise ClientError(f"topic {partition[0]} has no partition {partition[1]}")
+            address = self._brokers.get(leaders[partition])
+            if address is None:
+                raise Refused(f"partition {partition[0]}-{partition[1]}", code=5)
+            led.setdefault(address, []).append(partition)
+        return led
+
+    async def _connection_to(self, address: Address) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = await Connection.open(address, self._timeout_s)
+            self._connections[address] = connection
+        return connection
+
+
+def _topics_to_list(partitions: Iterable[TopicPartition], timestamp: int) -> list[ListOffsetsTopic]:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for name, index in partitions:
+        topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+        topic.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=timestamp))
+    return list(topics.values())

@@ -1,0 +1,47 @@
+"""Lines of a file, a pipe or a terminal, without holding up the event loop."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Protocol
+
+CHUNK_BYTES = 256 * 1024
+# Read ahead by this many chunks while the producer waits for its broker.
+CHUNKS_AHEAD = 8
+
+
+class Readable(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
+
+
+async def read_lines(stream: Readable) -> AsyncIterator[list[bytes]]:
+    """The lines that have come so far, as they come, without their ends; the last one may lack its newline.
+
+    Reading happens on a thread of its own that nobody waits for: one that is stuck on a terminal cannot be cancelled.
+    """
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(CHUNKS_AHEAD)
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=_pump, args=(stream, chunks, loop), name="ottla-read-lines", daemon=True).start()
+    rest = b""
+    while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise chunk
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest.removesuffix(b"\r")]
+
+
+def _pump(stream: Readable, chunks: "asyncio.Queue[bytes | OSError]", loop: asyncio.AbstractEventLoop) -> None:
+    # The loop may be gone, or cancel the put, because the command has ended for another reason.
+    with suppress(RuntimeError, CancelledError):
+        while True:
+            try:
+                chunk: bytes | OSError = stream.read1(CHUNK_BYTES)
+            except OSError as error:
+                chunk = error
+            asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+            if not chunk or isinstance(chunk, OSError):
+                return

@@ -1,0 +1,20 @@
+"""The `ottla` command.
+
+`ottla serve` is on the clock: half of a broker's start would be spent importing click and what it imports. A plainly
+written `serve` therefore goes straight to the broker, and everything else, wrong usage included, goes through click.
+"""
+
+import sys
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names; ends the process with its exit status."""
+    if sys.argv[1:2] == ["serve"]:
+        from ottla.cli import serve
+
+        values = serve.parse_plain(sys.argv[2:])
+        if values is not None:
+            sys.exit(serve.serve(values))
+    from ottla.cli.app import cli
+
+    cli(prog_name="ottla")

@@ -1,0 +1,83 @@
+"""What commands print: rich tables on a terminal, aligned text in a pipe, JSON for scripts."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    as_json: bool
+
+    def json(self, value: Any) -> None:
+        click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+    def say(self, sentence: str) -> None:
+        """A sentence for people; scripts that asked for JSON do not get it."""
+        if not self.as_json:
+            click.echo(sentence)
+
+    def facts(self, title: str, facts: Sequence[tuple[str, str]]) -> None:
+        """A heading and what is known about it, one line each."""
+        width = max((len(name) for name, _ in facts), default=0)
+        click.echo(click.style(title, bold=True))
+        for name, value in facts:
+            click.echo(f"  {name.ljust(width)}  {value}")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        cells = [[_text(value) for value in row] for row in rows]
+        numeric = _numeric_columns(len(columns), cells)
+        if sys.stdout.isatty():
+            _print_rich(columns, cells, numeric)
+        else:
+            _print_plain(columns, cells, numeric)
+
+
+def _text(value: object) -> str:
+    match value:
+        case None | "":
+            return NOTHING
+        case bool():
+            return "yes" if value else "no"
+        case tuple() | list():
+            return ",".join(_text(item) for item in value) or NOTHING
+        case _:
+            return str(value)
+
+
+def _numeric_columns(count: int, cells: Sequence[Sequence[str]]) -> list[bool]:
+    """A column of numbers is aligned to the right; a dash says that one is not known."""
+    return [
+        all(row[column] == NOTHING or row[column].lstrip("-").isdecimal() for row in cells) for column in range(count)
+    ]
+
+
+def _print_rich(columns: Sequence[str], cells: Iterable[Sequence[str]], numeric: Sequence[bool]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for name, is_numeric in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if is_numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell, style="dim" if cell == NOTHING else "") for cell in row))
+    Console().print(table)
+
+
+def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> None:
+    lines = [[name.upper().replace(" ", "-") for name in columns], *cells]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
+    for line in lines:
+        padded = (
+            cell.rjust(width) if is_numeric else cell.ljust(width)
+            for cell, width, is_numeric in zip(line, widths, numeric, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())

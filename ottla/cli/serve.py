@@ -1,0 +1,125 @@
+"""`ottla serve`: its options, and the way from them to the broker that imports as little as it can.
+
+One table describes the options. `parse_plain` reads it for command lines written without a mistake;
+`serve_command` makes a click command of the same table, for help and for saying what is wrong.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+Value: TypeAlias = str | bool | int | tuple[str, ...] | None
+
+
+class Option(NamedTuple):
+    name: str
+    help: str
+    metavar: str | None = None
+    default: Value = None
+    choices: tuple[str, ...] = ()
+    is_flag: bool = False
+    is_repeated: bool = False
+    is_number: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+OPTIONS = (
+    Option("--listen", "Where to accept connections; port 0 is a free one.", "HOST:PORT", "127.0.0.1:9092"),
+    Option("--advertise", "What clients are told; default: what they can reach of --listen.", "HOST:PORT"),
+    Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
+    Option(
+        "--ephemeral", "Keep the data in a temporary directory that is removed at exit.", default=False, is_flag=True
+    ),
+    Option("--brokers", "How many brokers this process runs.", "N", 1, is_number=True),
+    Option("--node-id", "This broker's number in its cluster.", "N", is_number=True),
+    Option("--metadata", "The metadata store of a cluster of several processes.", "URL"),
+    Option("--config", "A file of Kafka's server properties.", "FILE"),
+    Option("--set", "One of Kafka's server properties; may be repeated.", "KEY=VALUE", (), is_repeated=True),
+    Option("--log-format", "How to write the log.", None, "console", ("console", "json")),
+    Option("--log-level", "The least severe event to log.", None, "info", ("debug", "info", "warning", "error")),
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+
+
+def defaults() -> dict[str, Value]:
+    return {option.key: option.default for option in OPTIONS}
+
+
+def parse_plain(arguments: Sequence[str]) -> dict[str, Value] | None:
+    """The options' values by key, or None when anything is not plainly right: click then says what."""
+    values = defaults()
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, text = argument.partition("=")
+        option = BY_NAME.get(name)
+        if option is None:
+            return None
+        if option.is_flag:
+            if equals:
+                return None
+            values[option.key] = True
+            continue
+        given = text if equals else next(remaining, None)
+        if given is None or (not equals and given.startswith("-")):
+            return None
+        value = _parse_value(option, given)
+        if value is None:
+            return None
+        previous = values[option.key]
+        values[option.key] = (*previous, given) if isinstance(previous, tuple) else value
+    return values if refusal(values) is None and usage_error(values) is None else None
+
+
+def _parse_value(option: Option, text: str) -> Value:
+    if option.is_number:
+        return int(text) if text.isascii() and text.isdecimal() else None
+    if option.choices:
+        return text if text in option.choices else None
+    return text
+
+
+def usage_error(values: Mapping[str, Value]) -> tuple[str, str] | None:
+    """The option that is malformed and a sentence that says how, or None."""
+    for key in ("listen", "advertise"):
+        address = values[key]
+        if isinstance(address, str) and not _is_host_and_port(address, port_min=0 if key == "listen" else 1):
+            return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
+    settings = values["set"]
+    assert isinstance(settings, tuple)
+    for setting in settings:
+        key, equals, _ = setting.partition("=")
+        if not equals or not key.strip():
+            return "--set", f"{setting!r} is not KEY=VALUE"
+    return None
+
+
+def _is_host_and_port(address: str, *, port_min: int) -> bool:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
+        return False
+    return port.isascii() and port.isdecimal() and len(port) <= 5 and port_min <= int(port) <= 65535
+
+
+def refusal(values: Mapping[str, Value]) -> str | None:
+    """Why this version of Ottla cannot do what is asked, or None."""
+    if values["brokers"] != 1:
+        return f"--brokers {values['brokers']} is not possible: this version runs one broker in a process"
+    if values["metadata"] is not None:
+        return f"--metadata {values['metadata']} is not possible: this version keeps its metadata in the data directory"
+    return None
+
+
+def serve(values: Mapping[str, Value]) -> int:
+    """Run the broker until SIGTERM or SIGINT; returns the exit status."""
+    why = refusal(values)
+    if why is not None:
+        print(f"ottla: {why}", file=sys.stderr)
+        return 1
+    from ottla.broker.serve import ServeOptions, run
+
+    settings = values["set"]
+    assert isinstance(settings, tuple)
+    return run(ServeOptions(**{**values, "settings": settings}))
