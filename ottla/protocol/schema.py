@@ -8,6 +8,8 @@ is a field, and the fields of a structure follow it, indented by two more spaces
       generation_id      int32   0+
       group_instance_id  string  3+  null = null
 
+What is no request or response, such as a record's key, has `key none`.
+
 A field has a name, a type (`[]` in front: an array) and the versions that carry it, then, where they apply: `null`
 (may be null in all its versions) or `null 7+` (since then), `tag N` (a tagged field of KIP-482), `= value` (the
 default, when it is not the type's zero). A structure that was spelled out once can be named again without its fields.
@@ -164,7 +166,7 @@ def _define_message(rows: list[str], classes: dict[str, type[Message]], module: 
         cls = classes[name] = type(name, (Message,), attributes)
         _definitions[cls] = _Definition(lines, classes, span)
     message = classes[head[0]]
-    message.API_KEY = int(key)
+    message.API_KEY = -1 if key == "none" else int(key)
     message.VERSIONS = (span.first, span.last)
     message.FLEXIBLE_FROM = None if flexible == "none" else int(flexible.removesuffix("+"))
 
