@@ -30,7 +30,7 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
 _ROOM_BYTES_MIN = 64 * 1024
 _ROOM_PER_INPUT_BYTE = 8
-_ROOM_GROWTH = 8
+_ROOM_GROWTH = 4
 # How every streaming codec of cramjam reports that the room was too small; it has no type of its own.
 _OUT_OF_ROOM = "failed to write whole buffer"
 

@@ -1,0 +1,288 @@
+"""What a partition remembers of its idempotent producers, so that a batch sent twice is stored once.
+
+Per producer id: its epoch and its last five batches. A retry that equals one of them is answered with the offset that
+the first try got. Five, because a producer may have five requests in flight on a connection, and any of them may come
+again. Everything else must follow on what came before, or the producer has lost something and is told so.
+
+The order of use: `check` before the offset is assigned, `update` once it is; then `settle` when the batch is written,
+or `undo` when it could not be. `replay` does for batches read from the log what `update` does for new ones, unchecked.
+Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from struct import Struct
+from struct import error as struct_error
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from ottla.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
+from ottla.protocol.records.crc import crc32c
+
+EXPIRATION_MS = 86400000
+"""The default of `producer.id.expiration.ms`."""
+BATCHES_KEPT = 5
+NO_OFFSET = -1
+
+SEQUENCE_MASK = 0x7FFFFFFF
+"""Sequence numbers have 31 bits; after 2147483647 comes 0."""
+
+_SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = Struct(">hI")
+_SNAPSHOT_COUNT = Struct(">i")
+# Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, open transaction.
+_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(Exception):
+    """The bytes are not a producer snapshot; an older one, or the log itself, has to do."""
+
+
+class DuplicateOf(NamedTuple):
+    """The batch that was appended when the producer sent this one first."""
+
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerState(NamedTuple):
+    """What is known of one producer id. Never changed, only replaced, so that an append can be taken back."""
+
+    epoch: int
+    batches: tuple[ProducerBatch, ...] = ()
+    """The last of this epoch, oldest first. None, if it began with the end of a transaction."""
+    last_timestamp: int = NO_TIMESTAMP
+    coordinator_epoch: int = -1
+    transaction_first_offset: int = NO_OFFSET
+    seen_ms: int = 0
+    """When it wrote last, by the broker's clock; its state expires by this, not by timestamps of its own making."""
+
+
+class ProducerStateManager:
+    """The producers of one partition."""
+
+    def __init__(self, expiration_ms: int = EXPIRATION_MS) -> None:
+        self.expiration_ms = expiration_ms
+        self._states: dict[int, ProducerState] = {}
+        # Invariant: holds, for each producer changed since the last `settle`, what it was then, or None.
+        self._unsettled: dict[int, ProducerState | None] = {}
+
+    @property
+    def states(self) -> Mapping[int, ProducerState]:
+        """Every remembered producer by its id."""
+        return MappingProxyType(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def check(self, header: BatchHeader) -> DuplicateOf | None:
+        """What a client's batch is: new (None), or the repetition of one that is in the log already.
+
+        Raises InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber. A repetition is recognised before any
+        of them: the answer to the first try was lost, and the producer may have gone on since.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        state = self._states.get(producer_id)
+        if state is None:
+            # A producer that wrote here long ago, or never: there is nothing to compare its sequence with.
+            if header.attributes & TRANSACTIONAL_BIT:
+                raise _not_in_a_transaction(producer_id)
+            return None
+        if state.epoch == header.producer_epoch and state.batches:
+            # What follows on the last batch cannot be one of the last five.
+            if header.base_sequence == (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK:
+                if not header.attributes & TRANSACTIONAL_BIT and state.transaction_first_offset < 0:
+                    return None
+            elif duplicate := _find_duplicate(state, header.base_sequence, header.last_sequence):
+                return duplicate
+        _check_order(producer_id, state, header)
+        return None
+
+    def update(self, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
+        """Remember a batch that was given `base_offset` and is about to be written; without producer id, nothing."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        before = self._states.get(producer_id)
+        if producer_id not in self._unsettled:
+            self._unsettled[producer_id] = before
+        self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+
+    def settle(self) -> None:
+        """Everything updated so far is in the log."""
+        self._unsettled.clear()
+
+    def undo(self) -> None:
+        """Nothing that was updated since `settle` came into the log: forget it."""
+        for producer_id, before in self._unsettled.items():
+            if before is None:
+                del self._states[producer_id]
+            else:
+                self._states[producer_id] = before
+        self._unsettled.clear()
+
+    def replay(self, header: BatchHeader, now_wall_ms: int) -> None:
+        """Take in a batch of the log, with its real offsets: on recovery, from a leader, after a truncation.
+
+        The end of a transaction closes it. Which coordinator ended it stands inside the batch and is not kept.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        before = self._states.get(producer_id)
+        if not header.attributes & CONTROL_BIT:
+            self._states[producer_id] = _after_batch(before, header, header.base_offset, now_wall_ms)
+            return
+        same_epoch = before is not None and before.epoch == header.producer_epoch
+        self._states[producer_id] = ProducerState(
+            epoch=header.producer_epoch,
+            batches=before.batches if before is not None and same_epoch else (),
+            last_timestamp=header.max_timestamp,
+            coordinator_epoch=before.coordinator_epoch if before is not None else -1,
+            seen_ms=now_wall_ms,
+        )
+
+    def first_open_transaction_offset(self) -> int | None:
+        """Where the oldest open transaction begins; consumers that ask for committed records read up to there."""
+        return min(
+            (state.transaction_first_offset for state in self._states.values() if state.transaction_first_offset >= 0),
+            default=None,
+        )
+
+    def expire(self, now_wall_ms: int) -> list[int]:
+        """Forget producers that have not written for the expiration time and have no open transaction; their ids."""
+        latest = now_wall_ms - self.expiration_ms
+        expired = [
+            producer_id
+            for producer_id, state in self._states.items()
+            if state.seen_ms <= latest and state.transaction_first_offset < 0 and producer_id not in self._unsettled
+        ]
+        for producer_id in expired:
+            del self._states[producer_id]
+        return expired
+
+    def clear(self) -> None:
+        """Forget everything: the log has been emptied, or is about to be replayed."""
+        self._states.clear()
+        self._unsettled.clear()
+
+    def snapshot_bytes(self) -> bytes:
+        """The contents of a `.snapshot` file for the log end offset of now."""
+        entries = bytearray(_SNAPSHOT_COUNT.pack(len(self._states)))
+        for producer_id, state in self._states.items():
+            last = state.batches[-1] if state.batches else _NO_BATCH
+            entries += _SNAPSHOT_ENTRY.pack(
+                producer_id,
+                state.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.last_offset - last.first_offset,
+                state.last_timestamp,
+                state.coordinator_epoch,
+                state.transaction_first_offset,
+            )
+        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(entries)) + bytes(entries)
+
+    def load(self, snapshot: bytes, now_wall_ms: int) -> None:
+        """Replace everything by what a snapshot holds. Raises CorruptSnapshot, and then changes nothing.
+
+        Each producer counts as seen now: how long it has been silent stands in no file.
+        """
+        states = dict(_snapshot_states(snapshot, now_wall_ms))
+        self._states = states
+        self._unsettled.clear()
+
+
+_NO_BATCH = ProducerBatch(
+    first_sequence=-1, last_sequence=-1, first_offset=NO_OFFSET, last_offset=NO_OFFSET, timestamp=NO_TIMESTAMP
+)
+
+
+# The calls of these classes do the same in Python; two are made for every batch of an idempotent producer.
+_new_batch: Callable[[tuple[int, int, int, int, int]], ProducerBatch] = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType] - typeshed leaves the tuple's items open here.
+    ProducerBatch,
+)
+_new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]], ProducerState] = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType] - as above.
+    ProducerState,
+)
+
+
+def _after_batch(
+    before: ProducerState | None, header: BatchHeader, base_offset: int, now_wall_ms: int
+) -> ProducerState:
+    _, _, _, _, _, attributes, delta, _, timestamp, _, epoch, sequence, _ = header
+    last_sequence = (sequence + delta) & SEQUENCE_MASK
+    batch = _new_batch((sequence, last_sequence, base_offset, base_offset + delta, timestamp))
+    batches: tuple[ProducerBatch, ...] = (batch,)
+    coordinator_epoch, transaction = -1, NO_OFFSET
+    if before is not None:
+        before_epoch, before_batches, _, coordinator_epoch, transaction, _ = before
+        if before_epoch == epoch:
+            batches = (*before_batches[1 - BATCHES_KEPT :], batch)
+    if transaction < 0 and attributes & TRANSACTIONAL_BIT:
+        transaction = base_offset
+    return _new_state((epoch, batches, timestamp, coordinator_epoch, transaction, now_wall_ms))
+
+
+def _find_duplicate(state: ProducerState, first_sequence: int, last_sequence: int) -> DuplicateOf | None:
+    for batch in state.batches:
+        if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+            return DuplicateOf(batch.first_offset, batch.last_offset, batch.timestamp)
+    return None
+
+
+def _check_order(producer_id: int, state: ProducerState, header: BatchHeader) -> None:
+    transactional = header.attributes & TRANSACTIONAL_BIT
+    if transactional and state.transaction_first_offset < 0:
+        raise _not_in_a_transaction(producer_id)
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    if epoch < state.epoch:
+        raise InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {state.epoch} was seen")
+    expected = 0
+    if epoch == state.epoch and state.batches:
+        expected = (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK
+    if sequence != expected and state.epoch != NO_PRODUCER_EPOCH:
+        raise OutOfOrderSequenceNumber(
+            f"sequence {sequence} of producer {producer_id} in epoch {epoch}, {expected} expected"
+        )
+    if state.transaction_first_offset >= 0 and not transactional:
+        raise InvalidTxnState(f"producer {producer_id} has an open transaction, and this batch is not part of one")
+
+
+def _not_in_a_transaction(producer_id: int) -> InvalidTxnState:
+    return InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
+
+
+def _snapshot_states(snapshot: bytes, now_wall_ms: int) -> Iterator[tuple[int, ProducerState]]:
+    try:
+        version, crc = _SNAPSHOT_HEAD.unpack_from(snapshot)
+        count = _SNAPSHOT_COUNT.unpack_from(snapshot, _SNAPSHOT_HEAD.size)[0]
+    except struct_error:
+        raise CorruptSnapshot(f"{len(snapshot)} bytes are too few for a producer snapshot") from None
+    if version != _SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"version {version} of a producer snapshot, {_SNAPSHOT_VERSION} expected")
+    if crc32c(memoryview(snapshot)[_SNAPSHOT_HEAD.size :]) != crc:
+        raise CorruptSnapshot("the checksum of the producer snapshot is not that of its bytes")
+    start = _SNAPSHOT_HEAD.size + _SNAPSHOT_COUNT.size
+    if len(snapshot) - start != count * _SNAPSHOT_ENTRY.size:
+        raise CorruptSnapshot(f"{count} producers announced in {len(snapshot)} bytes")
+    for entry in _SNAPSHOT_ENTRY.iter_unpack(memoryview(snapshot)[start:]):
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction = entry
+        first_sequence = (last_sequence - delta) & SEQUENCE_MASK
+        batch = ProducerBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
+        batches = (batch,) if last_offset >= 0 else ()
+        yield producer_id, ProducerState(epoch, batches, timestamp, coordinator_epoch, transaction, now_wall_ms)
