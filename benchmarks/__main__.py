@@ -1,0 +1,51 @@
+"""`python -m benchmarks [SUITE ...]`: every figure beside its control, measured in the same run.
+
+`--markdown` prints the table as README has it. The exit status is 1 when a figure is not reached.
+"""
+
+import importlib
+import sys
+
+from benchmarks.figure import Figure
+
+SUITES = ("bulk", "librdkafka", "requests", "footprint", "groups", "timer", "codec")
+
+
+def main() -> int:
+    markdown = "--markdown" in sys.argv
+    names = [argument for argument in sys.argv[1:] if not argument.startswith("-")] or SUITES
+    figures: list[Figure] = []
+    for name in names:
+        print(f"measuring {name} …", file=sys.stderr)
+        figures += importlib.import_module(f"benchmarks.{name}").figures()
+    (_print_markdown if markdown else _print_table)(figures)
+    missed = [figure.name for figure in figures if figure.reached is False]
+    if missed:
+        print(f"not reached: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _rows(figures: list[Figure]) -> list[tuple[str, ...]]:
+    head = ("figure", "Ottla", "control", "", "ratio", "reach")
+    return [head] + [
+        (f.name, f"{f.ours:,.4g} {f.unit}", f"{f.theirs:,.4g} {f.unit}", f.control, f"{f.ratio:.2f}", f.reach)
+        for f in figures
+    ]
+
+
+def _print_table(figures: list[Figure]) -> None:
+    rows = _rows(figures)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_markdown(figures: list[Figure]) -> None:
+    head, *rows = _rows(figures)
+    print(f"| {' | '.join(head)} |\n| {' | '.join('---' for _ in head)} |")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

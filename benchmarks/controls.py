@@ -1,0 +1,104 @@
+"""The least that a machine must do for the same bytes: raw pipes and an echo server.
+
+`python -m benchmarks.controls NAME [FILE]` serves on a free port until it is terminated.
+
+- `sink FILE`: receives an 8-byte length, then that many bytes; CRC-32C over each read, written to FILE; one byte back.
+- `source FILE`: receives an 8-byte length; sends that many bytes of FILE from its start.
+- `echo`: uvloop and `BufferedProtocol`; answers every 4-byte-size frame with 16 bytes.
+- `idle`: a uvloop process that listens and does nothing.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+CHUNK = 1 << 20
+REPLY = struct.pack(">ii", 12, 0) + bytes(8)
+
+
+def sink(path: str) -> None:
+    buffer = memoryview(bytearray(CHUNK))
+    for connection in _accepted():
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        remaining = struct.unpack(">q", connection.recv(8, socket.MSG_WAITALL))[0]
+        while remaining:
+            count = connection.recv_into(buffer)
+            crc32c(buffer[:count])
+            os.write(file, buffer[:count])
+            remaining -= count
+        connection.send(b"\0")
+        os.close(file)
+
+
+def source(path: str) -> None:
+    file = os.open(path, os.O_RDONLY)
+    for connection in _accepted():
+        remaining = struct.unpack(">q", connection.recv(8, socket.MSG_WAITALL))[0]
+        position = 0
+        while remaining:
+            chunk = os.pread(file, min(CHUNK, remaining), position)
+            connection.sendall(chunk)
+            position += len(chunk)
+            remaining -= len(chunk)
+
+
+class Echo(asyncio.BufferedProtocol):
+    def __init__(self) -> None:
+        self._buffer = bytearray(1 << 18)
+        self._held = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._held :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        end = self._held + nbytes
+        start, replies = 0, 0
+        while end - start >= 4:
+            size = int.from_bytes(self._buffer[start : start + 4]) + 4
+            if end - start < size:
+                break
+            start += size
+            replies += 1
+        self._buffer[: end - start] = self._buffer[start:end]
+        self._held = end - start
+        if replies:
+            self._transport.write(REPLY * replies)
+
+
+def _accepted() -> Iterator[socket.socket]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    _announce(listener.getsockname()[1])
+    return iter(lambda: listener.accept()[0], None)
+
+
+def _announce(port: int) -> None:
+    print(f"ready bootstrap=127.0.0.1:{port}", flush=True)
+
+
+async def _serve(protocol: type[asyncio.BaseProtocol]) -> None:
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
+    _announce(server.sockets[0].getsockname()[1])
+    await server.serve_forever()
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:]
+    if name in ("sink", "source"):
+        {"sink": sink, "source": source}[name](*arguments)
+    else:
+        import uvloop
+
+        uvloop.run(_serve({"echo": Echo, "idle": asyncio.Protocol}[name]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""A figure: what was measured, beside what its control did in the same run."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`pairs` holds (ours, control) of each round. The ratio is the median over the rounds, pair by pair, so that a
+    machine that drifts between rounds drifts under both."""
+
+    name: str
+    control: str
+    unit: str
+    pairs: Sequence[tuple[float, float]]
+    at_least: float | None = None
+    at_most: float | None = None
+    note: str = field(default="")
+
+    @property
+    def ours(self) -> float:
+        return statistics.median(ours for ours, _ in self.pairs)
+
+    @property
+    def theirs(self) -> float:
+        return statistics.median(control for _, control in self.pairs)
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(ours / control for ours, control in self.pairs)
+
+    @property
+    def reach(self) -> str:
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g}"
+        return f"≤ {self.at_most:g}" if self.at_most is not None else "reported"
+
+    @property
+    def reached(self) -> bool | None:
+        if self.at_least is not None:
+            return self.ratio >= self.at_least
+        return self.ratio <= self.at_most if self.at_most is not None else None
+
+
+def interleave(rounds: int, ours: Callable[[], float], control: Callable[[], float]) -> list[tuple[float, float]]:
+    """Ours and the control in turn, after a warm-up round that does not count."""
+    measured = [(ours(), control()) for _ in range(rounds + 1)]
+    return measured[1:]

@@ -1,0 +1,72 @@
+"""Server processes under measurement: started, pinned to a processor, and asked what they cost."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PAGE_SIZE = os.sysconf("SC_PAGESIZE")
+SERVER_CPU, CLIENT_CPU = 0, min(1, (os.cpu_count() or 1) - 1)
+
+
+class Server:
+    """A child process that printed a line ending in its port."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.pid = process.pid
+        self.port = port
+        self._process = process
+
+    def cpu_seconds(self) -> float:
+        """Time on a processor of all its threads so far, to the nanosecond; clock ticks would be too coarse."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_SIZE
+
+
+@contextmanager
+def running(command: Sequence[str]) -> Iterator[Server]:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_pin_server)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        port = int(line.split("bootstrap=")[-1].split()[0].rsplit(":", 1)[-1])
+        yield Server(process, port)
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+@contextmanager
+def broker(**settings: str) -> Iterator[Server]:
+    """Ottla with a temporary data directory; settings are Kafka's names with underscores for dots."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        options = [word for key, value in settings.items() for word in ("--set", f"{key.replace('_', '.')}={value}")]
+        with running(broker_command(directory, *options)) as server:
+            yield server
+
+
+def broker_command(directory: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0", "--data-dir", directory, *options]
+
+
+@contextmanager
+def control(name: str, *arguments: str) -> Iterator[Server]:
+    """One of `benchmarks.controls`, in a process of its own as the broker is."""
+    with running([sys.executable, "-m", "benchmarks.controls", name, *arguments]) as server:
+        yield server
+
+
+def pin_client() -> None:
+    """Server and client each on a processor of their own: who wakes whom is then the same in every round."""
+    os.sched_setaffinity(0, {CLIENT_CPU})
+
+
+def _pin_server() -> None:
+    os.sched_setaffinity(0, {SERVER_CPU})

@@ -1,0 +1,136 @@
+"""A client that costs next to nothing, so that what is measured is the broker: ready-made frames, blocking sockets."""
+
+import socket
+import struct
+from collections.abc import Sequence
+
+from ottla.protocol.codec import decode_whole
+from ottla.protocol.headers import build_request_frame, response_header_version
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE
+from ottla.protocol.records.record import Record, build_batch
+from ottla.protocol.schema import Message
+
+CLIENT_ID = "bench"
+VERSIONS = {"Produce": 9, "Fetch": 12, "Heartbeat": 4, "JoinGroup": 5, "SyncGroup": 3, "CreateTopics": 5}
+
+
+class RawClient:
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answer = memoryview(bytearray(8 << 20))
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def call(self, request: Message, response: type[Message], version: int) -> Message:
+        """One request and its decoded answer."""
+        self.socket.sendall(build_request_frame(request, version, 1, CLIENT_ID))
+        answer = self.receive()
+        header_bytes = 4 + response_header_version(request.API_KEY, version)  # An empty tag section is one byte.
+        return decode_whole(response, version, bytes(answer[header_bytes:]))
+
+    def receive(self) -> memoryview:
+        """The next answer from its correlation id on; valid until the next call."""
+        size = struct.unpack(">i", self.socket.recv(4, socket.MSG_WAITALL))[0]
+        view = self._answer[:size]
+        count = 0
+        while count < size:
+            count += self.socket.recv_into(view[count:])
+        return view
+
+    def pipeline(self, frame: bytes, count: int, window: int) -> None:
+        """Sends the frame `count` times with `window` of them unanswered; answers are counted by their sizes."""
+        self.socket.sendall(frame * min(window, count))
+        sent, answered = min(window, count), 0
+        while answered < count:
+            arrived = self._answers_received()
+            answered += arrived
+            more = min(arrived, count - sent)
+            if more:
+                self.socket.sendall(frame * more)
+                sent += more
+
+    def _answers_received(self) -> int:
+        """Blocks for at least one whole answer; answers here are small and of equal size."""
+        data = self.socket.recv(1 << 16)
+        size = struct.unpack_from(">i", data)[0] + 4 if len(data) >= 4 else 4
+        while len(data) < 4 or len(data) % (size := struct.unpack_from(">i", data)[0] + 4):
+            data += self.socket.recv(1 << 16)
+        return len(data) // size
+
+
+def create_topic(client: RawClient, name: str, partitions: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    response = client.call(request, CreateTopicsResponse, VERSIONS["CreateTopics"])
+    assert isinstance(response, CreateTopicsResponse)
+    assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def batch(records: int, value_bytes: int) -> bytes:
+    return build_batch([Record(i, 1_700_000_000_000, None, bytes(value_bytes), ()) for i in range(records)])
+
+
+def batch_of_size(size: int, value_bytes: int) -> bytes:
+    """A batch of as many records as fit in `size` bytes."""
+    per_record = len(batch(2, value_bytes)) - len(batch(1, value_bytes))
+    return batch((size - BATCH_HEADER_SIZE) // (per_record + 2), value_bytes)
+
+
+def produce_frame(topic: str, records: bytes, acks: int = -1) -> bytes:
+    partition = PartitionProduceData(index=0, records=memoryview(records))
+    data = TopicProduceData(name=topic, partition_data=[partition])
+    return _frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), "Produce")
+
+
+def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, session_epoch=-1, topics=topics)
+    return _frame(request, "Fetch")
+
+
+def heartbeat_frame(group: str, generation: int, member_id: str) -> bytes:
+    return _frame(HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id), "Heartbeat")
+
+
+def join_request(group: str, member_id: str = "", metadata: bytes = b"") -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+    timeouts = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
+    return JoinGroupRequest(
+        group_id=group, member_id=member_id, protocol_type="consumer", protocols=protocols, **timeouts
+    )
+
+
+def joined_member(client: RawClient, group: str) -> tuple[str, int]:
+    """(member id, generation) of the only member of a stable group."""
+    first = client.call(join_request(group), JoinGroupResponse, VERSIONS["JoinGroup"])
+    assert isinstance(first, JoinGroupResponse)
+    second = client.call(join_request(group, first.member_id), JoinGroupResponse, VERSIONS["JoinGroup"])
+    assert isinstance(second, JoinGroupResponse)
+    assert second.error_code == 0
+    synced = client.call(
+        sync_request(group, second.generation_id, second.member_id, [second.member_id]),
+        SyncGroupResponse,
+        VERSIONS["SyncGroup"],
+    )
+    assert isinstance(synced, SyncGroupResponse)
+    assert synced.error_code == 0
+    return second.member_id, second.generation_id
+
+
+def sync_request(group: str, generation: int, member_id: str, members: Sequence[str]) -> SyncGroupRequest:
+    """The leader names all members; a follower none."""
+    assignments = [SyncGroupRequestAssignment(member_id=member, assignment=b"\0" * 12) for member in members]
+    return SyncGroupRequest(group_id=group, generation_id=generation, member_id=member_id, assignments=assignments)
+
+
+def _frame(request: Message, api: str) -> bytes:
+    return build_request_frame(request, VERSIONS[api], 7, CLIENT_ID)

@@ -1,0 +1,109 @@
+"""What a small request costs: requests per second, processor time per request, latency at a steady rate."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+from benchmarks import processes
+from benchmarks.figure import Figure, interleave
+from benchmarks.processes import Server
+from benchmarks.raw_client import RawClient, batch, create_topic, heartbeat_frame, joined_member, produce_frame
+
+ROUNDS = 7
+UNPIPELINED = 8_000
+PIPELINED = 40_000
+WINDOW = 100
+RATE_PER_S = 2_000
+PACED = 4_000
+ECHO_FRAME = (81).to_bytes(4) + bytes(81)
+QUICK_GROUPS = {"group_initial_rebalance_delay_ms": "0"}
+
+
+def figures() -> list[Figure]:
+    processes.pin_client()
+    with processes.broker(**QUICK_GROUPS) as ours, processes.control("echo") as echo:
+        client, control = RawClient(ours.port), RawClient(echo.port)
+        create_topic(client, "small")
+        member_id, generation = joined_member(client, "bench")
+        heartbeat = heartbeat_frame("bench", generation, member_id)
+        produce = produce_frame("small", batch(1, 100))
+        return [
+            *_unpipelined(client, control, heartbeat, produce),
+            *_pipelined(ours, echo, client, control, heartbeat, produce),
+            *_latency(client, control, produce),
+        ]
+
+
+def _unpipelined(client: RawClient, control: RawClient, heartbeat: bytes, produce: bytes) -> list[Figure]:
+    def rate(connection: RawClient, frame: bytes) -> Callable[[], float]:
+        return lambda: UNPIPELINED / _seconds(lambda: connection.pipeline(frame, UNPIPELINED, 1)) / 1e3
+
+    echoed = rate(control, ECHO_FRAME)
+    beats = interleave(ROUNDS, rate(client, heartbeat), echoed)
+    produced = interleave(ROUNDS, rate(client, produce), echoed)
+    return [
+        Figure("unpipelined Heartbeat, one connection", "uvloop echo", "k/s", beats, at_least=0.80),
+        Figure("unpipelined one-record Produce, one connection", "uvloop echo", "k/s", produced, at_least=0.65),
+    ]
+
+
+def _pipelined(
+    ours: Server, echo: Server, client: RawClient, control: RawClient, heartbeat: bytes, produce: bytes
+) -> list[Figure]:
+    def cost(server: Server, connection: RawClient, frame: bytes, count: int, window: int) -> Callable[[], float]:
+        def measure() -> float:
+            before = server.cpu_seconds()
+            connection.pipeline(frame, count, window)
+            return (server.cpu_seconds() - before) / count * 1e6
+
+        return measure
+
+    echoed = cost(echo, control, ECHO_FRAME, UNPIPELINED, 1)
+    beats = interleave(ROUNDS, cost(ours, client, heartbeat, PIPELINED, WINDOW), echoed)
+    produced = interleave(ROUNDS, cost(ours, client, produce, PIPELINED, WINDOW), echoed)
+    control_name = "uvloop echo, unpipelined"
+    return [
+        Figure("pipelined Heartbeat, processor per request", control_name, "µs", beats, at_most=0.30),
+        Figure("pipelined one-record Produce, processor per request", control_name, "µs", produced, at_most=0.80),
+    ]
+
+
+def _latency(client: RawClient, control: RawClient, produce: bytes) -> list[Figure]:
+    ours: list[list[float]] = []
+    theirs: list[list[float]] = []
+    for _ in range(ROUNDS):
+        ours.append(_paced(client, produce))
+        theirs.append(_paced(control, ECHO_FRAME))
+    name = f"produce at {RATE_PER_S:,} requests/s"
+
+    def pairs(percentile: int) -> list[tuple[float, float]]:
+        return [(_percentile(a, percentile), _percentile(b, percentile)) for a, b in zip(ours, theirs, strict=True)][1:]
+
+    return [
+        Figure(f"{name}, p50", "uvloop echo", "µs", pairs(50), at_most=1.6),
+        Figure(f"{name}, p99", "uvloop echo", "µs", pairs(99), at_most=2.5),
+    ]
+
+
+def _paced(connection: RawClient, frame: bytes) -> list[float]:
+    """Latencies in µs of requests sent at a steady rate. A sleeping client would measure the scheduler."""
+    latencies = []
+    due = time.perf_counter()
+    for _ in range(PACED):
+        while time.perf_counter() < due:
+            pass
+        sent = time.perf_counter()
+        connection.pipeline(frame, 1, 1)
+        latencies.append((time.perf_counter() - sent) * 1e6)
+        due += 1 / RATE_PER_S
+    return latencies
+
+
+def _percentile(values: list[float], percentile: int) -> float:
+    return statistics.quantiles(values, n=100)[percentile - 1]
+
+
+def _seconds(action: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
