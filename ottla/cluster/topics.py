@@ -136,8 +136,8 @@ def new_topic_id(rng: Random, taken: Mapping[bytes, object]) -> bytes:
 def place(partitions: int, factor: int, brokers: Iterable[BrokerInfo], rng: Random) -> list[tuple[int, ...]]:
     """Replicas for each partition, the first to lead.
 
-    Leaders go round the brokers from a random one, followers stand on the brokers after it. Racks alternate in the round,
-    so that neighbours are in different ones."""
+    Leaders go round the brokers from a random one, followers stand on the brokers after it. Racks alternate in the
+    round, so that neighbours are in different ones."""
     ring = _alternating_racks(brokers)
     start = rng.randrange(len(ring))
     return [tuple(ring[(start + index + step) % len(ring)] for step in range(factor)) for index in range(partitions)]

@@ -118,7 +118,6 @@ class Synonym:
     server_name: str
     scale: int = 1
 
-    @property
     def option(self) -> Option[object]:
         return SERVER_OPTIONS[self.server_name]
 

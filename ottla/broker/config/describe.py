@@ -54,7 +54,7 @@ def cluster_default_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
 def _family(option: Option[object]) -> tuple[Option[object], ...]:
     """The property and those that stand in for it where it is absent: `log.retention.ms`, `.minutes`, `.hours`."""
     for synonyms in SYNONYMS.values():
-        options = tuple(synonym.option for synonym in synonyms)
+        options = tuple(synonym.option() for synonym in synonyms)
         if option in options:
             return options[options.index(option) :]
     return (option,)

@@ -6,7 +6,7 @@ attribute, so `ServerConfig.num_partitions` is the option and `config.num_partit
 
 from collections.abc import Callable
 from enum import Enum, IntEnum
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -78,8 +78,7 @@ class Option(Generic[T]):
             case bool():
                 return "true" if value else "false"
             case tuple():
-                items: tuple[object, ...] = value
-                return ",".join(str(item) for item in items)
+                return ",".join(map(str, cast("tuple[object, ...]", value)))
             case _:
                 return str(value)
 

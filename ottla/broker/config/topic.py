@@ -42,7 +42,7 @@ def values_of_topic_config(
     if option.name in overrides:
         yield ConfigValue(option.name, overrides[option.name], ConfigSource.TOPIC)
     for synonym in SYNONYMS[option.name]:
-        for value in server.values_of(synonym.option):
+        for value in server.values_of(synonym.option()):
             if value.value is not None:
                 yield value
 
@@ -55,7 +55,7 @@ def _value(option: Option[object], overrides: Mapping[str, str], server: ServerC
     if option.name in overrides:
         return option.parse(overrides[option.name])
     for synonym in SYNONYMS[option.name]:
-        value = server.value_of(synonym.option)
+        value = server.value_of(synonym.option())
         if value is not None:
             return _scaled(synonym, value)
     return option.default

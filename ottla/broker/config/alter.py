@@ -1,0 +1,79 @@
+"""What AlterConfigs and IncrementalAlterConfigs make of the configs a topic or a broker has."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.broker.config.options import Kind, Option
+from ottla.protocol.errors import InvalidConfig, InvalidRequest
+
+
+class Operation(IntEnum):
+    """The numbers of `config_operation` in an IncrementalAlterConfigs request."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    name: str
+    operation: int
+    value: str | None
+
+
+def replaced(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """AlterConfigs: the given configs in place of all there were."""
+    _refuse_duplicates([name for name, _ in configs])
+    return {name: _given(name, value) for name, value in configs}
+
+
+def altered(
+    current: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    options: Mapping[str, Option[object]],
+    effective: Callable[[Option[object]], str | None],
+) -> dict[str, str]:
+    """IncrementalAlterConfigs: `current` with the alterations made. APPEND and SUBTRACT start from the value in
+    effect."""
+    _refuse_duplicates([alteration.name for alteration in alterations])
+    result = dict(current)
+    for alteration in alterations:
+        match alteration.operation:
+            case Operation.SET:
+                result[alteration.name] = _given(alteration.name, alteration.value)
+            case Operation.DELETE:
+                result.pop(alteration.name, None)
+            case Operation.APPEND | Operation.SUBTRACT:
+                result[alteration.name] = _with_items(alteration, options, effective)
+            case _:
+                raise InvalidRequest(f"{alteration.name}: there is no operation {alteration.operation}")
+    return result
+
+
+def _with_items(
+    alteration: Alteration, options: Mapping[str, Option[object]], effective: Callable[[Option[object]], str | None]
+) -> str:
+    option = options.get(alteration.name)
+    if option is None or option.kind is not Kind.LIST:
+        raise InvalidConfig(f"{alteration.name} is not a list, so nothing can be appended to it or taken from it")
+    items = [item for item in (effective(option) or "").split(",") if item]
+    given = [item.strip() for item in _given(alteration.name, alteration.value).split(",")]
+    if alteration.operation == Operation.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise InvalidRequest(f"{name} has no value")
+    return value
+
+
+def _refuse_duplicates(names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        raise InvalidRequest("a config is named twice in one resource")

@@ -1,0 +1,132 @@
+"""One `__consumer_offsets` partition and its groups: events in, one at a time; effects out, in order.
+
+Groups share the queue of their partition. It is the lock of each of them: requests, timers and results of appends are
+taken in the order of their arrival, a step never waits, and what comes up while the effects of a step are performed
+queues behind it. Groups of other partitions are not held up, and neither is anyone else: what a step waits for (a
+member, a replica, the disk) comes back as an event.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.coordinator.effects import Append, CancelTimer, CoordinatorRecord, Effect, Observed, Reply, SetTimer
+from ottla.coordinator.events import AppendCompleted, AppendFailed, Event, TimerFired, TimerKey
+from ottla.coordinator.partition import CoordinatorPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.record import Record, build_batch
+from ottla.storage.log import AppendInfo
+from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.broker.group_service import GroupService
+
+
+class GroupPartition:
+    """Loading until `finish_loading`; then `handle` takes every event."""
+
+    def __init__(self, service: "GroupService", index: int, coordinator: CoordinatorPartition) -> None:
+        self.index = index
+        self.coordinator = coordinator
+        self.is_loading = True
+        self._service = service
+        self._broker = service.broker
+        self._queue: deque[Event] = deque()
+        self._stepping = False
+        self._unloaded = False
+        self._timers: dict[TimerKey, TimerEntry] = {}
+
+    def handle(self, event: Event) -> None:
+        """Take an event: at once, or after those that are being taken, or when the partition is loaded."""
+        self._queue.append(event)
+        if not self._stepping and not self.is_loading:
+            self._take_queued()
+
+    def finish_loading(self) -> None:
+        """All records have been replayed: start the sessions of the members that were found, and serve."""
+        self.is_loading = False
+        self._perform_all(self.coordinator.finish_loading(self._broker.clock.now_ms()))
+        self._take_queued()
+
+    def unload(self) -> None:
+        """Leadership is gone or the broker stops: who waits is told, nothing is taken any more."""
+        self._perform_all(self.coordinator.unload())
+        for entry in self._timers.values():
+            entry.cancel()
+        self._timers.clear()
+        self._queue.clear()
+        self._unloaded = True
+
+    def _take_queued(self) -> None:
+        clock = self._broker.clock
+        self._stepping = True
+        try:
+            while self._queue:
+                event = self._queue.popleft()
+                for effect in self.coordinator.step(event, clock.now_ms(), clock.wall_ms()):
+                    self._perform(effect)
+        finally:
+            self._stepping = False
+
+    def _perform_all(self, effects: list[Effect]) -> None:
+        self._stepping = True
+        try:
+            for effect in effects:
+                self._perform(effect)
+        finally:
+            self._stepping = False
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Reply(token, result):
+                self._service.deliver(token, result)
+            case SetTimer(key, deadline_ms):
+                self._set_timer(key, deadline_ms)
+            case CancelTimer(key):
+                entry = self._timers.pop(key, None)
+                if entry is not None:
+                    entry.cancel()
+            case Append(append_id, records):
+                self._append(append_id, records)
+            case Observed(fact):
+                self._service.observe(fact)
+
+    def _set_timer(self, key: TimerKey, deadline_ms: int) -> None:
+        entry = self._timers.get(key)
+        if entry is not None:
+            entry.reschedule(deadline_ms)
+            return
+
+        def fire() -> None:
+            self._timers.pop(key, None)
+            self.handle(TimerFired(key))
+
+        self._timers[key] = self._broker.wheel.schedule(deadline_ms, fire)
+
+    def _append(self, append_id: int, records: tuple[CoordinatorRecord, ...]) -> None:
+        """Append with acks=all and `offsets.commit.timeout.ms`. Late success after a timeout is told as well."""
+        clock = self._broker.clock
+        wall_ms = clock.wall_ms()
+        batch = build_batch(
+            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records),
+            codec=self._broker.config.offsets_topic_compression_codec,
+        )
+        deadline_ms = clock.now_ms() + self._broker.config.offsets_commit_timeout_ms
+        timeout = self._broker.wheel.schedule(
+            deadline_ms, lambda: self._told(AppendFailed(append_id, ErrorCode.REQUEST_TIMED_OUT))
+        )
+
+        def done(info: AppendInfo | None, error: KafkaError | None) -> None:
+            timeout.cancel()
+            if info is not None:
+                self._told(AppendCompleted(append_id, info.base_offset))
+            else:
+                code = error.code if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+                self._told(AppendFailed(append_id, code))
+
+        self._broker.replicas.append_records(CONSUMER_OFFSETS, self.index, memoryview(batch), done)
+
+    def _told(self, event: AppendCompleted | AppendFailed) -> None:
+        if not self._unloaded:
+            self.handle(event)

@@ -1,0 +1,236 @@
+"""The shell of the group coordinator: which groups are served here, and the way of a request to its group and back.
+
+A handler looks at `unavailable` first (§4.3), then asks the group:
+
+    token = groups.ask(lambda token: Heartbeat(token, ...), deliver)
+
+`deliver` is called with the result, during `ask` or later. A request whose client has gone is forgotten with its
+token; the group itself learns of it by the session timeout, as it must.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.group_loading import load
+from ottla.broker.group_partition import GroupPartition
+from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, TopicInfo
+from ottla.coordinator.config import GroupConfig
+from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
+from ottla.coordinator.facts import (
+    Fact,
+    GenerationCompleted,
+    GenerationStarted,
+    MemberRemoved,
+    MissingAssignments,
+    RebalanceStarted,
+    RecordsSkipped,
+    StaticMemberReplaced,
+    StaticMemberRestored,
+    StoreFailed,
+)
+from ottla.coordinator.hashing import partition_for
+from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.results import ListedGroup, ListResult, Result
+from ottla.protocol.errors import ErrorCode
+from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_WARNINGS = (MissingAssignments, StoreFailed, StaticMemberRestored, RecordsSkipped)
+_NEWS = (RebalanceStarted, GenerationStarted, GenerationCompleted, MemberRemoved, StaticMemberReplaced)
+
+Deliver = Callable[[Any], None]
+
+
+class GroupService:
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        # Told every fact as it happens; they must not call back into the service.
+        self.observers: list[Callable[[Fact], None]] = []
+        self._partitions: dict[int, GroupPartition] = {}
+        self._partition_count = 0
+        self._waiting: dict[int, Deliver] = {}
+        self._next_token = 0
+        self._active = False
+        self._loader: asyncio.Task[None] | None = None
+        self._to_load: list[GroupPartition] = []
+        self._expiry: TimerEntry | None = None
+        config = broker.config
+        self._config = GroupConfig(
+            group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+            group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_minutes=config.offsets_retention_minutes,
+        )
+
+    # Life.
+
+    def start(self) -> None:
+        """Begin to serve. Partitions of `__consumer_offsets` that are already here begin to load."""
+        self._active = True
+        self._schedule_expiry()
+        topic = self.broker.image.topic(CONSUMER_OFFSETS)
+        if topic is not None:
+            self.offsets_topic_created(topic)
+
+    def stop(self) -> None:
+        """Answer everyone who waits with NOT_COORDINATOR, and take no more requests."""
+        self._active = False
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+        hosted, self._partitions = self._partitions, {}
+        for partition in hosted.values():
+            partition.unload()
+        self._waiting.clear()
+
+    def offsets_topic_created(self, topic: TopicInfo) -> None:
+        """Own and load the partitions of `__consumer_offsets` that this broker leads."""
+        self._partition_count = len(topic.partitions)
+        if not self._active:
+            return
+        for index, state in enumerate(topic.partitions):
+            replica = self.broker.replicas.find(CONSUMER_OFFSETS, index)
+            if state.leader != self.broker.node_id or replica is None or index in self._partitions:
+                continue
+            coordinator = CoordinatorPartition(index, self._config, self._new_member_id)
+            hosted = self._partitions[index] = GroupPartition(self, index, coordinator)
+            if replica.log.log_start_offset == replica.log.log_end_offset:
+                hosted.finish_loading()
+            else:
+                self._to_load.append(hosted)
+        if self._to_load and self._loader is None:
+            self._loader = asyncio.get_running_loop().create_task(self._load_all(), name="group loader")
+
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """§9.7.4: their offsets go, in all groups."""
+        for partition in self._partitions.values():
+            partition.handle(TopicsDeleted(tuple(names)))
+
+    # Requests.
+
+    def unavailable(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """The first of the checks of §4.3.1 that fails for a request about this group, or NONE."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        partition = self._partition_of(group_id)
+        if partition is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition.is_loading else ErrorCode.NONE
+
+    def ask(self, request_of: Callable[[int], GroupRequest], deliver: Deliver) -> int:
+        """Hand the request made for a token to its group, which `unavailable` has found to be served here.
+
+        `deliver` gets the result, unless the token is forgotten first."""
+        token = self._token(deliver)
+        request = request_of(token)
+        partition = self._partition_of(request.group_id)
+        assert partition is not None, f"group {request.group_id!r} is not served here"
+        partition.handle(request)
+        return token
+
+    def forget(self, token: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(token, None)
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str], deliver: Callable[[ListResult], None]) -> None:
+        """The groups of all partitions here; COORDINATOR_LOAD_IN_PROGRESS beside them if some are still loading."""
+        if not self._active:
+            deliver(ListResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        loaded = [partition for partition in self._partitions.values() if not partition.is_loading]
+        loading = len(loaded) < len(self._partitions)
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+        groups: list[ListedGroup] = []
+        missing = len(loaded)
+
+        def collect(result: ListResult) -> None:
+            nonlocal missing
+            missing -= 1
+            groups.extend(result.groups)
+            if not missing:
+                deliver(ListResult(error, tuple(groups)))
+
+        for partition in loaded:
+            partition.handle(ListGroups(self._token(collect), tuple(states), tuple(types)))
+        if not loaded:
+            deliver(ListResult(error))
+
+    def coordinator_of(self, group_id: str) -> BrokerInfo | None:
+        """Who serves the group, by the metadata; None while `__consumer_offsets` or its leader is missing."""
+        topic = self.broker.image.topic(CONSUMER_OFFSETS)
+        if topic is None:
+            self.broker.topics.ensure_offsets_topic()
+            topic = self.broker.image.topic(CONSUMER_OFFSETS)
+        if topic is None:
+            return None
+        partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
+        return self.broker.image.brokers.get(partition.leader)
+
+    # What partitions call.
+
+    def deliver(self, token: int, result: Result) -> None:
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None:
+            waiting(result)
+
+    def observe(self, fact: Fact) -> None:
+        log = self.broker.log
+        if isinstance(fact, _WARNINGS):
+            log.warning("group", fact=fact)
+        elif isinstance(fact, _NEWS):
+            log.info("group", fact=fact)
+        else:
+            log.debug("group", fact=fact)
+        for observer in self.observers:
+            observer(fact)
+
+    # Inside.
+
+    def _token(self, deliver: Deliver) -> int:
+        token = self._next_token = self._next_token + 1
+        self._waiting[token] = deliver
+        return token
+
+    def _partition_of(self, group_id: str) -> GroupPartition | None:
+        if not self._partition_count:
+            return None
+        return self._partitions.get(partition_for(group_id, self._partition_count))
+
+    async def _load_all(self) -> None:
+        while self._to_load:
+            await self._load(self._to_load.pop(0))
+        self._loader = None
+
+    async def _load(self, hosted: GroupPartition) -> None:
+        replica = self.broker.replicas.find(CONSUMER_OFFSETS, hosted.index)
+        try:
+            if replica is not None:
+                await load(self.broker, replica, hosted)
+        except Exception:
+            # Whatever it was, fail closed (§4.4.6): a half-loaded coordinator sends consumers back to their first record.
+            self._partitions.pop(hosted.index, None)
+            self.broker.log.exception("groups could not be loaded", partition=hosted.index)
+            return
+        hosted.finish_loading()
+
+    def _schedule_expiry(self) -> None:
+        deadline_ms = self.broker.clock.now_ms() + self.broker.config.offsets_retention_check_interval_ms
+        self._expiry = self.broker.wheel.schedule(deadline_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._schedule_expiry()
+        for partition in list(self._partitions.values()):
+            partition.handle(ExpireOffsets())
+
+    def _new_member_id(self, prefix: str) -> str:
+        digits = f"{self.broker.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62:032x}"
+        return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

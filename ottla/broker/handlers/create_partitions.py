@@ -1,0 +1,42 @@
+"""CreatePartitions: topics grow."""
+
+from collections import Counter
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.broker.topics import MorePartitions, Outcome
+from ottla.cluster.image import TopicInfo
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse | None:
+    answer = Answer(context)
+    times = Counter(topic.name for topic in request.topics)
+    refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
+    wanted = [topic for topic in request.topics if topic.name not in refused]
+
+    def done(outcomes: list[Outcome]) -> None:
+        results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
+        answer.give(CreatePartitionsResponse(results=[_result(name, results[name]) for name in times]))
+
+    context.broker.topics.create_partitions(
+        [_more(topic) for topic in wanted], validate_only=request.validate_only, done=done
+    )
+    return answer.now_or_parked()
+
+
+def _more(topic: CreatePartitionsTopic) -> MorePartitions:
+    by_hand = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+    return MorePartitions(topic.name, topic.count, by_hand)
+
+
+def _result(name: str, outcome: Outcome) -> CreatePartitionsTopicResult:
+    if isinstance(outcome, TopicInfo):
+        return CreatePartitionsTopicResult(name=name)
+    return CreatePartitionsTopicResult(name=name, error_code=int(outcome.code), error_message=str(outcome))

@@ -1,0 +1,60 @@
+"""CreateTopics."""
+
+from collections import Counter
+
+from ottla.broker.answer import Answer
+from ottla.broker.config.describe import topic_entries
+from ottla.broker.context import RequestContext
+from ottla.broker.topics import NewTopic, Outcome
+from ottla.cluster.image import TopicInfo
+from ottla.cluster.topics import TopicSpec
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | None:
+    topics = context.broker.topics
+    answer = Answer(context)
+    times = Counter(topic.name for topic in request.topics)
+    refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
+    wanted = [topic for topic in request.topics if topic.name not in refused]
+
+    def done(outcomes: list[Outcome]) -> None:
+        results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
+        answer.give(CreateTopicsResponse(topics=[_result(context, name, results[name]) for name in times]))
+
+    topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only, done=done)
+    return answer.now_or_parked()
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    spec = TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(each.partition_index, each.broker_ids) for each in topic.assignments],
+    )
+    return NewTopic(spec, {config.name: config.value for config in topic.configs})
+
+
+def _result(context: RequestContext, name: str, outcome: Outcome) -> CreatableTopicResult:
+    if not isinstance(outcome, TopicInfo):
+        return CreatableTopicResult(name=name, error_code=int(outcome.code), error_message=str(outcome))
+    return CreatableTopicResult(
+        name=name,
+        topic_id=outcome.topic_id,
+        num_partitions=len(outcome.partitions),
+        replication_factor=outcome.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name, value=entry.value, read_only=entry.read_only, config_source=int(entry.source)
+            )
+            for entry in topic_entries(outcome.configs, context.broker.config)
+        ],
+    )

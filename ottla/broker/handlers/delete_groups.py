@@ -1,0 +1,43 @@
+"""DeleteGroups: empty groups go, with their offsets (§10.3)."""
+
+from collections.abc import Callable
+
+from ottla.broker.answer import Answer, Gathering
+from ottla.broker.context import RequestContext
+from ottla.coordinator.events import DeleteGroup
+from ottla.coordinator.results import DeleteResult
+from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+    answer = Answer(context)
+    tokens: list[int] = []
+    group_ids = list(dict.fromkeys(request.groups_names))
+
+    def done(results: list[DeleteResult]) -> None:
+        answer.give(
+            DeleteGroupsResponse(
+                results=[
+                    DeletableGroupResult(group_id=group_id, error_code=int(result.error))
+                    for group_id, result in zip(group_ids, results, strict=True)
+                ]
+            )
+        )
+
+    gathering = Gathering(len(group_ids), done)
+    for index, group_id in enumerate(group_ids):
+        _delete(context, group_id, _putter(gathering, index), tokens)
+    return answer.now_or_parked(lambda: [context.broker.groups.forget(token) for token in tokens])
+
+
+def _putter(gathering: Gathering, index: int) -> Callable[[DeleteResult], None]:
+    return lambda result: gathering.put(index, result)
+
+
+def _delete(context: RequestContext, group_id: str, deliver: Callable[[DeleteResult], None], tokens: list[int]) -> None:
+    groups = context.broker.groups
+    error = groups.unavailable(group_id, may_be_empty=True)
+    if error:
+        deliver(DeleteResult(error))
+        return
+    tokens.append(groups.ask(lambda token: DeleteGroup(token, group_id), deliver))

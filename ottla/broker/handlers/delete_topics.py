@@ -1,0 +1,74 @@
+"""DeleteTopics: by name, from version 6 on also by topic id."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.broker.topics import Outcome
+from ottla.cluster.image import ZERO_ID, TopicInfo
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
+from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+_DELETION_DISABLED_FROM = 3
+_TOPIC_ID_FROM = 6
+
+
+class _Asked(NamedTuple):
+    """`name` is None for a topic that was asked for by id."""
+
+    name: str | None
+    topic_id: bytes
+
+
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+    answer = Answer(context)
+    asked = _asked(request, context.api_version)
+    found = [_find(context, each) for each in asked]
+    refused = {index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None}
+    wanted = [index for index in range(len(asked)) if index not in refused]
+
+    def done(outcomes: list[Outcome]) -> None:
+        results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
+        answer.give(
+            DeleteTopicsResponse(
+                responses=[_result(each, found[index], results[index]) for index, each in enumerate(asked)]
+            )
+        )
+
+    context.broker.topics.delete(
+        [found[index] for index in wanted],
+        says_disabled=context.api_version >= _DELETION_DISABLED_FROM,
+        done=done,
+    )
+    return answer.now_or_parked()
+
+
+def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:
+    if version < _TOPIC_ID_FROM:
+        return [_Asked(name, ZERO_ID) for name in request.topic_names]
+    return [_Asked(topic.name, topic.topic_id) for topic in request.topics]
+
+
+def _find(context: RequestContext, asked: _Asked) -> TopicInfo | None:
+    image = context.broker.image
+    return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
+
+
+def _refusal(asked: _Asked, index: int, found: Sequence[TopicInfo | None]) -> KafkaError | None:
+    if (asked.name is None) == (asked.topic_id == ZERO_ID):
+        return InvalidRequest("give either the name or the id of a topic")
+    topic = found[index]
+    if topic is None:
+        return UnknownTopicId("there is no topic with this id") if asked.name is None else None
+    if found.count(topic) > 1:
+        return InvalidRequest(f"topic '{topic.name}' is named twice")
+    return None
+
+
+def _result(asked: _Asked, topic: TopicInfo | None, outcome: Outcome) -> DeletableTopicResult:
+    name = topic.name if topic is not None else asked.name
+    topic_id = topic.topic_id if topic is not None else asked.topic_id
+    if isinstance(outcome, TopicInfo):
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=int(ErrorCode.NONE))
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=int(outcome.code), error_message=str(outcome))

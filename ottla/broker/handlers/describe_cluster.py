@@ -1,0 +1,39 @@
+"""DescribeCluster: the brokers and the controller."""
+
+from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    image = context.broker.image
+    if request.endpoint_type != BROKERS:
+        return _refusal(request.endpoint_type)
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in image.brokers.values()
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _refusal(endpoint_type: int) -> DescribeClusterResponse:
+    """Clients that look for the controllers' own endpoints learn that this is a broker's (KIP-919)."""
+    known = endpoint_type == CONTROLLERS
+    return DescribeClusterResponse(
+        error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"this is an endpoint of brokers (type {BROKERS}), not of type {endpoint_type}",
+        endpoint_type=BROKERS,
+    )

@@ -1,0 +1,66 @@
+"""DescribeConfigs: what topics and brokers are configured with, and where each value comes from."""
+
+from collections.abc import Iterable
+
+from ottla.broker.config.describe import ConfigEntry, broker_entries, cluster_default_entries, topic_entries
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.cluster.topics import check_topic_name
+from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(context, request, resource) for resource in request.resources])
+
+
+def _result(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        entries = _entries(context, resource)
+    except KafkaError as error:
+        result.error_code = int(error.code)
+        result.error_message = str(error)
+        return result
+    keys = resource.configuration_keys
+    result.configs = [_config(entry, request) for entry in entries if keys is None or entry.name in keys]
+    return result
+
+
+def _entries(context: RequestContext, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+    broker = context.broker
+    name = resource.resource_name
+    if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
+        check_topic_name(name)
+        topic = broker.image.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+        return topic_entries(topic.configs, broker.config)
+    check_broker_name(name, broker.node_id)
+    return cluster_default_entries(broker.config) if name == ALL_BROKERS else broker_entries(broker.config)
+
+
+def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=False,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=int(synonym.source))
+            for synonym in synonyms
+        ],
+        config_type=int(entry.kind),
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,77 @@
+"""DescribeGroups: state and members of groups (§10.1)."""
+
+from collections.abc import Callable
+
+from ottla.broker.answer import Answer, Gathering
+from ottla.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.context import RequestContext
+from ottla.coordinator.events import DescribeGroup
+from ottla.coordinator.results import DescribeResult
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+# Before, an unknown group is a dead one (KIP-1043).
+_GROUP_ID_NOT_FOUND_FROM = 6
+_DEAD = "Dead"
+
+
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | None:
+    groups = context.broker.groups
+    version = context.api_version
+    answer = Answer(context)
+    tokens: list[int] = []
+
+    def done(results: list[DescribeResult]) -> None:
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+        answer.give(DescribeGroupsResponse(groups=[_group(result, version, operations) for result in results]))
+
+    gathering = Gathering(len(request.groups), done)
+    for index, group_id in enumerate(request.groups):
+        _describe(context, group_id, _putter(gathering, index), tokens)
+    return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
+
+
+def _putter(gathering: Gathering, index: int) -> Callable[[DescribeResult], None]:
+    return lambda result: gathering.put(index, result)
+
+
+def _describe(
+    context: RequestContext, group_id: str, deliver: Callable[[DescribeResult], None], tokens: list[int]
+) -> None:
+    groups = context.broker.groups
+    error = groups.unavailable(group_id, may_be_empty=True)
+    if error:
+        deliver(DescribeResult(error, group_id, exists=True))
+        return
+    tokens.append(groups.ask(lambda token: DescribeGroup(token, group_id), deliver))
+
+
+def _group(result: DescribeResult, version: int, operations: int) -> DescribedGroup:
+    error, message = result.error, None
+    if not result.exists and version >= _GROUP_ID_NOT_FOUND_FROM:
+        error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {result.group_id}"
+    return DescribedGroup(
+        error_code=int(error),
+        error_message=message,
+        group_id=result.group_id,
+        group_state=result.state if result.exists else _DEAD,
+        protocol_type=result.protocol_type,
+        protocol_data=result.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in result.members
+        ],
+        authorized_operations=operations,
+    )

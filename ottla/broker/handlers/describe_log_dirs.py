@@ -1,0 +1,51 @@
+"""DescribeLogDirs: how much room the data directory takes and has."""
+
+from collections.abc import Iterable
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ottla.replication.partition import Partition
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    directory = context.broker.log_directory
+    total_bytes, usable_bytes = directory.disk_usage()
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=str(directory.path),
+                topics=_topics(_asked(context, request)),
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+            )
+        ]
+    )
+
+
+def _asked(context: RequestContext, request: DescribeLogDirsRequest) -> Iterable[Partition]:
+    """Null asks for everything; partitions that are not here are left out."""
+    replicas = context.broker.replicas
+    if request.topics is None:
+        return iter(replicas)
+    found = (replicas.find(topic.topic, index) for topic in request.topics for index in topic.partitions)
+    return (partition for partition in found if partition is not None)
+
+
+def _topics(partitions: Iterable[Partition]) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition in partitions:
+        log = partition.log
+        topics.setdefault(partition.topic, []).append(
+            DescribeLogDirsPartition(
+                partition_index=partition.index,
+                partition_size=log.size_bytes,
+                offset_lag=max(partition.high_watermark - log.log_end_offset, 0),
+            )
+        )
+    return [DescribeLogDirsTopic(name=name, partitions=entries) for name, entries in topics.items()]

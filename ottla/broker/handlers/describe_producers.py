@@ -1,0 +1,45 @@
+"""DescribeProducers: the idempotent producers that partitions remember (KIP-664)."""
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_partition(context, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+    try:
+        partition = context.broker.replicas.partition(topic, index)
+        partition.check_leader()
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=int(error.code), error_message=str(error))
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_start_offset,
+            )
+            for producer in partition.log.active_producers()
+        ],
+    )

@@ -1,0 +1,98 @@
+"""DescribeTopicPartitions: topics and their partitions in pages; a cursor says where the next page begins (KIP-966)."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.broker.authorization import TOPIC_OPERATIONS
+from ottla.broker.context import RequestContext
+from ottla.cluster.image import TopicInfo
+from ottla.cluster.topics import check_topic_name
+from ottla.protocol.errors import ErrorCode, InvalidRequest, InvalidTopicException
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+class _Start(NamedTuple):
+    topic: str
+    partition: int
+
+
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    start = _start(request)
+    room = min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit)
+    if room < 1:
+        raise InvalidRequest(f"a page has room for at least one partition, not {room}")
+    response = DescribeTopicPartitionsResponse()
+    for name in _names(context, request, start):
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = context.broker.image.topic(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        first = start.partition if name == start.topic else 0
+        page = range(first, min(first + room, len(topic.partitions)))
+        response.topics.append(_described(topic, page))
+        room -= len(page)
+        if page.stop < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=page.stop)
+            break
+    return response
+
+
+def _start(request: DescribeTopicPartitionsRequest) -> _Start:
+    cursor = request.cursor
+    if cursor is None:
+        return _Start("", 0)
+    if cursor.partition_index < 0:
+        raise InvalidRequest(f"the cursor stands at partition {cursor.partition_index}")
+    return _Start(cursor.topic_name, cursor.partition_index)
+
+
+def _names(context: RequestContext, request: DescribeTopicPartitionsRequest, start: _Start) -> Iterator[str]:
+    """From the cursor on, in the order of names, which stays the same from page to page. No names means all topics."""
+    asked = {topic.name for topic in request.topics} or set(context.broker.image.topics)
+    if start.topic and request.topics:
+        # The topic of the cursor counts although the client may have left it out of this request.
+        asked.add(start.topic)
+    return (name for name in sorted(asked) if name >= start.topic)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except InvalidTopicException as invalid:
+        error = invalid.code
+    return DescribeTopicPartitionsResponseTopic(error_code=int(error), name=name)
+
+
+def _described(topic: TopicInfo, page: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(topic, index) for index in page],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(topic: TopicInfo, index: int) -> DescribeTopicPartitionsResponsePartition:
+    state = topic.partitions[index]
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=int(ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
+    )

@@ -1,0 +1,45 @@
+"""FindCoordinator: which broker serves a group (§4.2)."""
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_BATCHED_FROM = 4
+_SHARE_FROM = 6
+
+
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.api_version >= _BATCHED_FROM:
+        return FindCoordinatorResponse(
+            coordinators=[_find(context, key, request.key_type) for key in request.coordinator_keys]
+        )
+    found = _find(context, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type != GROUP:
+        return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
+    broker = context.broker.groups.coordinator_of(key)
+    if broker is None:
+        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available yet")
+    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)
+
+
+def _unknown(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
+
+
+def _why_not(key_type: int, version: int) -> str:
+    if key_type == TRANSACTION:
+        return "this broker does not support transactions"
+    if key_type == SHARE and version >= _SHARE_FROM:
+        return "this broker does not support share groups"
+    return f"there is no key type {key_type} in version {version}"

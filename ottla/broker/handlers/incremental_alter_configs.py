@@ -1,0 +1,70 @@
+"""IncrementalAlterConfigs: single configs are set, removed, or, where they are lists, added to (KIP-339)."""
+
+from collections.abc import Mapping
+
+from ottla.broker.answer import Answer, Gathering
+from ottla.broker.config.alter import Alteration, altered
+from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
+from ottla.broker.config.options import Option
+from ottla.broker.config.topic import shown_value
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.altering import AlterOutcome, alter_resources
+from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType
+from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse | None:
+    answer = Answer(context)
+
+    def done(outcomes: list[AlterOutcome]) -> None:
+        answer.give(
+            IncrementalAlterConfigsResponse(
+                responses=[
+                    AlterConfigsResourceResponse(
+                        error_code=outcome.error_code,
+                        error_message=outcome.error_message,
+                        resource_type=outcome.resource_type,
+                        resource_name=outcome.resource_name,
+                    )
+                    for outcome in outcomes
+                ]
+            )
+        )
+
+    def new_configs(resource: AlterConfigsResource) -> dict[str, str]:
+        return _new_configs(context, resource)
+
+    gathering = Gathering(len(request.resources), done)
+    alter_resources(context, request.resources, new_configs, gathering, validate_only=request.validate_only)
+    return answer.now_or_parked()
+
+
+def _new_configs(context: RequestContext, resource: AlterConfigsResource) -> dict[str, str]:
+    alterations = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
+    if resource.resource_type == ResourceType.TOPIC:
+        return _of_topic(context, resource.resource_name, alterations)
+    config = context.broker.config
+    current = config.dynamic(of_all_brokers=resource.resource_name == ALL_BROKERS)
+
+    def in_effect(option: Option[object]) -> str | None:
+        return current.get(option.name, option.show(config.value_of(option)))
+
+    return altered(current, alterations, SERVER_OPTIONS, in_effect)
+
+
+def _of_topic(context: RequestContext, name: str, alterations: list[Alteration]) -> dict[str, str]:
+    topic = context.broker.image.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+    current: Mapping[str, str] = topic.configs
+
+    def in_effect(option: Option[object]) -> str | None:
+        return shown_value(option, current, context.broker.config)
+
+    return altered(current, alterations, TOPIC_OPTIONS, in_effect)

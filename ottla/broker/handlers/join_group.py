@@ -1,0 +1,67 @@
+"""JoinGroup: a member enters its group's next generation (§7.1)."""
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.coordinator.events import JoinGroup
+from ottla.coordinator.results import JoinResult
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+_REBALANCE_TIMEOUT_FROM = 1
+_MEMBER_ID_REQUIRED_FROM = 4
+_NULL_PROTOCOL_FROM = 7
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    groups = context.broker.groups
+    version = context.api_version
+    error = groups.unavailable(request.group_id)
+    if error:
+        return _response(JoinResult(error, request.member_id), version)
+    answer = Answer(context)
+    token = groups.ask(
+        lambda token: _event(context, request, token), lambda result: answer.give(_response(result, version))
+    )
+    return answer.now_or_parked(lambda: groups.forget(token))
+
+
+def _event(context: RequestContext, request: JoinGroupRequest, token: int) -> JoinGroup:
+    version = context.api_version
+    has_rebalance_timeout = version >= _REBALANCE_TIMEOUT_FROM
+    return JoinGroup(
+        token=token,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=context.client_id or "",
+        # Kafka's spelling of an address, which tools show and people search for.
+        client_host=f"/{context.client_host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        require_known_member_id=version >= _MEMBER_ID_REQUIRED_FROM,
+        supports_skip_assignment=version >= _SKIP_ASSIGNMENT_FROM,
+        reason=request.reason,
+    )
+
+
+def _response(result: JoinResult, version: int) -> JoinGroupResponse:
+    protocol_name = result.protocol_name
+    if protocol_name is None and version < _NULL_PROTOCOL_FROM:
+        protocol_name = ""
+    return JoinGroupResponse(
+        error_code=int(result.error),
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol_name,
+        leader=result.leader_id,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ],
+    )

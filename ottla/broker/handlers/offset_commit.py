@@ -1,0 +1,93 @@
+"""OffsetCommit: a group's positions are stored (§9.1, §9.2)."""
+
+from collections.abc import Mapping
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.coordinator.events import CommitOffsets, OffsetToCommit
+from ottla.coordinator.results import CommitResult
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_GROUP_ID_NOT_FOUND_FROM = 9
+
+Errors = Mapping[tuple[str, int], ErrorCode]
+
+
+def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+    groups = context.broker.groups
+    offsets, errors = _known(context, request)
+    if not offsets:
+        return _response(request, errors)
+    error = groups.unavailable(request.group_id, may_be_empty=True)
+    if error:
+        return _response(request, errors | {(each.topic, each.partition): error for each in offsets})
+    answer = Answer(context)
+
+    def deliver(result: CommitResult) -> None:
+        answer.give(
+            _response(request, errors | {(each.topic, each.partition): each.error for each in result.partitions})
+        )
+
+    token = groups.ask(
+        lambda token: CommitOffsets(
+            token=token,
+            group_id=request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation=request.generation_id_or_member_epoch,
+            offsets=tuple(offsets),
+            retention_time_ms=request.retention_time_ms,
+            supports_group_id_not_found=context.api_version >= _GROUP_ID_NOT_FOUND_FROM,
+        ),
+        deliver,
+    )
+    return answer.now_or_parked(lambda: groups.forget(token))
+
+
+def _known(
+    context: RequestContext, request: OffsetCommitRequest
+) -> tuple[list[OffsetToCommit], dict[tuple[str, int], ErrorCode]]:
+    """The offsets of partitions that exist, and the errors of those that do not (§9.1.1)."""
+    image = context.broker.image
+    offsets: list[OffsetToCommit] = []
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if image.partition(topic.name, index) is None:
+                errors[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            offsets.append(
+                OffsetToCommit(
+                    topic.name,
+                    index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
+                )
+            )
+    return offsets, errors
+
+
+def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=int(errors[topic.name, partition.partition_index]),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,48 @@
+"""SyncGroup: the leader hands in the assignment, every member fetches its part (§7.3)."""
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.coordinator.events import SyncGroup
+from ottla.coordinator.results import SyncResult
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_PROTOCOL_FROM = 5
+
+
+def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
+    groups = context.broker.groups
+    requires_protocol = context.api_version >= _PROTOCOL_FROM
+    if requires_protocol and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    error = groups.unavailable(request.group_id)
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # Old clients know no such code here, and the rebalance they are in is gone with the memory of it (§4.3.2).
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+    if error:
+        return SyncGroupResponse(error_code=error)
+    answer = Answer(context)
+    token = groups.ask(
+        lambda token: SyncGroup(
+            token=token,
+            group_id=request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+            requires_protocol=requires_protocol,
+        ),
+        lambda result: answer.give(_response(result)),
+    )
+    return answer.now_or_parked(lambda: groups.forget(token))
+
+
+def _response(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=int(result.error),
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
