@@ -1,0 +1,203 @@
+"""Appending: check a batch, give it offsets, queue it; then write the whole queue with one system call."""
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.protocol.records.batch import BatchHeader, assign_offset_and_epoch
+from ottla.protocol.records.compression import Codec
+from ottla.storage.config import LogConfig
+from ottla.storage.cutting import Cutting
+from ottla.storage.errors import storage_error
+from ottla.storage.flushing import Flushing
+from ottla.storage.segment import LOG_SUFFIX
+from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
+
+NO_LOG_APPEND_TIME = -1
+
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""By their names in `compression.type`, which also knows `producer`: as the batch came."""
+
+
+class Origin(Enum):
+    """Who made a batch: a client, whose every word is checked, or this broker."""
+
+    CLIENT = auto()
+    COORDINATOR = auto()
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went, or for a duplicate, where it went the first time."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class Appending(Cutting, Flushing):
+    """The part of a log that grows it."""
+
+    def configure(self, config: LogConfig) -> None:
+        super().configure(config)
+        self._validation = validation_config(config)
+
+    @property
+    def has_pending_writes(self) -> bool:
+        return bool(self._queue) or self._lost_queue is not None
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_wall_ms: int,
+        origin: Origin = Origin.CLIENT,
+        zstd_allowed: bool = True,
+    ) -> AppendInfo:
+        """Check the batch, give it offsets in place, queue it. The buffer must stay as it is until `write_pending`.
+
+        Raises the errors of `validate_produced_batch` and of the producer's sequence check; the log is unchanged then.
+        """
+        if self.failure is not None or self._lost_queue is not None:
+            self._refuse()
+        records, header = validate_produced_batch(
+            records,
+            config=self._validation,
+            now_wall_ms=now_wall_ms,
+            from_client=origin is Origin.CLIENT,
+            zstd_allowed=zstd_allowed,
+        )
+        if header.producer_id >= 0:
+            first = self.producers.check(header)
+            if first is not None:
+                return AppendInfo(
+                    first.first_offset, first.last_offset, first.timestamp, -1, self.log_start_offset, duplicate=True
+                )
+        if leader_epoch != self.epochs.latest_epoch:
+            self.maybe_assign_leader_epoch(leader_epoch)
+        base_offset = self._next_offset
+        self._enqueue(records, header, base_offset, now_wall_ms)
+        assign_offset_and_epoch(records, 0, base_offset, leader_epoch)
+        return AppendInfo(
+            base_offset,
+            base_offset + header.last_offset_delta,
+            header.max_timestamp,
+            header.max_timestamp if self._validation.log_append_time else NO_LOG_APPEND_TIME,
+            self.log_start_offset,
+            duplicate=False,
+        )
+
+    def append_as_follower(self, records: memoryview, *, now_wall_ms: int) -> int:
+        """Queue the whole batches that a leader sent, as they are; the number of them.
+
+        A batch cut off by the end of `records` is left out. An empty log may begin at any offset. Raises
+        CorruptMessage if any batch is damaged or out of order; the log is unchanged then.
+        """
+        if self.failure is not None or self._lost_queue is not None:
+            self._refuse()
+        batches = list(validate_replicated(records, self._next_offset))
+        if batches and self.log_end_offset == self.log_start_offset and not self._queue:
+            first_offset = batches[0][1].base_offset
+            if first_offset > self.log_end_offset:
+                self.truncate_fully_and_start_at(first_offset)
+        for position, header in batches:
+            if header.base_offset > self._next_offset:
+                self.gaps_until = max(self.gaps_until, header.base_offset)
+            if header.partition_leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            view = records[position : position + header.size_bytes]
+            self._enqueue(view, header, header.base_offset, now_wall_ms)
+        return len(batches)
+
+    def _enqueue(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
+        size = len(records)
+        segment = self._active
+        last_offset = base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        if segment.must_roll(size, last_offset, timestamp, self.config, self._roll_jitter_ms):
+            self._roll_with_queue()
+            segment = self._active
+        if not self._queue:
+            self._mark = segment.mark()
+            self._seen_ms = now_wall_ms
+            if self.flushed_offset == self.log_end_offset:
+                self._oldest_unflushed_ms = now_wall_ms
+        if header.producer_id >= 0:
+            self.producers.update(header, base_offset, now_wall_ms)
+        segment.note(last_offset, timestamp, size, self._index_interval, now_wall_ms)
+        self._queue.append(records)
+        self._next_offset = last_offset + 1
+
+    def write_pending(self, *, now_wall_ms: int) -> None:
+        """Write all queued batches. If that fails, none of those at or after `log_end_offset` is in the log.
+
+        An earlier part of a queue that spans two segments may be: whoever waits compares with `log_end_offset`.
+        """
+        if self._lost_queue is not None:
+            error, self._lost_queue = self._lost_queue, None
+            raise error
+        if self._queue:
+            self._write_queue()
+            if self._waits_for_sync and self._is_sync_due(now_wall_ms):
+                self.sync_required_offset = self.log_end_offset
+
+    def _write_queue(self) -> None:
+        segment, queue, self._queue = self._active, self._queue, []
+        try:
+            segment.file.writev(queue)
+        except OSError as error:
+            self._undo_queue()
+            raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
+        self.producers.settle()
+        segment.size = segment.end_position
+        self.log_end_offset = self._next_offset
+
+    def _undo_queue(self) -> None:
+        """Make the log what it was before the queue: in memory, and on disk if a part of the queue got there."""
+        assert self._mark is not None, "a queue begins with a mark"
+        segment = self._active
+        segment.rewind(self._mark)
+        self.producers.undo()
+        self._next_offset = self.log_end_offset
+        try:
+            segment.file.truncate(segment.size)
+        except OSError as error:
+            # A torn batch stays at the end of the file. Nothing may be written after it.
+            self._fail(storage_error("cut a torn write off", segment.path(LOG_SUFFIX), error))
+
+    def _roll_with_queue(self) -> None:
+        """Write what is queued, then roll. If either fails, the whole queue must hear of it: in `write_pending`."""
+        had_queue = bool(self._queue)
+        try:
+            if had_queue:
+                self._write_queue()
+            self.roll()
+        except KafkaStorageError as error:
+            if had_queue:
+                self._lost_queue = error
+            raise
+
+    def _refuse(self) -> None:
+        raise self.failure or self._lost_queue or KafkaStorageError()
+
+
+def validation_config(config: LogConfig) -> ValidationConfig:
+    """The settings that a batch from a client has to meet."""
+    return ValidationConfig(
+        max_message_bytes=config.max_message_bytes,
+        segment_bytes=config.segment_bytes,
+        codec=None if config.compression_type == "producer" else CODECS[config.compression_type],
+        log_append_time=config.message_timestamp_type == "LogAppendTime",
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        is_compacted=config.is_compacted,
+    )

@@ -1,0 +1,79 @@
+"""Whose data directory this is: `meta.properties`.
+
+A broker that opened the directory of another node or cluster would mix two histories beyond repair, so it refuses, and
+it refuses a directory that holds other people's files.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.storage import checkpoints
+from ottla.storage.errors import DataDirectoryError
+from ottla.storage.files import FileSystem, write_atomically
+
+VERSION = "1"
+OWN_FILES_PREFIX = "ottla-"
+IGNORED_NAMES = {".lock", "lost+found"}
+
+
+class Identity(NamedTuple):
+    """The ids are in Kafka's text form."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+def claim(
+    files: FileSystem, path: Path, *, node_id: int, cluster_id: str | None, new_id: Callable[[], str]
+) -> Identity:
+    """The identity of the directory, which becomes this node's if it is empty. Raises DataDirectoryError or OSError."""
+    meta_path = path / checkpoints.META_PROPERTIES
+    if not files.exists(meta_path):
+        _refuse_foreign(files, path)
+        identity = Identity(cluster_id or new_id(), node_id, new_id())
+        write_atomically(files, meta_path, checkpoints.build_properties(_properties_of(identity)))
+        return identity
+    identity = _parse(path, files.read_bytes(meta_path), new_id)
+    if identity.node_id != node_id:
+        raise DataDirectoryError(f"data directory {path} belongs to node {identity.node_id}, this is node {node_id}")
+    if cluster_id is not None and identity.cluster_id != cluster_id:
+        raise DataDirectoryError(
+            f"data directory {path} belongs to cluster {identity.cluster_id}, this broker to {cluster_id}"
+        )
+    return identity
+
+
+def _parse(path: Path, content: bytes, new_id: Callable[[], str]) -> Identity:
+    try:
+        fields = checkpoints.parse_properties(content)
+    except ValueError as error:
+        raise DataDirectoryError(f"meta.properties in data directory {path} is not readable: {error}") from error
+    version = fields.get("version")
+    if version != VERSION:
+        raise DataDirectoryError(
+            f"data directory {path} has format version {version}, this broker knows version {VERSION}"
+        )
+    try:
+        return Identity(fields["cluster.id"], int(fields["node.id"]), fields.get("directory.id") or new_id())
+    except (KeyError, ValueError) as error:
+        raise DataDirectoryError(f"meta.properties in data directory {path} lacks a valid {error}") from error
+
+
+def _properties_of(identity: Identity) -> dict[str, str]:
+    return {
+        "version": VERSION,
+        "cluster.id": identity.cluster_id,
+        "node.id": str(identity.node_id),
+        "directory.id": identity.directory_id,
+    }
+
+
+def _refuse_foreign(files: FileSystem, path: Path) -> None:
+    temporary = checkpoints.META_PROPERTIES + ".tmp"
+    for name in files.list_directory(path):
+        if name not in IGNORED_NAMES and name != temporary and not name.startswith(OWN_FILES_PREFIX):
+            raise DataDirectoryError(
+                f"directory {path} holds {name} but no meta.properties: it is no data directory, and not empty"
+            )

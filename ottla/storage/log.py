@@ -1,0 +1,46 @@
+"""The log of one partition: appending, reading, cutting.
+
+Appending has two steps, so that one system call serves all requests of a read event. `append_as_leader` and
+`append_as_follower` check the batches, give them offsets and queue the very buffers they arrived in; `write_pending`
+writes the queue. Until then nothing of it can be read, and `log_end_offset` does not count it. If the write fails, the
+log is what it was before the queue began.
+
+    segments    [ inactive ] [ inactive ] [ active:  written          |  queued ]
+    offsets     ^ log_start_offset        flushed_offset ^  log_end_offset ^
+
+Everything is called from one thread. What takes long comes in three parts: prepared here, worked off on files alone,
+in a thread if one likes, and applied here (`WouldBlock`, `flushing`, `compaction`, `deletions`).
+"""
+
+from ottla.storage.appending import AppendInfo, Appending, Origin
+from ottla.storage.log_base import LoadedLog
+from ottla.storage.reader import ReadResult, WouldBlock
+from ottla.storage.reading import Reading
+
+__all__ = ["AppendInfo", "LoadedLog", "Log", "Origin", "ReadResult", "WouldBlock"]
+
+
+class Log(Appending, Reading):
+    """One partition's records. All methods raise KafkaStorageError when the disk fails; other errors they name."""
+
+    def close(self) -> None:
+        """Leave everything on disk as a clean shutdown does: nothing has to be scanned or rebuilt at the next start."""
+        assert not self._queue, "a log is not closed while batches are queued"
+        if self.failure is None:
+            self._guarded("close", self._write_all)
+            self.flush()
+        self.release()
+
+    def _write_all(self) -> None:
+        self._active.write_indexes()
+        self.snapshots.write(self.log_end_offset, self.producers.snapshot_bytes())
+
+    def release(self) -> None:
+        """Let go of all descriptors, writing nothing. The log is not used any more."""
+        for segment in self.segments:
+            segment.release()
+
+    def release_idle(self) -> None:
+        """Let go of descriptors and indexes of segments that nobody appends to; they come back when they are read."""
+        for segment in self.segments.up_to_active():
+            segment.release()

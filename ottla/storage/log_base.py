@@ -1,0 +1,150 @@
+"""What all parts of a log share: its segments, its ends, its configuration, and what to do when the disk fails."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.protocol.records.crc import crc32c
+from ottla.storage import checkpoints
+from ottla.storage.config import LogConfig
+from ottla.storage.deletions import Deletions
+from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
+from ottla.storage.errors import storage_error
+from ottla.storage.files import Buffer, FileSystem, write_atomically
+from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.scan import InvalidBatchError
+from ottla.storage.segment import Segment, SegmentMark
+from ottla.storage.segments import Segments
+
+
+class LoadedLog(NamedTuple):
+    """What recovery, or the creation of a log, hands over."""
+
+    segments: Segments
+    producers: ProducerStateManager
+    snapshots: ProducerSnapshots
+    epochs: list[EpochEntry]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    gaps_until: int
+    """Where compaction has been; below it, offsets may be missing."""
+    loaded_at_ms: int
+
+
+class LogBase:
+    """The state of one partition's log."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        loaded: LoadedLog,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.directory = directory
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.flushed_offset = loaded.recovery_point
+        self.sync_required_offset = loaded.recovery_point
+        self.gaps_until = loaded.gaps_until
+        self.restored_high_watermark = loaded.log_start_offset
+        self.epochs = LeaderEpochCache(loaded.epochs, self._save_epochs)
+        self.producers = loaded.producers
+        self.snapshots = loaded.snapshots
+        self.deletions = Deletions(files)
+        self.segments = loaded.segments
+        self.failure: KafkaStorageError | None = None
+        self._files = files
+        self._active = loaded.segments.active
+        self._next_offset = loaded.log_end_offset
+        self._queue: list[Buffer] = []
+        self._mark: SegmentMark | None = None
+        self._lost_queue: KafkaStorageError | None = None
+        self._cuts = 0
+        self._directory_changed = False
+        self._oldest_unflushed_ms = 0
+        self._seen_ms = loaded.loaded_at_ms
+        self._roll_jitter_ms = 0
+        self.configure(config)
+        self._set_active(self._active)
+
+    def configure(self, config: LogConfig) -> None:
+        """Obey other settings from the next append on."""
+        self.config = config
+        self._index_interval = config.index_interval_bytes
+        self._waits_for_sync = config.waits_for_sync
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    def roll(self) -> None:
+        """Begin a new segment at the log end, unless the active one is empty."""
+        assert not self._queue, "queued batches belong to the segment they were queued for"
+        old = self._active
+        if old.size == 0:
+            return
+        try:
+            old.write_indexes()
+            self.snapshots.write(self.log_end_offset, self.producers.snapshot_bytes())
+            new = Segment.create(self._files, self.directory, self.log_end_offset)
+        except OSError as error:
+            raise storage_error("begin a segment in", self.directory, error) from error
+        self.segments.add(new)
+        self._set_active(new)
+
+    def _set_active(self, segment: Segment) -> None:
+        self._active = segment
+        self._directory_changed = True
+        # Spreads the rolling of many partitions that began together, the same way on every run.
+        name = f"{self.topic}-{self.partition}-{segment.base_offset}".encode()
+        self._roll_jitter_ms = crc32c(name) % (self.config.segment_jitter_ms + 1)
+
+    # Leader epochs
+
+    def maybe_assign_leader_epoch(self, epoch: int) -> None:
+        """Note that `epoch` begins at the log end, if it is news; durable before any record of it is written."""
+        try:
+            self.epochs.assign(epoch, self._next_offset)
+        except OSError as error:
+            raise storage_error("note the leader epoch in", self.directory, error) from error
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The answer to OffsetForLeaderEpoch: (epoch, end offset), each -1 if unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def _save_epochs(self, entries: list[EpochEntry]) -> None:
+        # Before the first record there is nothing to lose: the next leader begins at the same offset.
+        is_empty = self.log_end_offset == self.log_start_offset
+        content = checkpoints.build_epochs(entries)
+        write_atomically(self._files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=not is_empty)
+
+    # Failing
+
+    def _fail(self, error: KafkaStorageError) -> KafkaStorageError:
+        """Refuse all writes from now on; only opening the log again, with recovery, helps."""
+        self.failure = self.failure or error
+        return self.failure
+
+    def _guarded(self, action: str, change: Callable[[], None]) -> None:
+        """A change that must not stop half-way: if it does, only recovery can tell what the log is."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            change()
+        except (OSError, InvalidBatchError) as error:
+            cause = error if isinstance(error, OSError) else OSError(str(error))
+            raise self._fail(storage_error(action, self.directory, cause)) from error

@@ -1,0 +1,273 @@
+"""A data directory: whose it is, the logs in it, and the checkpoints that tell what is known of them.
+
+Opening takes the lock, makes sure that the directory belongs to this cluster and node, notes whether the broker was
+stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)` sets the mark again.
+
+    meta.properties                     cluster id, node id, directory id
+    recovery-point-offset-checkpoint    below it, records are known to be on the disk
+    replication-offset-checkpoint       high watermarks
+    log-start-offset-checkpoint         where deletion has got to
+    cleaner-offset-checkpoint           where compaction has got to
+    .kafka_cleanshutdown                the mark
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.storage import checkpoints
+from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.config import LogConfig
+from ottla.storage.deletions import DueDeletions
+from ottla.storage.errors import DataDirectoryError, reason_of, storage_error
+from ottla.storage.files import FileSystem, Lock, OsFileSystem, write_atomically
+from ottla.storage.identity import Identity, claim
+from ottla.storage.log import Log
+from ottla.storage.recovery import LogHistory, Notices, open_log
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+DELETE_SUFFIX = "-delete"
+FILE_NAME_BYTES_MAX = 255
+
+ConfigOf = Callable[[str], LogConfig]
+"""The settings of a topic."""
+
+
+class LogDirectory:
+    """All logs of a broker. `LogDirectory.open` makes one; `close` ends it."""
+
+    def __init__(
+        self, path: Path, files: FileSystem, lock: Lock, identity: Identity, *, config_of: ConfigOf, notices: Notices
+    ) -> None:
+        self.path = path
+        self.identity = identity
+        self.was_closed_cleanly = False
+        self._files = files
+        self._lock = lock
+        self._config_of = config_of
+        self._notices = notices
+        self._logs: dict[TopicPartition, Log] = {}
+        self._removed: list[tuple[int, Path]] = []
+        self._removed_count = 0
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        new_id: Callable[[], str],
+        config_of: ConfigOf,
+        now_wall_ms: int,
+        files: FileSystem | None = None,
+        notices: Notices = lambda _: None,
+    ) -> "LogDirectory":
+        """Open the directory, or make it, and load all logs.
+
+        `cluster_id` None takes the directory's own, and for a new directory one from `new_id`, which draws random
+        ids in Kafka's text form. `notices` hears a sentence about everything recovery found amiss. Raises
+        DataDirectoryError with one sentence for the user.
+        """
+        disk: FileSystem = files if files is not None else OsFileSystem()
+        try:
+            disk.make_directory(path)
+            lock = disk.lock(path / LOCK_FILE)
+        except OSError as error:
+            raise DataDirectoryError(f"cannot use data directory {path}: {reason_of(error)}") from error
+        if lock is None:
+            raise DataDirectoryError(f"data directory {path} is in use by another broker")
+        try:
+            identity = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
+            directory = cls(path, disk, lock, identity, config_of=config_of, notices=notices)
+            directory._load(now_wall_ms)
+        except OSError as error:
+            lock.release()
+            raise DataDirectoryError(f"cannot use data directory {path}: {reason_of(error)}") from error
+        except BaseException:
+            lock.release()
+            raise
+        return directory
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """Every log by (topic, partition)."""
+        return self._logs
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_wall_ms: int) -> Log:
+        """A new, empty log. Raises KafkaStorageError."""
+        assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
+        directory = self.path / f"{topic}-{partition}"
+        try:
+            self._files.make_directory(directory)
+            metadata = checkpoints.build_partition_metadata(topic_id)
+            # Not synced: should it be lost, the cluster's metadata knows the id, and `assign_topic_id` writes it again.
+            write_atomically(self._files, directory / checkpoints.PARTITION_METADATA, metadata, sync=False)
+            log = self._open_log(directory, topic, partition, config, LogHistory(), now_wall_ms)
+        except OSError as error:
+            raise storage_error("create", directory, error) from error
+        self._logs[topic, partition] = log
+        return log
+
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Give a log that carries no topic id the one it has in the cluster's metadata."""
+        path = log.directory / checkpoints.PARTITION_METADATA
+        try:
+            write_atomically(self._files, path, checkpoints.build_partition_metadata(topic_id))
+        except OSError as error:
+            raise storage_error("write", path, error) from error
+        log.topic_id = topic_id
+
+    def delete_log(self, topic: str, partition: int, *, now_wall_ms: int) -> None:
+        """Take the log out of the directory at once; its files go after `file.delete.delay.ms`."""
+        log = self._logs.pop((topic, partition))
+        log.release()
+        self._removed_count += 1
+        ending = f".{self._removed_count}{DELETE_SUFFIX}"
+        stem = log.directory.name[: FILE_NAME_BYTES_MAX - len(ending)]
+        target = self.path / (stem + ending)
+        try:
+            self._files.rename(log.directory, target)
+        except OSError as error:
+            raise storage_error("delete", log.directory, error) from error
+        self._removed.append((now_wall_ms + log.config.file_delete_delay_ms, target))
+
+    def take_due_deletions(self, now_wall_ms: int) -> DueDeletions | None:
+        """Files that may be removed by now; `run` it in a thread, once. None if there are none."""
+        paths = [path for log in self._logs.values() for path in log.deletions.take_due(now_wall_ms)]
+        paths += [path for due_ms, path in self._removed if due_ms <= now_wall_ms]
+        self._removed = [(due_ms, path) for due_ms, path in self._removed if due_ms > now_wall_ms]
+        return DueDeletions(self._files, tuple(paths)) if paths else None
+
+    # Checkpoints
+
+    def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(checkpoints.RECOVERY_POINTS, {key: log.flushed_offset for key, log in self._logs.items()})
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        self._checkpoint(checkpoints.HIGH_WATERMARKS, high_watermarks)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Logs that begin with their first segment need no line."""
+        starts = {
+            key: log.log_start_offset
+            for key, log in self._logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
+
+    def checkpoint_cleaned_offsets(self) -> None:
+        cleaned = {key: log.gaps_until for key, log in self._logs.items() if log.gaps_until or log.config.is_compacted}
+        self._checkpoint(checkpoints.CLEANED_OFFSETS, cleaned)
+
+    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        path = self.path / name
+        try:
+            write_atomically(self._files, path, checkpoints.build_offsets(offsets))
+        except OSError as error:
+            raise storage_error("write", path, error) from error
+
+    # Closing
+
+    def close(self, *, clean: bool = True) -> None:
+        """Let go of the directory. A clean close makes all logs durable first and sets the mark that says so."""
+        try:
+            if clean:
+                self._close_logs()
+        finally:
+            for log in self._logs.values():
+                log.release()
+            self._lock.release()
+
+    def _close_logs(self) -> None:
+        failed: list[KafkaStorageError] = []
+        for log in self._logs.values():
+            try:
+                log.close()
+            except KafkaStorageError as error:
+                failed.append(error)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_cleaned_offsets()
+        if failed:
+            raise failed[0]
+        if not any(log.failure for log in self._logs.values()):
+            path = self.path / CLEAN_SHUTDOWN_FILE
+            try:
+                write_atomically(self._files, path, b'{"version":0,"brokerEpoch":-1}')
+            except OSError as error:
+                raise storage_error("write", path, error) from error
+
+    # Loading
+
+    def _load(self, now_wall_ms: int) -> None:
+        mark = self.path / CLEAN_SHUTDOWN_FILE
+        self.was_closed_cleanly = self._files.exists(mark)
+        if self.was_closed_cleanly:
+            # Before anything is loaded: should we crash from here on, nobody may believe the files again.
+            self._files.remove(mark)
+            self._files.sync_directory(self.path)
+        histories = self._read_histories()
+        for name in self._files.list_directory(self.path):
+            path = self.path / name
+            if not self._files.is_directory(path):
+                continue
+            if name.endswith(DELETE_SUFFIX):
+                DueDeletions(self._files, (path,)).run()
+                continue
+            key = partition_of(name)
+            if key is None:
+                self._notices(f"{path} is no log of a partition and is left alone")
+                continue
+            history = histories(key)
+            self._logs[key] = self._open_log(path, *key, self._config_of(key[0]), history, now_wall_ms)
+
+    def _open_log(
+        self, path: Path, topic: str, partition: int, config: LogConfig, history: LogHistory, now_wall_ms: int
+    ) -> Log:
+        return open_log(
+            self._files,
+            path,
+            topic=topic,
+            partition=partition,
+            config=config,
+            history=history,
+            now_wall_ms=now_wall_ms,
+            notices=self._notices,
+        )
+
+    def _read_histories(self) -> Callable[[TopicPartition], LogHistory]:
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS) or {}
+        starts = self._read_offsets(checkpoints.LOG_START_OFFSETS) or {}
+        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS) or {}
+        cleaned = self._read_offsets(checkpoints.CLEANED_OFFSETS)
+
+        def history(key: TopicPartition) -> LogHistory:
+            return LogHistory(
+                was_closed_cleanly=self.was_closed_cleanly,
+                recovery_point=recovery_points.get(key, 0),
+                log_start_offset=starts.get(key, 0),
+                high_watermark=high_watermarks.get(key, 0),
+                cleaned_until=cleaned.get(key) if cleaned is not None else None,
+            )
+
+        return history
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        path = self.path / name
+        try:
+            return checkpoints.parse_offsets(self._files.read_bytes(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            self._notices(f"{path} is not readable ({error}) and counts as missing")
+            return None
+
+
+def partition_of(directory_name: str) -> TopicPartition | None:
+    """Topic and partition of the log in a directory `<topic>-<partition>`."""
+    topic, dash, partition = directory_name.rpartition("-")
+    if not topic or not dash or not partition.isdecimal():
+        return None
+    return topic, int(partition)

@@ -1,0 +1,97 @@
+"""Reading: records from an offset on, and offsets of moments."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
+from ottla.storage import lookup
+from ottla.storage.errors import storage_error
+from ottla.storage.log_base import LogBase
+from ottla.storage.lookup import FoundTimestamp
+from ottla.storage.reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting
+from ottla.storage.scan import InvalidBatchError
+from ottla.storage.segment import LOG_SUFFIX, Segment
+
+
+class Reading(LogBase):
+    """The part of a log that answers."""
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True, wait: bool = False
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset`, all below `upper_bound`, at most `max_bytes` of them.
+
+        With `min_one_batch` the first batch is answered even if it alone is larger. A compacted log may have nothing
+        at `offset` and answer a later batch. Nothing between the bound and the log end is an error.
+
+        Raises OffsetOutOfRange, CorruptMessage for a damaged batch, and WouldBlock unless `wait`.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.topic}-{self.partition}, "
+                f"which holds {self.log_start_offset} to {self.log_end_offset}"
+            )
+        n = self.segments.index_of(offset)
+        while n < len(self.segments) and offset < upper_bound:
+            segment = self.segments[n]
+            found = self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
+            if not found.is_exhausted:
+                if found.records:
+                    segment.remember_read_end(found.end_offset, found.end_position)
+                return ReadResult(found.records, found.end_offset)
+            n += 1
+        return ReadResult(memoryview(b""), offset)
+
+    def _read_segment(
+        self, n: int, segment: Segment, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool, wait: bool
+    ) -> Selection:
+        try:
+            read = SegmentRead(
+                segment.file,
+                segment.name,
+                segment.anchor_for(offset),
+                segment.size,
+                self.segments.end_of(n, self.log_end_offset),
+                offset,
+                upper_bound,
+                max_bytes,
+                min_one_batch,
+                self.gaps_until,
+                self.epochs,
+            )
+            return select_waiting(read) if wait else select_nowait(read)
+        except OSError as error:
+            raise storage_error("read", segment.path(LOG_SUFFIX), error) from error
+
+    def bytes_between(self, offset: int, upper_bound: int) -> int:
+        """About how many bytes a reader at `offset` has before it; exact where a read stopped or the log ends."""
+        if offset >= upper_bound:
+            return 0
+        first, last = self.segments.index_of(offset), self.segments.index_of(upper_bound)
+        begin = self.segments[first].anchor_for(offset).position
+        at_end = upper_bound >= self.log_end_offset
+        end = self._active.size if at_end else self.segments[last].anchor_for(upper_bound).position
+        return sum(self.segments[n].size for n in range(first, last)) + end - begin
+
+    def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> FoundTimestamp | None:
+        """The first record below `upper_bound` that is not older than `timestamp`. Reads the disk and waits for it."""
+        with self._reading():
+            return lookup.first_at_or_after(
+                self.segments, timestamp, log_start_offset=self.log_start_offset, upper_bound=upper_bound
+            )
+
+    def offset_of_max_timestamp(self, upper_bound: int) -> FoundTimestamp | None:
+        """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
+        with self._reading():
+            return lookup.with_largest_timestamp(
+                self.segments, log_start_offset=self.log_start_offset, upper_bound=upper_bound
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise storage_error("read", self.directory, error) from error
+        except InvalidBatchError as error:
+            raise CorruptMessage(f"{self.directory.name} is damaged: {error}") from error

@@ -1,0 +1,302 @@
+"""Opening the directory of a log after whatever happened to it.
+
+After a clean shutdown the files are believed. After anything else, every batch from the recovery point on is read and
+checked, because the operating system may have written any part of them: at the first byte that is not a whole, sound
+batch the log ends, and what follows, later segments included, is removed. Indexes, producer state and leader epochs of
+that stretch are made anew from the batches.
+
+Before that, files that a crash left half-way are brought to one side or the other by their suffix:
+
+    .deleted, .cleaned, .tmp    belonged to nothing yet, or no more: removed
+    .log.swap                   a compacted segment that was complete: takes the place of those it replaces
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.storage import checkpoints
+from ottla.storage.config import INT64_MAX, LogConfig
+from ottla.storage.deletions import DELETED_SUFFIX
+from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
+from ottla.storage.files import FileSystem
+from ottla.storage.log import LoadedLog, Log
+from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
+from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.scan import InvalidBatchError, scan
+from ottla.storage.segment import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+from ottla.storage.segments import Segments
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+
+Notices = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHistory:
+    """What the data directory's checkpoints say of a log, and whether to believe its files."""
+
+    was_closed_cleanly: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    cleaned_until: int | None = None
+
+
+def open_log(
+    files: FileSystem,
+    directory: Path,
+    *,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    history: LogHistory,
+    now_wall_ms: int,
+    notices: Notices,
+) -> Log:
+    """The log in `directory`, recovered. Raises OSError. `notices` hears of everything that was found amiss."""
+    return _Opening(files, directory, topic, partition, config, history, now_wall_ms, notices).run()
+
+
+@dataclass
+class _Opening:
+    files: FileSystem
+    directory: Path
+    topic: str
+    partition: int
+    config: LogConfig
+    history: LogHistory
+    now_wall_ms: int
+    notices: Notices
+
+    def run(self) -> Log:
+        self._finish_interrupted_work()
+        names = self.files.list_directory(self.directory)
+        bases = bases_of(names, LOG_SUFFIX)
+        self._remove_orphans(names, set(bases))
+        loaded = [self._load_segment(base) for base in bases]
+        epochs: list[EpochEntry] = []
+        epoch_cache = LeaderEpochCache(self._read_epochs(), lambda entries: epochs.__setitem__(slice(None), entries))
+        epochs[:] = epoch_cache.entries
+        loaded, log_end_offset = self._find_end(loaded, epoch_cache)
+        log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
+        if not loaded or log_end_offset < log_start_offset:
+            loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
+        epoch_cache.truncate_from_end(log_end_offset)
+        epoch_cache.truncate_from_start(log_start_offset)
+        return self._build(Segments(loaded), epochs, log_start_offset, log_end_offset)
+
+    # Leftovers
+
+    def _finish_interrupted_work(self) -> None:
+        names = self.files.list_directory(self.directory)
+        for name in names:
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+                self.files.remove(self.directory / name)
+        for base in bases_of(names, LOG_SUFFIX + SWAP_SUFFIX):
+            self._finish_swap(base)
+        for name in self.files.list_directory(self.directory):
+            if name.endswith(SWAP_SUFFIX):
+                self.files.remove(self.directory / name)
+
+    def _finish_swap(self, base: int) -> None:
+        """A whole compacted segment waits under another name. Remove those it replaces, then give it its own."""
+        swap_path = self.directory / (file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
+        end_offset = self._end_offset_of(swap_path, base)
+        for old in bases_of(self.files.list_directory(self.directory), LOG_SUFFIX):
+            if base <= old < max(end_offset, base + 1):
+                for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, *(() if old == base else (LOG_SUFFIX,))):
+                    self.files.remove(self.directory / file_name(old, suffix))
+        self.files.rename(swap_path, self.directory / file_name(base, LOG_SUFFIX))
+        self.notices(f"{self.directory.name}: finished the compaction of the segment at offset {base}")
+
+    def _end_offset_of(self, path: Path, base: int) -> int:
+        file = self.files.open(path)
+        try:
+            end_offset = base
+            for batch in scan(file, 0, file.size(), check_crc=False):
+                end_offset = batch.header.next_offset
+        except InvalidBatchError:
+            pass
+        finally:
+            file.close()
+        return end_offset
+
+    def _remove_orphans(self, names: list[str], bases: set[int]) -> None:
+        for suffix in SEGMENT_SUFFIXES[1:]:
+            for base in bases_of(names, suffix):
+                if base not in bases:
+                    self.files.remove(self.directory / file_name(base, suffix))
+
+    # Segments
+
+    def _load_segment(self, base: int) -> Segment:
+        segment = Segment(self.files, self.directory, base)
+        segment.size = segment.end_position = self.files.size(segment.path(LOG_SUFFIX))
+        return segment
+
+    def _find_end(self, segments: list[Segment], epochs: LeaderEpochCache) -> tuple[list[Segment], int]:
+        """The segments that are sound, indexed, and the offset where they end."""
+        first_suspect = self._first_suspect(segments)
+        end_offset = segments[0].base_offset if segments else 0
+        for n, segment in enumerate(segments):
+            is_last = n == len(segments) - 1
+            if n < first_suspect and not is_last and self._adopt(segment):
+                end_offset = segments[n + 1].base_offset
+                continue
+            if n < first_suspect and is_last and self._adopt(segment):
+                found = self._end_of_trusted(segment)
+                if found is not None:
+                    return segments, found
+            end_offset, is_whole = self._recover(segment, epochs, end_offset if n else segment.base_offset)
+            if not is_whole:
+                self._remove(segments[n + 1 :])
+                return segments[: n + 1], end_offset
+        return segments, end_offset
+
+    def _first_suspect(self, segments: list[Segment]) -> int:
+        """The first segment that may hold something that never reached the disk."""
+        if self.history.was_closed_cleanly:
+            return len(segments)
+        at_or_before = [n for n, segment in enumerate(segments) if segment.base_offset <= self.history.recovery_point]
+        return at_or_before[-1] if at_or_before else 0
+
+    def _adopt(self, segment: Segment) -> bool:
+        """Take a trusted segment as it is, if its indexes are sound."""
+        if not segment.indexes_are_sound(self.config.index_interval_bytes):
+            self.notices(f"{segment.name}: an index is missing or damaged and is rebuilt")
+            return False
+        last = segment.time_index.last
+        if last is not None:
+            segment.max_timestamp, segment.max_timestamp_offset = last[0], segment.base_offset + last[1]
+        segment.is_flushed = True
+        return True
+
+    def _end_of_trusted(self, segment: Segment) -> int | None:
+        """The offset after the last batch, found from the last index entry on; None if the file is not whole."""
+        end_offset = segment.base_offset
+        position = segment.anchor_for(INT64_MAX - 1).position if len(segment.offset_index) else 0
+        try:
+            for batch in segment.batches_from(position):
+                end_offset = batch.header.next_offset
+        except InvalidBatchError as error:
+            self.notices(f"{segment.name}: not as it was closed, {error}; recovering it")
+            return None
+        segment.read_first_timestamp()
+        return end_offset
+
+    def _recover(self, segment: Segment, epochs: LeaderEpochCache, end_offset: int) -> tuple[int, bool]:
+        """Check every batch, index it, and cut the file at the first bad one: (end offset, was it whole?)."""
+        size, segment.size = segment.size, 0
+        end_offset = max(end_offset, segment.base_offset)
+        problem = ""
+        segment.clear()
+        try:
+            for batch in scan(segment.file, 0, size):
+                header = batch.header
+                if header.base_offset != end_offset and not self._is_gap(header.base_offset, end_offset):
+                    problem = f"base offset {header.base_offset} where {end_offset} was due, at {batch.position}"
+                    break
+                segment.note_scanned(header, self.config.index_interval_bytes)
+                if header.partition_leader_epoch > epochs.latest_epoch:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+                end_offset = header.next_offset
+        except InvalidBatchError as error:
+            problem = str(error)
+        segment.size = segment.end_position
+        if problem:
+            self.notices(f"{segment.name}: {problem}; cut from {size} to {segment.size} bytes, end offset {end_offset}")
+            segment.file.truncate(segment.size)
+        segment.write_indexes()
+        return end_offset, not problem
+
+    def _is_gap(self, base_offset: int, expected: int) -> bool:
+        return expected < base_offset <= self._gaps_until(INT64_MAX)
+
+    def _gaps_until(self, log_end_offset: int) -> int:
+        """Without a cleaner checkpoint a compacted log may have gaps anywhere."""
+        if self.history.cleaned_until is not None:
+            return min(self.history.cleaned_until, log_end_offset)
+        return log_end_offset if self.config.is_compacted else 0
+
+    def _remove(self, segments: list[Segment]) -> None:
+        for segment in reversed(segments):
+            self.notices(f"{segment.name}: removed, because the log ends before it")
+            paths = segment.existing_paths()
+            segment.release()
+            for path in reversed(paths):
+                self.files.remove(path)
+
+    def _restart(self, segments: list[Segment], offset: int) -> Segment:
+        self._remove(segments)
+        return Segment.create(self.files, self.directory, offset)
+
+    # The rest
+
+    def _read_epochs(self) -> list[EpochEntry]:
+        path = self.directory / checkpoints.LEADER_EPOCHS
+        try:
+            return checkpoints.parse_epochs(self.files.read_bytes(path))
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            self.notices(f"{self.directory.name}/{path.name} is not readable ({error}) and counts as empty")
+            return []
+
+    def _read_topic_id(self) -> bytes | None:
+        path = self.directory / checkpoints.PARTITION_METADATA
+        try:
+            return checkpoints.parse_partition_metadata(self.files.read_bytes(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            self.notices(f"{self.directory.name}/{path.name} is not readable ({error}) and counts as missing")
+            return None
+
+    def _build(self, segments: Segments, epochs: list[EpochEntry], log_start_offset: int, log_end_offset: int) -> Log:
+        offsets = bases_of(self.files.list_directory(self.directory), SNAPSHOT_SUFFIX)
+        snapshots = ProducerSnapshots(self.files, self.directory, offsets)
+        snapshots.remove_above(log_end_offset)
+        snapshots.keep_only({segment.base_offset for segment in segments})
+        producers = ProducerStateManager(self.config.producer_id_expiration_ms)
+        rebuild_producers(producers, snapshots, segments, log_end_offset, self.now_wall_ms)
+        clean = self.history.was_closed_cleanly
+        recovery_point = log_end_offset if clean else min(self.history.recovery_point, log_end_offset)
+        loaded = LoadedLog(
+            segments=segments,
+            producers=producers,
+            snapshots=snapshots,
+            epochs=epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=max(recovery_point, log_start_offset),
+            gaps_until=self._gaps_until(log_end_offset),
+            loaded_at_ms=self.now_wall_ms,
+        )
+        log = Log(
+            self.files,
+            self.directory,
+            topic=self.topic,
+            partition=self.partition,
+            topic_id=self._read_topic_id(),
+            config=self.config,
+            loaded=loaded,
+        )
+        log.restored_high_watermark = min(max(self.history.high_watermark, log_start_offset), log_end_offset)
+        return log
+
+
+def bases_of(names: list[str], suffix: str) -> list[int]:
+    """The base offsets of the files `<20 digits><suffix>` among `names`, rising."""
+    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())

@@ -1,0 +1,287 @@
+"""One segment: a log file and the indexes beside it.
+
+Bytes are appended to the log file only; the indexes of the segment grow in memory and are written when it is rolled,
+closed or rebuilt. That is safe because recovery rebuilds the indexes of every segment that was not wholly on disk.
+
+A segment knows two ends. `size` is what the file holds and readers may see; `end_position` also counts batches that
+are queued for the next write. `mark` and `rewind` undo the bookkeeping of a queue that could not be written.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BatchHeader, parse_batch_header
+from ottla.storage import offset_index, time_index
+from ottla.storage.config import INT32_MAX, LogConfig
+from ottla.storage.files import File, FileSystem, sync_file, write_file
+from ottla.storage.offset_index import OffsetIndex
+from ottla.storage.scan import ScannedBatch, scan
+from ottla.storage.time_index import TimeIndex
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+NO_TIMESTAMP = -1
+UNKNOWN = -1
+READ_ENDS_REMEMBERED = 64
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class SegmentMark(NamedTuple):
+    """The bookkeeping of a segment at one moment."""
+
+    end_position: int
+    unindexed_bytes: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    first_timestamp: int
+    offset_entries: int
+    time_entries: int
+
+
+class Anchor(NamedTuple):
+    """A batch boundary, and what must stand there: the first or the last offset of the batch."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+
+
+class Segment:
+    """The records from `base_offset` up to the next segment's."""
+
+    def __init__(self, files: FileSystem, directory: Path, base_offset: int, *, suffix: str = "") -> None:
+        self.base_offset = base_offset
+        self.size = 0
+        self.end_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self.is_flushed = False
+        self._files = files
+        self._directory = directory
+        self._suffix = suffix
+        self._file: File | None = None
+        self._unindexed_bytes = 0
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._read_ends: dict[int, int] = {}
+
+    # Opening and closing
+
+    @classmethod
+    def create(cls, files: FileSystem, directory: Path, base_offset: int, *, suffix: str = "") -> "Segment":
+        """An empty segment, with its files. What a crash left under their names is overwritten."""
+        segment = cls(files, directory, base_offset, suffix=suffix)
+        segment.file.truncate(0)
+        segment._offset_index, segment._time_index = OffsetIndex(), TimeIndex()
+        segment.write_indexes()
+        return segment
+
+    @classmethod
+    def load(cls, files: FileSystem, directory: Path, base_offset: int) -> "Segment":
+        """A segment whose files are there and whole. The log file is opened when it is first read."""
+        segment = cls(files, directory, base_offset)
+        segment.size = segment.end_position = files.size(segment.path(LOG_SUFFIX))
+        last = segment.time_index.last
+        if last is not None:
+            segment.max_timestamp, segment.max_timestamp_offset = last[0], base_offset + last[1]
+        return segment
+
+    def path(self, suffix: str) -> Path:
+        return self._directory / (file_name(self.base_offset, suffix) + self._suffix)
+
+    @property
+    def name(self) -> str:
+        """How errors call the log file."""
+        return f"{self._directory.name}/{file_name(self.base_offset, LOG_SUFFIX)}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._files.open(self.path(LOG_SUFFIX))
+        return self._file
+
+    def release(self) -> None:
+        """Let go of the descriptor and of what can be read again. For segments that are not appended to."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._offset_index = self._time_index = None
+
+    def rename(self, suffix: str) -> None:
+        """Put `suffix` behind the names of all files of the segment, in place of the one they have."""
+        for kind in reversed(SEGMENT_SUFFIXES):
+            source = self.path(kind)
+            if self._files.exists(source):
+                self._files.rename(source, self._directory / (file_name(self.base_offset, kind) + suffix))
+        self._suffix = suffix
+
+    def existing_paths(self) -> list[Path]:
+        return [path for kind in SEGMENT_SUFFIXES if self._files.exists(path := self.path(kind))]
+
+    # Appending
+
+    def must_roll(self, size: int, last_offset: int, timestamp: int, config: LogConfig, jitter_ms: int) -> bool:
+        """Whether a batch of `size` bytes has to go to another segment."""
+        if self.end_position == 0:
+            return False
+        return (
+            self.end_position + size > config.segment_bytes
+            or timestamp - self.first_timestamp > config.roll_after_ms - jitter_ms
+            or last_offset - self.base_offset > INT32_MAX
+            or (len(self.offset_index) + 1) * offset_index.ENTRY_SIZE > config.segment_index_bytes
+            or (len(self.time_index) + 2) * time_index.ENTRY_SIZE > config.segment_index_bytes
+        )
+
+    def note(self, last_offset: int, timestamp: int, size: int, interval_bytes: int, appended_at_ms: int) -> None:
+        """Account for a batch at `end_position`. `timestamp` is its largest; -1 falls back on `appended_at_ms`."""
+        if self.end_position == 0:
+            self.first_timestamp = timestamp if timestamp >= 0 else appended_at_ms
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        if self._unindexed_bytes > interval_bytes:
+            self.offset_index.append(last_offset - self.base_offset, self.end_position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._unindexed_bytes = 0
+        self.end_position += size
+        self._unindexed_bytes += size
+
+    def mark(self) -> SegmentMark:
+        return SegmentMark(
+            self.end_position,
+            self._unindexed_bytes,
+            self.max_timestamp,
+            self.max_timestamp_offset,
+            self.first_timestamp,
+            len(self.offset_index),
+            len(self.time_index),
+        )
+
+    def rewind(self, mark: SegmentMark) -> None:
+        """Forget all batches noted since `mark` was taken."""
+        self.end_position, self._unindexed_bytes = mark.end_position, mark.unindexed_bytes
+        self.max_timestamp, self.max_timestamp_offset = mark.max_timestamp, mark.max_timestamp_offset
+        self.first_timestamp = mark.first_timestamp
+        self.offset_index.truncate(mark.offset_entries)
+        self.time_index.truncate(mark.time_entries)
+
+    # Indexes
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None, "indexes are loaded or rebuilt together"
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None, "indexes are loaded or rebuilt together"
+        return self._time_index
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date. The largest timestamp gets an entry, so that `load` finds it."""
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        write_file(self._files, self.path(OFFSET_INDEX_SUFFIX), self.offset_index.to_bytes())
+        write_file(self._files, self.path(TIME_INDEX_SUFFIX), self.time_index.to_bytes())
+
+    def sync(self) -> None:
+        """Make the segment durable, indexes as last written included."""
+        self.file.fsync()
+        sync_file(self._files, self.path(OFFSET_INDEX_SUFFIX))
+        sync_file(self._files, self.path(TIME_INDEX_SUFFIX))
+
+    def indexes_are_sound(self, interval_bytes: int) -> bool:
+        """Whether both index files are there and could be those of this log file."""
+        try:
+            offsets = OffsetIndex.from_bytes(self._files.read_bytes(self.path(OFFSET_INDEX_SUFFIX)), self.size)
+            times = TimeIndex.from_bytes(self._files.read_bytes(self.path(TIME_INDEX_SUFFIX)))
+        except FileNotFoundError:
+            return False
+        if offsets is None or times is None:
+            return False
+        self._offset_index, self._time_index = offsets, times
+        return self.size == 0 or len(times) > 0 or self.size <= interval_bytes
+
+    def clear(self) -> None:
+        """Forget what is known about the batches, before they are noted again."""
+        self.end_position = self._unindexed_bytes = 0
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+        self._read_ends.clear()
+
+    def rebuild_indexes(self, interval_bytes: int) -> None:
+        """Make the indexes anew from a log file that is known to be good, and write them."""
+        self.clear()
+        for batch in scan(self.file, 0, self.size, check_crc=False):
+            self.note_scanned(batch.header, interval_bytes)
+        self.write_indexes()
+
+    def note_scanned(self, header: BatchHeader, interval_bytes: int) -> None:
+        """Account for a batch that was read from the file itself."""
+        timestamp = header.max_timestamp
+        self.note(header.last_offset, timestamp, header.size_bytes, interval_bytes, appended_at_ms=NO_TIMESTAMP)
+
+    def _load_indexes(self) -> None:
+        if not self.indexes_are_sound(INT32_MAX):
+            self.rebuild_indexes(LogConfig().index_interval_bytes)
+
+    # Reading
+
+    def anchor_for(self, offset: int) -> Anchor:
+        """Where to begin scanning for the batch that holds `offset`: exact where a reader has just stopped."""
+        position = self._read_ends.get(offset)
+        if position is not None:
+            return Anchor(position, offset, UNKNOWN)
+        entry = self.offset_index.entry_before(offset - self.base_offset)
+        if entry is None:
+            return Anchor(0, self.base_offset, UNKNOWN)
+        return Anchor(entry[1], UNKNOWN, self.base_offset + entry[0])
+
+    def remember_read_end(self, offset: int, position: int) -> None:
+        """A reader has got as far as `offset`, which begins at `position`, and will most likely go on there."""
+        ends = self._read_ends
+        if len(ends) >= READ_ENDS_REMEMBERED:
+            del ends[next(iter(ends))]
+        ends[offset] = position
+
+    def batches_from(self, position: int) -> Iterator[ScannedBatch]:
+        return scan(self.file, position, self.size, check_crc=False)
+
+    def read_first_timestamp(self) -> None:
+        """Learn from the file when the segment began, which decides when it is rolled."""
+        if self.size >= BATCH_HEADER_SIZE:
+            header = parse_batch_header(self.file.pread(BATCH_HEADER_SIZE, 0))
+            self.first_timestamp = header.max_timestamp
+
+    def last_modified_ms(self) -> int:
+        return self._files.modified_ms(self.path(LOG_SUFFIX))
+
+    # Cutting
+
+    def cut_point(self, offset: int) -> tuple[int, int]:
+        """Where the first batch begins that ends after `offset`: its position and its base offset, at most `offset`."""
+        start, end_offset = self.anchor_for(offset).position, offset
+        for batch in self.batches_from(start):
+            if batch.header.next_offset > offset:
+                return batch.position, min(batch.header.base_offset, offset)
+        return self.size, end_offset
+
+    def truncate(self, position: int, interval_bytes: int) -> None:
+        """Cut the log file at `position`, a batch boundary, and make the indexes agree. Raises OSError."""
+        self.file.truncate(position)
+        self.size = position
+        self.rebuild_indexes(interval_bytes)
