@@ -225,7 +225,8 @@ def _after_batch(
     before: ProducerState | None, header: BatchHeader, base_offset: int, now_wall_ms: int
 ) -> ProducerState:
     _, _, _, _, _, attributes, delta, _, timestamp, _, epoch, sequence, _ = header
-    last_sequence = (sequence + delta) & SEQUENCE_MASK
+    # Offsets committed in a transaction have a producer id and no sequence.
+    last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else sequence
     batch = _new_batch((sequence, last_sequence, base_offset, base_offset + delta, timestamp))
     batches: tuple[ProducerBatch, ...] = (batch,)
     coordinator_epoch, transaction = -1, NO_OFFSET

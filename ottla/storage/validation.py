@@ -46,6 +46,8 @@ RECORDS_LOOKED_AT = 4
 """How many records of a batch are followed by their lengths where records are not walked: all of a small batch, and
 enough of a large one to notice a client that writes them wrongly. All would cost the broker a quarter of its rate."""
 
+_DECOMPRESSED_BYTES_LEAST = 16 * 1024 * 1024
+
 RECORD_ERRORS_MAX = 1000
 """How many records of a refused batch are named; a batch of a megabyte may hold a hundred thousand wrong ones."""
 
@@ -66,7 +68,9 @@ class ValidationConfig:
     """Whether `cleanup.policy` contains `compact`, so that every record needs a key."""
     deep: bool = False
     """Whether every record is checked even where nothing in the topic's settings depends on it, as Kafka does."""
-    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    max_decompressed_bytes: int = field(init=False)
+    """A topic's batches may decompress to sixteen times `max_message_bytes`, and to 16 MiB however low that is. Whoever
+    compresses better than that gets MESSAGE_TOO_LARGE, on which Kafka's Java producer splits its batch in two."""
     walks_records: bool = field(init=False)
     is_plain: bool = field(init=False)
     """Whether an uncompressed batch is stored as it came and nobody asks for its single records."""
@@ -76,6 +80,8 @@ class ValidationConfig:
         looks_back = self.timestamp_before_max_ms < UNLIMITED_MS and not self.log_append_time
         walks_records = self.deep or self.is_compacted or looks_back
         is_plain = not walks_records and not self.log_append_time and self.codec in (None, Codec.NONE)
+        decompressed = min(max(_DECOMPRESSED_BYTES_LEAST, 16 * self.max_message_bytes), DECOMPRESSED_BYTES_MAX)
+        object.__setattr__(self, "max_decompressed_bytes", decompressed)
         object.__setattr__(self, "walks_records", walks_records)
         object.__setattr__(self, "is_plain", is_plain)
         object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))

@@ -25,8 +25,8 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""What one batch may decompress to unless its reader says otherwise: 64 times the default `max.message.bytes`."""
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""What one batch may decompress to for whoever reads it; no topic takes in more (`storage/validation.py`)."""
 
 _ROOM_BYTES_MIN = 64 * 1024
 _ROOM_PER_INPUT_BYTE = 8
