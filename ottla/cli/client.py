@@ -7,7 +7,7 @@ while an error is one that passes, until its time is over.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.cli.connection import Address, Connection
 from ottla.cli.failures import ClientError, NoAnswer, Refused, check
@@ -19,6 +19,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.schema import Message
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -32,7 +33,7 @@ EARLIEST = -2
 
 TopicPartition = tuple[str, int]
 Result = TypeVar("Result")
-Response = TypeVar("Response")
+Response = TypeVar("Response", bound=Message)
 
 
 def parse_bootstrap(text: str) -> list[Address]:
@@ -104,7 +105,7 @@ class Client:
         self._controller_id = response.controller_id
         return response
 
-    async def ask_any(self, request: Any, answer: type[Response], *, highest: int | None = None) -> Response:
+    async def ask_any(self, request: Message, answer: type[Response], *, highest: int | None = None) -> Response:
         """Ask the first broker that can be reached; raises the last reason when none can."""
         last: ClientError | None = None
         for address in dict.fromkeys((*self._connections, *self._bootstrap, *self._brokers.values())):
@@ -115,7 +116,7 @@ class Client:
         assert last is not None, "a client has at least one bootstrap address"
         raise last
 
-    async def ask_controller(self, request: Any, answer: type[Response]) -> Response:
+    async def ask_controller(self, request: Message, answer: type[Response]) -> Response:
         """Ask the broker that changes topics and configurations."""
         if self._controller_id not in self._brokers:
             await self.metadata([])
@@ -125,12 +126,12 @@ class Client:
         return await self.ask_at(address, request, answer)
 
     async def ask_coordinator(
-        self, group_id: str, request: Any, answer: type[Response], *, highest: int | None = None
+        self, group_id: str, request: Message, answer: type[Response], *, highest: int | None = None
     ) -> Response:
         return await self.ask_at(await self.coordinator_of(group_id), request, answer, highest=highest)
 
     async def ask_at(
-        self, address: Address, request: Any, answer: type[Response], *, highest: int | None = None
+        self, address: Address, request: Message, answer: type[Response], *, highest: int | None = None
     ) -> Response:
         connection = await self._connection_to(address)
         try:
@@ -140,7 +141,7 @@ class Client:
             await connection.close()
             raise
 
-    async def version_at_controller(self, message: type[Any]) -> int | None:
+    async def version_at_controller(self, message: type[Message]) -> int | None:
         """The version in which the controller would be asked this, None if it does not know the request."""
         if self._controller_id not in self._brokers:
             await self.metadata([])
@@ -186,7 +187,7 @@ class Client:
         leaders: dict[TopicPartition, int] = {}
         for topic in response.topics:
             check(f"topic {topic.name}", topic.error_code)
-            leaders.update({(topic.name, row.partition_index): row.leader_id for row in topic.partitions})
+            leaders.update({(str(topic.name), row.partition_index): row.leader_id for row in topic.partitions})
         led: dict[Address, list[TopicPartition]] = {}
         for partition in partitions:
             if partition not in leaders:

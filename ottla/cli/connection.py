@@ -6,23 +6,23 @@ A connection begins with ApiVersions; from then on every request travels in the 
 import asyncio
 import contextlib
 import socket
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.cli.failures import ClientError, NoAnswer
-from ottla.protocol import codec
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.headers import build_request_frame, parse_response
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.primitives import DecodeError
+from ottla.protocol.schema import Message
 
 CLIENT_ID = "ottla"
+RESPONSE_SIZE_MIN = 6
 # Describing a cluster of many thousand partitions takes a few megabytes; a size above this is another protocol's bytes.
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
-# The first four bytes of other protocols, read as the size of a frame.
-HTTP_SIZE = int.from_bytes(b"HTTP", "big")
+# A TLS record begins with its type and a version whose first byte is 3.
 TLS_RECORD_TYPES = {0x14, 0x15, 0x16}
 
-Response = TypeVar("Response")
+Response = TypeVar("Response", bound=Message)
 
 
 class Address(NamedTuple):
@@ -67,7 +67,7 @@ class Connection:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    def version_for(self, message: type[Any], *, highest: int | None = None) -> int | None:
+    def version_for(self, message: type[Message], *, highest: int | None = None) -> int | None:
         """The highest version of a request that both sides speak, or None."""
         lowest_ours, highest_ours = message.VERSIONS
         if highest is not None:
@@ -79,7 +79,7 @@ class Connection:
         return version if version >= max(lowest_ours, theirs[0]) else None
 
     async def ask(
-        self, request: Any, answer: type[Response], timeout_s: float, *, highest: int | None = None
+        self, request: Message, answer: type[Response], timeout_s: float, *, highest: int | None = None
     ) -> Response:
         """Send a request and return its response. Raises NoAnswer when the connection fails or time runs out."""
         version = self.version_for(type(request), highest=highest)
@@ -92,104 +92,59 @@ class Connection:
         """Ask in our newest version; a broker that does not know it says so in version 0 and keeps the connection."""
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
         version = ApiVersionsRequest.VERSIONS[1]
-        body = await self._exchange(request, version, timeout_s)
-        if _error_code(body) == ErrorCode.UNSUPPORTED_VERSION:
-            refusal = self._parse(ApiVersionsResponse, 0, body)
+        payload = await self._exchange(request, version, timeout_s)
+        if _error_code(payload) == ErrorCode.UNSUPPORTED_VERSION:
+            refusal = self._parse(ApiVersionsResponse, 0, payload)
             theirs = next((row.max_version for row in refusal.api_keys if row.api_key == request.API_KEY), 0)
             version = max(0, min(version - 1, theirs))
-            body = await self._exchange(request, version, timeout_s)
-        response = self._parse(ApiVersionsResponse, version, body)
+            payload = await self._exchange(request, version, timeout_s)
+        response = self._parse(ApiVersionsResponse, version, payload)
         if response.error_code != ErrorCode.NONE:
             raise ClientError(f"{self.address} refuses to tell which versions it speaks (error {response.error_code})")
         self._ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
-    async def _exchange(self, request: Any, version: int, timeout_s: float) -> memoryview:
-        """Send a request and return the response's body."""
+    async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:
+        """Send a request and return the answer to it, without its size."""
         async with self._turn:
             self._correlation_id += 1
-            frame = _request_frame(request, version, self._correlation_id)
+            frame = build_request_frame(request, version, self._correlation_id, CLIENT_ID)
             try:
                 async with asyncio.timeout(timeout_s):
                     self._writer.write(frame)
                     await self._writer.drain()
-                    payload = await self._read_frame()
+                    return await self._read_frame()
             except TimeoutError:
                 raise NoAnswer(f"{self.address} did not answer within {timeout_s:g} s") from None
             except (OSError, asyncio.IncompleteReadError):
                 raise NoAnswer(
                     f"{self.address} closed the connection; is it a Kafka-protocol listener without TLS and SASL?"
                 ) from None
-        return self._body_of(payload, type(request).API_KEY, version)
 
     async def _read_frame(self) -> bytes:
         head = await self._reader.readexactly(4)
         size = int.from_bytes(head, "big")
         if head[0] in TLS_RECORD_TYPES and head[1] == 3:
             raise ClientError(f"{self.address} speaks TLS, which this command does not")
-        if size == HTTP_SIZE:
+        if head == b"HTTP":
             raise ClientError(f"{self.address} speaks HTTP, not Kafka's protocol")
-        if not 4 <= size <= RESPONSE_SIZE_MAX:
+        if not RESPONSE_SIZE_MIN <= size <= RESPONSE_SIZE_MAX:
             raise ClientError(f"{self.address} does not speak Kafka's protocol")
-        return await self._reader.readexactly(size)
+        payload = await self._reader.readexactly(size)
+        if int.from_bytes(payload[:4], "big") != self._correlation_id:
+            raise ClientError(f"{self.address} does not speak Kafka's protocol: it answered what nobody asked")
+        return payload
 
-    def _body_of(self, payload: bytes, api_key: int, version: int) -> memoryview:
-        if int.from_bytes(payload[:4], "big", signed=True) != self._correlation_id:
-            raise ClientError(f"{self.address} does not speak Kafka's protocol: it answered a question nobody asked")
-        body = memoryview(payload)[4:]
-        if response_header_version(api_key, version) == 0:
-            return body
-        return body[_tag_section_size(body) :]
-
-    def _parse(self, answer: type[Response], version: int, body: memoryview) -> Response:
+    def _parse(self, answer: type[Response], version: int, payload: bytes) -> Response:
         try:
-            message: Response = codec.decode(answer, version, body)[0]
+            return parse_response(answer, version, payload)[1]
         except DecodeError as error:
             name = answer.__name__
             raise ClientError(f"{self.address} sent a {name} that is not Kafka's version {version}: {error}") from error
-        return message
 
 
-def _request_frame(request: Any, version: int, correlation_id: int) -> bytes:
-    body = codec.encode(request, version)
-    client_id = CLIENT_ID.encode()
-    header = b"".join(
-        (
-            type(request).API_KEY.to_bytes(2, "big"),
-            version.to_bytes(2, "big"),
-            correlation_id.to_bytes(4, "big"),
-            len(client_id).to_bytes(2, "big"),
-            client_id,
-            b"\0" if request_header_version(type(request).API_KEY, version) == 2 else b"",
-        )
-    )
-    return (len(header) + len(body)).to_bytes(4, "big") + header + body
-
-
-def _tag_section_size(body: memoryview) -> int:
-    """The size of a response header's tagged fields; Kafka has none so far, but a broker may send some."""
-    count, position = _read_varint(body, 0)
-    for _ in range(min(count, len(body))):
-        _, position = _read_varint(body, position)
-        size, position = _read_varint(body, position)
-        position += size
-    return position
-
-
-def _read_varint(body: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(body):
-            break
-        byte = body[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return value, position
-
-
-def _error_code(body: memoryview) -> int:
-    return int.from_bytes(body[:2], "big", signed=True)
+def _error_code(payload: bytes) -> int:
+    """The error code of an ApiVersions response, which stands at the same place in every version."""
+    return int.from_bytes(payload[4:6], "big", signed=True)
 
 
 def _reason(error: OSError) -> str:

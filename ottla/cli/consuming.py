@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -85,7 +85,7 @@ async def _started_consumer(session: Session, source: Source, starts: Mapping[To
     from aiokafka.structs import TopicPartition as Assigned
 
     client_log.show_errors_only()
-    consumer = AIOKafkaConsumer(
+    consumer: Any = AIOKafkaConsumer(
         bootstrap_servers=session.bootstrap_servers,
         client_id="ottla",
         group_id=source.group,
@@ -146,7 +146,7 @@ async def _is_at_end(consumer: Any, ends: Mapping[TopicPartition, int]) -> bool:
 
 
 @contextmanager
-def _interrupt() -> Iterator[asyncio.Event]:
+def _interrupt() -> Generator[asyncio.Event]:
     """Ctrl-C and SIGTERM let the command commit and leave its group before it ends."""
     interrupted = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ottla.cli.client import LATEST, OFFSET_APIS_HIGHEST, Client, TopicPartition
 from ottla.cli.failures import Refused, check
-from ottla.protocol.consumer_protocol import parse_assignment
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.describe_groups import (
@@ -24,7 +25,6 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from ottla.protocol.primitives import DecodeError
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_OFFSET = -1
 DEAD = "Dead"
 # States in which nobody holds a partition, so that offsets may be changed from outside.
@@ -90,7 +90,7 @@ async def list_groups(client: Client) -> list[GroupListing]:
 
     listed: list[GroupListing] = []
     for node_id in sorted(client.brokers):
-        listed += await client.retrying(lambda node_id=node_id: groups_of(node_id))
+        listed += await client.retrying(partial(groups_of, node_id))
     return sorted(listed, key=lambda group: group.group_id)
 
 
@@ -139,15 +139,13 @@ async def _described(client: Client, group_id: str) -> DescribedGroup | None:
 
 
 def _member(row: DescribedGroupMember, protocol_type: str) -> MemberDescription:
-    assignment = _assignment(bytes(row.member_assignment)) if protocol_type == CONSUMER_PROTOCOL_TYPE else None
+    assignment = _assignment(bytes(row.member_assignment)) if protocol_type == PROTOCOL_TYPE else None
     return MemberDescription(
         row.member_id, row.group_instance_id, row.client_id, row.client_host.removeprefix("/"), assignment
     )
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
-    if not data:
-        return ()
     try:
         assignment = parse_assignment(data)
     except DecodeError:

@@ -77,13 +77,13 @@ def _print_group(output: Output, group: operations.GroupDescription) -> None:
     ]
     output.facts(f"group {group.group_id}", facts)
     if group.members:
-        columns = ("member", "instance", "client", "host", "assignment")
-        rows = [(m.member_id, m.group_instance_id, m.client_id, m.host, _assignment(m)) for m in group.members]
-        output.table(columns, rows)
-    if group.partitions:
-        columns = ("topic", "partition", "committed offset", "log end offset", "lag", "member")
         output.table(
-            columns,
+            ("member", "instance", "client", "host", "assignment"),
+            [(m.member_id, m.group_instance_id, m.client_id, m.host, _assignment(m)) for m in group.members],
+        )
+    if group.partitions:
+        output.table(
+            ("topic", "partition", "committed offset", "log end offset", "lag", "member"),
             [
                 (row.topic, row.partition, row.committed_offset, row.log_end_offset, row.lag, row.member_id)
                 for row in group.partitions

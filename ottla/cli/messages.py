@@ -6,9 +6,9 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 Header = tuple[str, bytes | None]
 
@@ -59,7 +59,7 @@ def from_json(line: bytes) -> Message:
     return Message(
         value=_bytes("value", record["value"]),
         key=_bytes("key", record.get("key")),
-        headers=_headers(record.get("headers") or ()),
+        headers=_headers(record.get("headers") or []),
         partition=_count("partition", record.get("partition")),
         timestamp_ms=_count("timestamp", record.get("timestamp")),
     )
@@ -81,10 +81,10 @@ def _bytes(name: str, value: Any) -> bytes | None:
 
 
 def _headers(value: Any) -> tuple[Header, ...]:
-    if not isinstance(value, Sequence):
+    if not _is_list(value):
         raise ValueError("has headers that are not a list of [name, value]")
     headers: list[Header] = []
-    for pair in cast("Sequence[Any]", value):
+    for pair in value:
         match pair:
             case [str(name), header]:
                 headers.append((name, _bytes("header", header)))
@@ -93,7 +93,11 @@ def _headers(value: Any) -> tuple[Header, ...]:
     return tuple(headers)
 
 
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def _count(name: str, value: Any) -> int | None:
-    if value is None or (isinstance(value, int) and value >= 0):
+    if value is None or (type(value) is int and value >= 0):
         return value
     raise ValueError(f"has a {name} that is not a number from 0")

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -46,7 +46,8 @@ def _text(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case tuple() | list():
-            return ",".join(_text(item) for item in value) or NOTHING
+            items = cast("Sequence[object]", value)
+            return ",".join(map(_text, items)) or NOTHING
         case _:
             return str(value)
 

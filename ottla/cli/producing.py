@@ -3,20 +3,21 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from ottla.cli import client_log
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
-from ottla.cli.lines import read_lines
+from ottla.cli.lines import Readable, read_lines
 from ottla.cli.messages import Message
+from ottla.cli.progress import show_bar
 from ottla.cli.session import Session
 from ottla.cli.topic_operations import existing_topic
 
@@ -73,8 +74,9 @@ async def produce_lines(session: Session, destination: Destination, files: Seque
         producer = await _started_producer(session, destination)
         try:
             sending = asyncio.create_task(_send(producer, topic, partitions, _messages(files, make, tally), tally))
-            with _cancelled_by_interrupt(sending, tally), _shown(tally, files), suppress(asyncio.CancelledError):
-                await sending
+            async with _shown(tally, files):
+                with _cancelled_by_interrupt(sending, tally), suppress(asyncio.CancelledError):
+                    await sending
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
@@ -110,7 +112,7 @@ async def _messages(files: Sequence[str], make: MakeMessage, tally: Tally) -> As
         name = "standard input" if file == STDIN else file
         read = 0
         with click.open_file(file, "rb") as stream:
-            async for lines in read_lines(stream):
+            async for lines in read_lines(cast("Readable", stream)):
                 for number, line in enumerate(lines, read + 1):
                     tally.bytes_read += len(line) + 1
                     try:
@@ -139,7 +141,7 @@ async def _send(producer: Any, topic: str, partitions: int, messages: AsyncItera
 
 
 @contextmanager
-def _cancelled_by_interrupt(sending: "asyncio.Task[None]", tally: Tally) -> Iterator[None]:
+def _cancelled_by_interrupt(sending: "asyncio.Task[None]", tally: Tally) -> Generator[None]:
     """Ctrl-C ends the reading; what has been read is still delivered."""
 
     def interrupt() -> None:
@@ -154,31 +156,26 @@ def _cancelled_by_interrupt(sending: "asyncio.Task[None]", tally: Tally) -> Iter
         loop.remove_signal_handler(signal.SIGINT)
 
 
-@contextmanager
-def _shown(tally: Tally, files: Sequence[str]) -> Iterator[None]:
+@asynccontextmanager
+async def _shown(tally: Tally, files: Sequence[str]) -> AsyncGenerator[None]:
     """A progress bar on standard error, unless lines are typed or nobody watches."""
-    if not sys.stderr.isatty() or (STDIN in files and click.get_text_stream("stdin").isatty()):
+    if not sys.stderr.isatty() or (STDIN in files and sys.stdin.isatty()):
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    bar = asyncio.create_task(
+        show_bar(_total_bytes(files), lambda: (tally.bytes_read, f"{tally.acknowledged:,} records"))
+    )
+    try:
+        yield
+    finally:
+        bar.cancel()
+        with suppress(asyncio.CancelledError):
+            await bar
 
-    total = None if STDIN in files else sum(Path(file).stat().st_size for file in files)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("producing", total=total)
 
-        def refresh() -> None:
-            nonlocal timer
-            bar.update(task, completed=tally.bytes_read, description=f"{tally.acknowledged:,} records", refresh=True)
-            timer = loop.call_later(0.1, refresh)
-
-        loop = asyncio.get_running_loop()
-        timer = loop.call_soon(refresh)
-        try:
-            yield
-        finally:
-            timer.cancel()
+def _total_bytes(files: Sequence[str]) -> int | None:
+    """None when nobody knows: standard input may go on for ever."""
+    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
 
 
 def _sentence(error: BaseException) -> str:

@@ -4,7 +4,6 @@ One table describes the options. `parse_plain` reads it for command lines writte
 `serve_command` makes a click command of the same table, for help and for saying what is wrong.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -114,10 +113,6 @@ def refusal(values: Mapping[str, Value]) -> str | None:
 
 def serve(values: Mapping[str, Value]) -> int:
     """Run the broker until SIGTERM or SIGINT; returns the exit status."""
-    why = refusal(values)
-    if why is not None:
-        print(f"ottla: {why}", file=sys.stderr)
-        return 1
     from ottla.broker.serve import ServeOptions, run
 
     settings = values["set"]

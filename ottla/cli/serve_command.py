@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.serve import OPTIONS, Option, serve, usage_error
+from ottla.cli.serve import OPTIONS, Option, refusal, serve, usage_error
 
 
 def _click_option(option: Option) -> click.Option:
@@ -31,6 +31,9 @@ def _serve(**values: Any) -> None:
     if wrong is not None:
         name, sentence = wrong
         raise click.BadParameter(sentence, param_hint=name)
+    why = refusal(values)
+    if why is not None:
+        raise click.ClickException(why)
     sys.exit(serve(values))
 
 

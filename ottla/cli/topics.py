@@ -1,5 +1,6 @@
 """`ottla topics`: list, create, describe, alter and delete topics."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -148,5 +149,5 @@ def delete_topics(session: Session, names: Sequence[str], yes: bool) -> None:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask when somebody is there to answer; a script has said what it wants."""
-    if not yes and click.get_text_stream("stdin").isatty():
+    if not yes and sys.stdin.isatty():
         click.confirm(question, abort=True)

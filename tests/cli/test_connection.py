@@ -1,0 +1,97 @@
+import socket
+
+import pytest
+
+from ottla.cli.connection import Address, Connection
+from ottla.cli.failures import ClientError, NoAnswer
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.metadata import MetadataRequest
+from tests.cli.fake_broker import FakeBroker, OtherServer
+
+
+def local(port: int) -> Address:
+    return Address("127.0.0.1", port)
+
+
+async def failure_of(port: int, timeout_s: float = 5) -> str:
+    with pytest.raises(ClientError) as raised:
+        await Connection.open(local(port), timeout_s)
+    return str(raised.value).replace(str(port), "PORT")
+
+
+@pytest.mark.parametrize(("theirs", "asked"), [(4, [4]), (3, [4, 3]), (2, [4, 2]), (0, [4, 0])])
+async def test_a_broker_of_any_age_can_be_asked_for_its_versions(theirs: int, asked: list[int]) -> None:
+    with FakeBroker(api_versions_max=theirs) as broker:
+        connection = await Connection.open(local(broker.port), 5)
+        await connection.close()
+
+    assert broker.versions(ApiVersionsRequest) == asked
+
+
+@pytest.mark.parametrize(
+    ("theirs", "version"), [((0, 20), 12), ((0, 1), 1), ((1, 7), 7), ((13, 20), None), (None, None)]
+)
+async def test_a_request_travels_in_the_highest_version_of_both(
+    theirs: tuple[int, int] | None, version: int | None
+) -> None:
+    ranges = {} if theirs is None else {3: theirs}
+    with FakeBroker(ranges=ranges) as broker:
+        connection = await Connection.open(local(broker.port), 5)
+        chosen = connection.version_for(MetadataRequest, highest=12)
+        await connection.close()
+
+    assert chosen == version
+
+
+async def test_a_request_without_a_common_version_is_refused_with_a_sentence() -> None:
+    with FakeBroker(ranges={}) as broker:
+        connection = await Connection.open(local(broker.port), 5)
+        with pytest.raises(ClientError, match="does not offer ListGroups in a version that this command speaks"):
+            await connection.ask(ListGroupsRequest(), ListGroupsResponse, 5)
+        await connection.close()
+
+
+async def test_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    assert await failure_of(port) == "cannot reach 127.0.0.1:PORT: nothing listens there"
+
+
+async def test_an_unknown_host_is_said_to_be_unknown() -> None:
+    with pytest.raises(NoAnswer, match=r"cannot reach broker\.invalid:9092: the host name is not known"):
+        await Connection.open(Address("broker.invalid", 9092), 5)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "sentence"),
+    [
+        (b"", "127.0.0.1:PORT closed the connection; is it a Kafka-protocol listener without TLS and SASL?"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "127.0.0.1:PORT speaks TLS, which this command does not"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "127.0.0.1:PORT speaks HTTP, not Kafka's protocol"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "127.0.0.1:PORT does not speak Kafka's protocol"),
+        (b"\x00\x00\x00\x01\x00", "127.0.0.1:PORT does not speak Kafka's protocol"),
+        (
+            b"\x00\x00\x00\x06\x7f\x00\x00\x00\x00\x00",
+            "127.0.0.1:PORT does not speak Kafka's protocol: it answered what nobody asked",
+        ),
+    ],
+)
+async def test_what_is_no_broker_is_told_apart(greeting: bytes, sentence: str) -> None:
+    with OtherServer(greeting) as server:
+        assert await failure_of(server.port) == sentence
+
+
+async def test_a_malformed_answer_is_one_sentence() -> None:
+    with OtherServer(b"\x00\x00\x00\x07\x00\x00\x00\x01\x00\x00\xff") as server:
+        assert "sent a ApiVersionsResponse that is not Kafka's version 4" in await failure_of(server.port)
+
+
+async def test_a_silent_server_is_given_up() -> None:
+    with OtherServer(None) as server:
+        assert await failure_of(server.port, timeout_s=0.05) == "127.0.0.1:PORT did not answer within 0.05 s"
+
+
+def test_addresses_are_written_so_that_they_can_be_read_back() -> None:
+    assert [str(Address("localhost", 9092)), str(Address("::1", 9092))] == ["localhost:9092", "[::1]:9092"]

@@ -1,0 +1,49 @@
+import io
+
+import pytest
+
+from ottla.cli.lines import read_lines
+
+
+class Pieces:
+    """A stream that gives a piece at a time, as a pipe does."""
+
+    def __init__(self, *pieces: bytes | OSError) -> None:
+        self._pieces = list(pieces)
+
+    def read1(self, size: int) -> bytes:
+        piece = self._pieces.pop(0) if self._pieces else b""
+        if isinstance(piece, OSError):
+            raise piece
+        return piece
+
+
+async def lines_of(stream: Pieces | io.BytesIO) -> list[bytes]:
+    return [line async for lines in read_lines(stream) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"", []),
+        (b"a\n", [b"a"]),
+        (b"a\nb", [b"a", b"b"]),
+        (b"\n\n", [b"", b""]),
+        (b"a\r\nb\r", [b"a", b"b"]),
+    ],
+)
+async def test_lines_end_where_they_end(text: bytes, lines: list[bytes]) -> None:
+    assert await lines_of(io.BytesIO(text)) == lines
+
+
+async def test_a_line_may_come_in_pieces() -> None:
+    assert await lines_of(Pieces(b"one t", b"wo\nthr", b"ee\n")) == [b"one two", b"three"]
+
+
+async def test_more_than_is_read_ahead() -> None:
+    assert await lines_of(Pieces(*[b"x\n"] * 50)) == [b"x"] * 50
+
+
+async def test_a_stream_that_breaks_is_an_error() -> None:
+    with pytest.raises(OSError, match="broken"):
+        await lines_of(Pieces(b"a\n", OSError("broken")))

@@ -1,0 +1,132 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.cli.serve import OPTIONS, defaults, parse_plain
+from ottla.cli.serve_command import serve_command
+from tests.cli.runner import run
+
+WORDS = [option.name for option in OPTIONS] + [
+    "--listen=0.0.0.0:1",
+    "--ephemeral=1",
+    "--log-level=debug",
+    "--set=a=b",
+    "--node-id=",
+    "127.0.0.1:0",
+    "[::1]:9092",
+    "::1:9092",
+    "a:65536",
+    "k=v",
+    "=v",
+    "json",
+    "1",
+    "-1",
+    "²",
+    "--",
+    "-h",
+    "--liste",
+    "",
+]
+
+
+def as_click_reads(arguments: list[str]) -> dict[str, object]:
+    context = serve_command.make_context("serve", list(arguments))
+    return dict(context.params)
+
+
+def test_nothing_given_is_the_documented_defaults() -> None:
+    assert parse_plain([]) == defaults()
+    assert defaults() == {
+        "listen": "127.0.0.1:9092",
+        "advertise": None,
+        "data_dir": "./ottla-data",
+        "ephemeral": False,
+        "brokers": 1,
+        "node_id": None,
+        "metadata": None,
+        "config": None,
+        "set": (),
+        "log_format": "console",
+        "log_level": "info",
+    }
+
+
+def test_everything_given() -> None:
+    line = (
+        "--listen 0.0.0.0:0 --advertise=host:9 --data-dir d --ephemeral --brokers 1 --node-id 7 --config f "
+        "--set a=b --set c=d=e --log-format json --log-level debug"
+    )
+    assert parse_plain(line.split()) == {
+        "listen": "0.0.0.0:0",
+        "advertise": "host:9",
+        "data_dir": "d",
+        "ephemeral": True,
+        "brokers": 1,
+        "node_id": 7,
+        "metadata": None,
+        "config": "f",
+        "set": ("a=b", "c=d=e"),
+        "log_format": "json",
+        "log_level": "debug",
+    }
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=5))
+def test_the_quick_parser_reads_what_click_reads_or_leaves_it_to_click(arguments: list[str]) -> None:
+    plain = parse_plain(arguments)
+
+    assert plain is None or plain == as_click_reads(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--listen", "9092"), "'9092' is not HOST:PORT with a port up to 65535"),
+        (("--listen", "::1:9092"), "'::1:9092' is not HOST:PORT with a port up to 65535"),
+        (("--listen", "a:65536"), "'a:65536' is not HOST:PORT with a port up to 65535"),
+        (("--advertise", "a:0"), "'a:0' is not HOST:PORT with a port up to 65535"),
+        (("--set", "a"), "'a' is not KEY=VALUE"),
+        (("--log-format", "xml"), "'xml' is not one of 'console', 'json'"),
+        (("--node-id", "x"), "'x' is not a valid integer range"),
+        (("--liste", "a:1"), "No such option '--liste'"),
+        (("--listen",), "Option '--listen' requires an argument"),
+        (("extra",), "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_said_and_ends_with_status_2(arguments: tuple[str, ...], sentence: str) -> None:
+    result = run("serve", *arguments)
+
+    assert parse_plain(arguments) is None
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--brokers", "3"), "--brokers 3 is not possible: this version runs one broker in a process"),
+        (
+            ("--metadata", "etcd://localhost:2379"),
+            "--metadata etcd://localhost:2379 is not possible: this version keeps its metadata in the data directory",
+        ),
+    ],
+)
+def test_what_this_version_cannot_do_is_refused_with_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    result = run("serve", *arguments)
+
+    assert (result.exit_code, result.stderr) == (1, f"Error: {sentence}\n")
+
+
+def test_a_plain_serve_imports_neither_click_nor_rich_nor_a_client() -> None:
+    program = (
+        "import sys; from ottla.cli import main, serve; assert serve.parse_plain(['--ephemeral']);"
+        "print(sorted({'click', 'rich', 'aiokafka', 'asyncio', 'json', 'importlib.metadata'} & set(sys.modules)))"
+    )
+
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert loaded.stdout == "[]\n"
