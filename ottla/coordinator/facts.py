@@ -27,6 +27,7 @@ class Cause(StrEnum):
     SYNC_STORE_FAILED = "storing the assignment failed"
     GROUP_OVER_SIZE = "loaded group is over its maximum size"
     GROUP_FULL = "group is full"
+    GROUP_REMOVED = "group expired or deleted"
 
 
 @dataclass(frozen=True, slots=True)
