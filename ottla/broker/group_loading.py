@@ -1,11 +1,12 @@
 """Reading a `__consumer_offsets` partition back into its groups, in slices short enough for everybody else (§4.4)."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.broker.group_partition import GroupPartition
+from ottla.coordinator.partition import CoordinatorPartition
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.replication.partition import Partition
@@ -17,25 +18,9 @@ if TYPE_CHECKING:
 # At some 10 µs each, a slice is a few milliseconds.
 RECORDS_PER_SLICE = 200
 
+# Of a transaction's marker, which only data directories of other brokers have: version and type.
 _MARKER_KEY = Struct(">hh")
 _COMMIT_MARKER = 1
-
-
-class OpenTransactions:
-    """Offsets that other brokers' transactions have committed but for their marker: they count when it says so."""
-
-    def __init__(self) -> None:
-        self._records: dict[int, list[Record]] = {}
-
-    def settled(self, header: BatchHeader, records: Iterable[Record]) -> Iterable[Record]:
-        """What of a batch is to be replayed now."""
-        if header.is_control:
-            pending = self._records.pop(header.producer_id, [])
-            return pending if any(_is_commit(record) for record in records) else []
-        if header.is_transactional:
-            self._records.setdefault(header.producer_id, []).extend(records)
-            return []
-        return records
 
 
 async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -> None:
@@ -44,15 +29,13 @@ async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -
     It is read to the end and not to the high watermark: the leader's own log is the truth (§4.4.2)."""
     log = partition.log
     offset = log.log_start_offset
-    transactions = OpenTransactions()
     replayed = 0
     while offset < log.log_end_offset:
         chunk = await _read(partition, offset, broker.config.offsets_load_buffer_size)
         if chunk.end_offset <= offset:
             break
-        for record in _records(chunk.records, transactions):
-            if record.key is not None:
-                groups.coordinator.replay(record.key, record.value, record.offset)
+        for record, header in _records(chunk.records):
+            _replay(groups.coordinator, record, header)
             replayed += 1
             if replayed % RECORDS_PER_SLICE == 0:
                 await asyncio.sleep(0)
@@ -67,10 +50,18 @@ async def _read(partition: Partition, offset: int, max_bytes: int) -> ReadResult
         return await asyncio.get_running_loop().run_in_executor(None, blocked.complete)
 
 
-def _records(chunk: memoryview, transactions: OpenTransactions) -> Iterator[Record]:
+def _records(chunk: memoryview) -> Iterator[tuple[Record, BatchHeader]]:
     for position, header in iterate_batches(chunk):
-        yield from transactions.settled(header, iterate_records(chunk[position : position + header.size_bytes]))
+        for record in iterate_records(chunk[position : position + header.size_bytes]):
+            yield record, header
 
 
-def _is_commit(marker: Record) -> bool:
-    return marker.key is not None and _MARKER_KEY.unpack_from(marker.key)[1] == _COMMIT_MARKER
+def _replay(coordinator: CoordinatorPartition, record: Record, header: BatchHeader) -> None:
+    if record.key is None:
+        return
+    if header.is_control:
+        commit = _MARKER_KEY.unpack_from(record.key)[1] == _COMMIT_MARKER
+        coordinator.replay_control(header.producer_id, commit=commit)
+    else:
+        producer_id = header.producer_id if header.is_transactional else None
+        coordinator.replay(record.key, record.value, record.offset, producer_id)

@@ -7,12 +7,11 @@ member, a replica, the disk) comes back as an event.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.effects import Append, CancelTimer, CoordinatorRecord, Effect, Observed, Reply, SetTimer
-from ottla.coordinator.events import AppendCompleted, AppendFailed, Event, TimerFired, TimerKey
+from ottla.coordinator.events import AppendCompleted, AppendFailed, Event, TimerFired, TimerKey, TopicsDeleted
 from ottla.coordinator.partition import CoordinatorPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import Record, build_batch
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GroupPartition:
-    """Loading until `finish_loading`; then `handle` takes every event."""
+    """Loading until `finish_loading` or `fail_loading`; meanwhile requests are refused as Kafka does."""
 
     def __init__(self, service: "GroupService", index: int, coordinator: CoordinatorPartition) -> None:
         self.index = index
@@ -33,25 +32,39 @@ class GroupPartition:
         self._service = service
         self._broker = service.broker
         self._queue: deque[Event] = deque()
+        self._deleted_while_loading: list[TopicsDeleted] = []
         self._stepping = False
         self._unloaded = False
         self._timers: dict[TimerKey, TimerEntry] = {}
 
     def handle(self, event: Event) -> None:
-        """Take an event: at once, or after those that are being taken, or when the partition is loaded."""
+        """Take an event: at once, or after those that are being taken."""
+        if self.is_loading and isinstance(event, TopicsDeleted):
+            # Their offsets may be among those still to be read.
+            self._deleted_while_loading.append(event)
+            return
         self._queue.append(event)
-        if not self._stepping and not self.is_loading:
+        if not self._stepping:
             self._take_queued()
 
     def finish_loading(self) -> None:
         """All records have been replayed: start the sessions of the members that were found, and serve."""
         self.is_loading = False
-        self._perform_all(self.coordinator.finish_loading(self._broker.clock.now_ms()))
+        clock = self._broker.clock
+        self._perform_all(self.coordinator.finish_loading(clock.now_ms(), clock.wall_ms()))
+        self._queue.extend(self._deleted_while_loading)
+        self._deleted_while_loading.clear()
         self._take_queued()
+
+    def fail_loading(self) -> None:
+        """Serve nothing (§4.4.6): a half-loaded coordinator would send consumers back to their first record."""
+        self.is_loading = False
+        self.coordinator.fail_loading()
 
     def unload(self) -> None:
         """Leadership is gone or the broker stops: who waits is told, nothing is taken any more."""
-        self._perform_all(self.coordinator.unload())
+        clock = self._broker.clock
+        self._perform_all(self.coordinator.unload(clock.now_ms(), clock.wall_ms()))
         for entry in self._timers.values():
             entry.cancel()
         self._timers.clear()

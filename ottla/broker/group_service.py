@@ -1,6 +1,6 @@
 """The shell of the group coordinator: which groups are served here, and the way of a request to its group and back.
 
-A handler looks at `unavailable` first (§4.3), then asks the group:
+A handler asks the group, or whoever answers for one that is not served here (§4.3):
 
     token = groups.ask(lambda token: Heartbeat(token, ...), deliver)
 
@@ -31,6 +31,7 @@ from ottla.coordinator.facts import (
 )
 from ottla.coordinator.hashing import partition_for
 from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.refusals import group_id_error, refusal
 from ottla.coordinator.results import ListedGroup, ListResult, Result
 from ottla.protocol.errors import ErrorCode
 from ottla.timer.wheel import TimerEntry
@@ -115,26 +116,18 @@ class GroupService:
 
     # Requests.
 
-    def unavailable(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """The first of the checks of §4.3.1 that fails for a request about this group, or NONE."""
-        if not group_id and not may_be_empty:
-            return ErrorCode.INVALID_GROUP_ID
-        if not self._active:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        partition = self._partition_of(group_id)
-        if partition is None:
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition.is_loading else ErrorCode.NONE
-
     def ask(self, request_of: Callable[[int], GroupRequest], deliver: Deliver) -> int:
-        """Hand the request made for a token to its group, which `unavailable` has found to be served here.
-
-        `deliver` gets the result, unless the token is forgotten first."""
+        """Hand the request made for a token to its group; `deliver` gets the result, unless the token is forgotten."""
         token = self._token(deliver)
         request = request_of(token)
         partition = self._partition_of(request.group_id)
-        assert partition is not None, f"group {request.group_id!r} is not served here"
-        partition.handle(request)
+        if partition is not None:
+            partition.handle(request)
+            return token
+        error = group_id_error(request)
+        if error is None:
+            error = ErrorCode.NOT_COORDINATOR if self._active else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self.deliver(token, refusal(request, error))
         return token
 
     def forget(self, token: int) -> None:
@@ -216,8 +209,7 @@ class GroupService:
             if replica is not None:
                 await load(self.broker, replica, hosted)
         except Exception:
-            # Whatever it was, fail closed (§4.4.6): a half-loaded coordinator sends consumers back to their first record.
-            self._partitions.pop(hosted.index, None)
+            hosted.fail_loading()
             self.broker.log.exception("groups could not be loaded", partition=hosted.index)
             return
         hosted.finish_loading()

@@ -365,7 +365,9 @@ class TopicService:
         for (name, index), log in list(directory.logs.items()):
             topic = self.image.topic(name)
             if log.topic_id in deleted:
-                directory.delete_log(name, index)
+                directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
+            elif topic is not None and log.topic_id is None:
+                directory.assign_topic_id(log, topic.topic_id)
             elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
                 self._broker.log.warning("a log of no known topic is left alone", topic=name, partition=index)
         marks = {entry.key: entry.value for entry in entries if entry.key.startswith(DELETED)}

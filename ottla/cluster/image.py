@@ -48,7 +48,7 @@ class TopicInfo:
     name: str
     topic_id: bytes
     partitions: tuple[PartitionInfo, ...]
-    configs: Mapping[str, str] = _NO_CONFIGS
+    configs: Mapping[str, str] = field(default_factory=lambda: _NO_CONFIGS)
 
     @property
     def is_internal(self) -> bool:

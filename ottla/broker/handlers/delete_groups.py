@@ -10,6 +10,7 @@ from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGr
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+    groups = context.broker.groups
     answer = Answer(context)
     tokens: list[int] = []
     group_ids = list(dict.fromkeys(request.groups_names))
@@ -26,18 +27,13 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroup
 
     gathering = Gathering(len(group_ids), done)
     for index, group_id in enumerate(group_ids):
-        _delete(context, group_id, _putter(gathering, index), tokens)
-    return answer.now_or_parked(lambda: [context.broker.groups.forget(token) for token in tokens])
+        tokens.append(groups.ask(_event_of(group_id), _putter(gathering, index)))
+    return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
+
+
+def _event_of(group_id: str) -> Callable[[int], DeleteGroup]:
+    return lambda token: DeleteGroup(token, group_id)
 
 
 def _putter(gathering: Gathering, index: int) -> Callable[[DeleteResult], None]:
     return lambda result: gathering.put(index, result)
-
-
-def _delete(context: RequestContext, group_id: str, deliver: Callable[[DeleteResult], None], tokens: list[int]) -> None:
-    groups = context.broker.groups
-    error = groups.unavailable(group_id, may_be_empty=True)
-    if error:
-        deliver(DeleteResult(error))
-        return
-    tokens.append(groups.ask(lambda token: DeleteGroup(token, group_id), deliver))

@@ -25,7 +25,9 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
     answer = Answer(context)
     asked = _asked(request, context.api_version)
     found = [_find(context, each) for each in asked]
-    refused = {index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None}
+    refused: dict[int, Outcome] = {
+        index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None
+    }
     wanted = [index for index in range(len(asked)) if index not in refused]
 
     def done(outcomes: list[Outcome]) -> None:

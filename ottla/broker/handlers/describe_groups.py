@@ -17,7 +17,6 @@ from ottla.protocol.messages.describe_groups import (
 
 # Before, an unknown group is a dead one (KIP-1043).
 _GROUP_ID_NOT_FOUND_FROM = 6
-_DEAD = "Dead"
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | None:
@@ -32,34 +31,27 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeG
 
     gathering = Gathering(len(request.groups), done)
     for index, group_id in enumerate(request.groups):
-        _describe(context, group_id, _putter(gathering, index), tokens)
+        tokens.append(groups.ask(_event_of(group_id), _putter(gathering, index)))
     return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
+
+
+def _event_of(group_id: str) -> Callable[[int], DescribeGroup]:
+    return lambda token: DescribeGroup(token, group_id)
 
 
 def _putter(gathering: Gathering, index: int) -> Callable[[DescribeResult], None]:
     return lambda result: gathering.put(index, result)
 
 
-def _describe(
-    context: RequestContext, group_id: str, deliver: Callable[[DescribeResult], None], tokens: list[int]
-) -> None:
-    groups = context.broker.groups
-    error = groups.unavailable(group_id, may_be_empty=True)
-    if error:
-        deliver(DescribeResult(error, group_id, exists=True))
-        return
-    tokens.append(groups.ask(lambda token: DescribeGroup(token, group_id), deliver))
-
-
 def _group(result: DescribeResult, version: int, operations: int) -> DescribedGroup:
     error, message = result.error, None
-    if not result.exists and version >= _GROUP_ID_NOT_FOUND_FROM:
+    if not error and not result.exists and version >= _GROUP_ID_NOT_FOUND_FROM:
         error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {result.group_id}"
     return DescribedGroup(
         error_code=int(error),
         error_message=message,
         group_id=result.group_id,
-        group_state=result.state if result.exists else _DEAD,
+        group_state=result.state,
         protocol_type=result.protocol_type,
         protocol_data=result.protocol_name,
         members=[

@@ -1,6 +1,8 @@
 """DescribeLogDirs: how much room the data directory takes and has."""
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from ottla.broker.context import RequestContext
 from ottla.protocol.messages.describe_log_dirs import (
@@ -12,10 +14,12 @@ from ottla.protocol.messages.describe_log_dirs import (
 )
 from ottla.replication.partition import Partition
 
+_UNKNOWN_BYTES = -1
+
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     directory = context.broker.log_directory
-    total_bytes, usable_bytes = directory.disk_usage()
+    total_bytes, usable_bytes = _room(directory.path)
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(
@@ -26,6 +30,15 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
             )
         ]
     )
+
+
+def _room(path: Path) -> tuple[int, int]:
+    """Size of the volume and what is free of it; -1 where that cannot be told, as in memory."""
+    try:
+        volume = os.statvfs(path)
+    except OSError:
+        return _UNKNOWN_BYTES, _UNKNOWN_BYTES
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
 
 def _asked(context: RequestContext, request: DescribeLogDirsRequest) -> Iterable[Partition]:

@@ -10,6 +10,8 @@ from ottla.protocol.messages.describe_producers import (
     TopicResponse,
 )
 
+_NO_SEQUENCE = -1
+
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
@@ -33,13 +35,13 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
         partition_index=index,
         active_producers=[
             ProducerState(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_start_offset,
+                producer_id=producer_id,
+                producer_epoch=state.epoch,
+                last_sequence=state.batches[-1].last_sequence if state.batches else _NO_SEQUENCE,
+                last_timestamp=state.last_timestamp,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=state.transaction_first_offset,
             )
-            for producer in partition.log.active_producers()
+            for producer_id, state in partition.log.producers.states.items()
         ],
     )

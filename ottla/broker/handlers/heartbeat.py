@@ -3,18 +3,11 @@
 from ottla.broker.answer import Answer
 from ottla.broker.context import RequestContext
 from ottla.coordinator.events import Heartbeat
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
     groups = context.broker.groups
-    error = groups.unavailable(request.group_id)
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        # The member should simply go on (§4.3.2).
-        return HeartbeatResponse()
-    if error:
-        return HeartbeatResponse(error_code=error)
     answer = Answer(context)
     token = groups.ask(
         lambda token: Heartbeat(

@@ -15,9 +15,6 @@ _SKIP_ASSIGNMENT_FROM = 9
 def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     groups = context.broker.groups
     version = context.api_version
-    error = groups.unavailable(request.group_id)
-    if error:
-        return _response(JoinResult(error, request.member_id), version)
     answer = Answer(context)
     token = groups.ask(
         lambda token: _event(context, request, token), lambda result: answer.give(_response(result, version))

@@ -12,9 +12,6 @@ _SEVERAL_MEMBERS_FROM = 3
 def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     groups = context.broker.groups
     version = context.api_version
-    error = groups.unavailable(request.group_id)
-    if error:
-        return LeaveGroupResponse(error_code=error)
     answer = Answer(context)
     token = groups.ask(
         lambda token: LeaveGroup(token, request.group_id, _leaving(request, version)),

@@ -24,9 +24,6 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
     offsets, errors = _known(context, request)
     if not offsets:
         return _response(request, errors)
-    error = groups.unavailable(request.group_id, may_be_empty=True)
-    if error:
-        return _response(request, errors | {(each.topic, each.partition): error for each in offsets})
     answer = Answer(context)
 
     def deliver(result: CommitResult) -> None:

@@ -15,9 +15,6 @@ from ottla.protocol.messages.offset_delete import (
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     groups = context.broker.groups
-    error = groups.unavailable(request.group_id)
-    if error:
-        return OffsetDeleteResponse(error_code=error)
     known, errors = _known(context, request)
     answer = Answer(context)
 

@@ -33,6 +33,7 @@ class _Asked(NamedTuple):
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
+    groups = context.broker.groups
     version = context.api_version
     asked = _asked(request, version)
     answer = Answer(context)
@@ -43,8 +44,8 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
 
     gathering = Gathering(len(asked), done)
     for index, each in enumerate(asked):
-        _fetch(context, each, request.require_stable, _putter(gathering, index), tokens)
-    return answer.now_or_parked(lambda: [context.broker.groups.forget(token) for token in tokens])
+        tokens.append(groups.ask(_event_of(each, request.require_stable), _putter(gathering, index)))
+    return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
 
 
 def _asked(request: OffsetFetchRequest, version: int) -> list[_Asked]:
@@ -57,23 +58,12 @@ def _topics(topics: Sequence[Any] | None) -> Topics | None:
     return None if topics is None else tuple((topic.name, tuple(topic.partition_indexes)) for topic in topics)
 
 
+def _event_of(asked: _Asked, require_stable: bool) -> Callable[[int], FetchOffsets]:
+    return lambda token: FetchOffsets(token, asked.group_id, asked.topics, require_stable)
+
+
 def _putter(gathering: Gathering, index: int) -> Callable[[FetchResult], None]:
     return lambda result: gathering.put(index, result)
-
-
-def _fetch(
-    context: RequestContext,
-    asked: _Asked,
-    require_stable: bool,
-    deliver: Callable[[FetchResult], None],
-    tokens: list[int],
-) -> None:
-    groups = context.broker.groups
-    error = groups.unavailable(asked.group_id, may_be_empty=True)
-    if error:
-        deliver(FetchResult(error))
-        return
-    tokens.append(groups.ask(lambda token: FetchOffsets(token, asked.group_id, asked.topics, require_stable), deliver))
 
 
 def _response(asked: list[_Asked], results: list[FetchResult], version: int) -> OffsetFetchResponse:

@@ -14,13 +14,8 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupRespo
     groups = context.broker.groups
     requires_protocol = context.api_version >= _PROTOCOL_FROM
     if requires_protocol and (request.protocol_type is None or request.protocol_name is None):
+        # Said before anything is asked about the group (§7.3.1).
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    error = groups.unavailable(request.group_id)
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        # Old clients know no such code here, and the rebalance they are in is gone with the memory of it (§4.3.2).
-        error = ErrorCode.REBALANCE_IN_PROGRESS
-    if error:
-        return SyncGroupResponse(error_code=error)
     answer = Answer(context)
     token = groups.ask(
         lambda token: SyncGroup(
