@@ -41,7 +41,10 @@ def list_groups(session: Session) -> None:
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
 @broker_options
 def describe_groups(session: Session, group_ids: Sequence[str]) -> None:
-    """Show state, members, assignments, and committed offset, log end offset and lag of every partition."""
+    """Show state, members, assignments and lag.
+
+    For every partition: the committed offset, the log end offset and how far they are apart.
+    """
 
     async def describe(client: Client) -> list[operations.GroupDescription]:
         return [await operations.describe_group(client, group_id) for group_id in progress(group_ids, "describing")]

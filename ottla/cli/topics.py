@@ -39,7 +39,14 @@ def list_topics(session: Session, internal: bool) -> None:
 @click.option(
     "--replication-factor", metavar="N", type=click.IntRange(min=1), help="Default: the broker's own default."
 )
-@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=parse_settings, help="Repeatable.")
+@click.option(
+    "--config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=parse_settings,
+    help="A topic config; repeatable.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic that exists as it is.")
 @broker_options
 def create_topics(
@@ -75,7 +82,10 @@ def create_topics(
 @click.argument("names", metavar="[TOPIC...]", nargs=-1)
 @broker_options
 def describe_topics(session: Session, names: Sequence[str]) -> None:
-    """Show partitions, leaders, in-sync replicas, offsets and configs of topics, by default all but internal ones."""
+    """Show partitions, leaders, offsets and configs.
+
+    Of all topics but internal ones, unless some are named.
+    """
 
     async def describe(client: Client) -> list[operations.TopicDescription]:
         wanted = names or [topic.name for topic in await operations.list_topics(client) if not topic.is_internal]
@@ -104,7 +114,14 @@ def _print_topic(output: Output, topic: operations.TopicDescription) -> None:
 @topics.command("alter")
 @click.argument("name", metavar="TOPIC")
 @click.option("--partitions", metavar="N", type=click.IntRange(min=1), help="Add partitions until there are N.")
-@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=parse_settings, help="Repeatable.")
+@click.option(
+    "--config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=parse_settings,
+    help="A topic config; repeatable.",
+)
 @click.option("--unset", metavar="KEY", multiple=True, help="Return a config to the broker's value; repeatable.")
 @broker_options
 def alter_topic(
