@@ -1,0 +1,59 @@
+"""Topics and configs in a metadata store: what is written is read back, and a change touches only what changed."""
+
+import pytest
+
+from ottla.cluster.encoding import (
+    broker_configs_of,
+    changes_between,
+    config_value,
+    deleted_topic_ids,
+    deletion_values,
+    topic_values,
+    topics_of,
+)
+from ottla.cluster.image import PartitionInfo, TopicInfo
+from ottla.cluster.store import Delete, Entry, Put, StoreError
+
+
+def state(leader: int) -> PartitionInfo:
+    return PartitionInfo(leader=leader, leader_epoch=4, partition_epoch=5, replicas=(1, 2), isr=(2,))
+
+
+TOPIC = TopicInfo("a.b", bytes(range(16)), (state(1), state(2)), {"retention.ms": "5"})
+
+
+def entries(values: dict[str, bytes]) -> list[Entry]:
+    return [Entry(key, value, 1) for key, value in sorted(values.items())]
+
+
+def test_a_topic_is_read_back_as_it_was_written() -> None:
+    assert topics_of(entries(topic_values(TOPIC))) == [TOPIC]
+
+
+def test_a_change_of_one_partition_touches_one_key() -> None:
+    changed = TopicInfo(TOPIC.name, TOPIC.topic_id, (state(1), state(1)), TOPIC.configs)
+
+    changes = changes_between(topic_values(TOPIC), topic_values(changed))
+
+    assert [(type(change), change.key) for change in changes] == [(Put, "partitions/a.b/1")]
+
+
+def test_a_deletion_takes_every_key_and_leaves_a_mark() -> None:
+    changes = changes_between(topic_values(TOPIC), deletion_values([TOPIC]))
+
+    assert {change.key for change in changes if isinstance(change, Delete)} == set(topic_values(TOPIC))
+    assert deleted_topic_ids(entries(deletion_values([TOPIC]))) == {TOPIC.topic_id}
+
+
+def test_broker_configs_are_read_back_by_owner() -> None:
+    values = {"configs/brokers/": config_value({"a": "1"}), "configs/brokers/7": config_value({"b": "2"})}
+
+    assert broker_configs_of(entries(values)) == {"": {"a": "1"}, "7": {"b": "2"}}
+
+
+@pytest.mark.parametrize("key", ["topics/a.b", "partitions/a.b/1"])
+def test_damage_is_named(key: str) -> None:
+    with pytest.raises(StoreError, match=r"a\.b"):
+        topics_of(entries(topic_values(TOPIC) | {key: b"{"}))
+    with pytest.raises(StoreError, match=r"a\.b"):
+        topics_of(entries(topic_values(TOPIC) | {key: b'{"partitions":3}'}))
