@@ -1,0 +1,246 @@
+"""One broker: its parts, put together; its start and its end.
+
+Everything enters from the loop: bytes of a connection, a timer, the end of work in a thread. Each of these ends with
+`settle`, which writes what was appended meanwhile and wakes who waits for it. Nothing else runs in between, so the
+parts call each other plainly.
+
+Clock, randomness, files, network and executor are handed in. In production they are the machine's; in a simulation
+they are not.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.broker.clock import SystemClock
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.topic import log_config
+from ottla.broker.group_service import GroupService
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.logging import LazyLog
+from ottla.broker.network import Listener, Network, TcpNetwork, address_for_clients
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.server import Server
+from ottla.broker.timer_driver import DrivenWheel
+from ottla.broker.topics import TopicService
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.encoding import topics_of
+from ottla.cluster.image import BrokerInfo, MetadataImage
+from ottla.cluster.store import MetadataStore, StoreError
+from ottla.replication.fetch_session import FetchSessionCache
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import DataDirectoryError, reason_of
+from ottla.storage.files import FileSystem, OsFileSystem
+from ottla.storage.log_directory import LogDirectory
+from ottla.timer.clock import Clock
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from ottla.broker.handlers.metadata import MetadataAnswers
+
+METADATA_FILE = "ottla-metadata.sqlite"
+# How long the stop waits for clients to take their last answers.
+LAST_ANSWERS_MS = 2000
+
+
+class StartError(Exception):
+    """The broker cannot start: one sentence for whoever tried."""
+
+
+class Broker:
+    """`await start()` before anything else, `await stop()` at the end; both on the loop that is to serve."""
+
+    loop: asyncio.AbstractEventLoop
+    wheel: DrivenWheel
+    log_directory: LogDirectory
+    cluster_id: str
+    replicas: ReplicaManager
+    topics: TopicService
+    groups: GroupService
+    producer_ids: ProducerIds
+    metadata_answers: "MetadataAnswers"
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        data_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 9092,
+        advertise: tuple[str, int] | None = None,
+        node_id: int = 0,
+        store: MetadataStore | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        files: FileSystem | None = None,
+        network: Network | None = None,
+        executor: "Executor | None" = None,
+        log: LazyLog | None = None,
+    ) -> None:
+        """Without a `store`, metadata is kept in the data directory. Without an `executor`, the loop's own is used."""
+        self.config = config
+        self.node_id = node_id
+        self.clock: Clock = clock or SystemClock()
+        self.rng = rng or Random()
+        self.files: FileSystem = files or OsFileSystem()
+        self.log = log or LazyLog()
+        self._data_dir = data_dir
+        self._listen_on = host, port
+        self._advertise = advertise
+        self._store = store
+        self._network: Network = network or TcpNetwork()
+        self._executor = executor
+        self._work_under_way = 0
+        self._settling = False
+        self._when_idle: asyncio.Future[None] | None = None
+        self.bootstrap = ""
+
+    # Life.
+
+    async def start(self) -> None:
+        """Raises StartError; nothing is left open then."""
+        self.loop = asyncio.get_running_loop()
+        self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
+        try:
+            self._open_data()
+            await self._open_door()
+        except (DataDirectoryError, StoreError, StartError) as error:
+            self.wheel.stop()
+            self._close_data(clean=False)
+            raise error if isinstance(error, StartError) else StartError(str(error)) from None
+
+    async def stop(self) -> None:
+        """Answers what is under way, lets clients take their answers, and closes the data cleanly."""
+        self.server.close_listener()
+        self.groups.stop()
+        self.settle()
+        await self._work_done()
+        self.replicas.step_down()
+        self.settle()
+        self.server.close_connections()
+        await self.server.wait_closed(LAST_ANSWERS_MS)
+        self.housekeeping.stop()
+        await self._work_done()
+        self.wheel.stop()
+        self._close_data(clean=True)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.topics.image
+
+    def _open_data(self) -> None:
+        self.log_directory = LogDirectory.open(
+            self._data_dir,
+            node_id=self.node_id,
+            cluster_id=None,
+            new_id=self._new_id,
+            config_of=self._config_of_stored_topic,
+            now_wall_ms=self.clock.wall_ms(),
+            files=self.files,
+            notices=lambda sentence: self.log.warning("recovery", notice=sentence),
+        )
+        self.cluster_id = self.log_directory.identity.cluster_id
+        self.producer_ids = ProducerIds(self._opened_store())
+        self.replicas = ReplicaManager(self)
+        self.groups = GroupService(self)
+        self.topics = TopicService(self, self._opened_store())
+
+    async def _open_door(self) -> None:
+        self.fetch_sessions = FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots, lambda: self.rng.randrange(1, 2**31)
+        )
+        self.server = Server(self)
+        self.housekeeping = Housekeeping(self)
+        host, port = self._listen_on
+        try:
+            listener = await self.server.listen(self._network, host, port)
+        except OSError as error:
+            raise StartError(f"cannot listen on {host}:{port}: {reason_of(error)}") from None
+        # From here to the end of this function nothing else runs: the first client meets a broker that is ready.
+        self._announce(listener)
+        self.groups.start()
+        self.housekeeping.start()
+        self.settle()
+
+    def _announce(self, listener: Listener) -> None:
+        host, port = self._advertise or (address_for_clients(listener.host), listener.port)
+        self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.topics.start([BrokerInfo(self.node_id, host, port, self.config.broker_rack)])
+
+    def _close_data(self, *, clean: bool) -> None:
+        try:
+            if hasattr(self, "log_directory"):
+                if clean:
+                    self.housekeeping.checkpoint_high_watermarks()
+                self.log_directory.close(clean=clean)
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def _opened_store(self) -> MetadataStore:
+        """Opened after the data directory was found to be ours, for it is a file in it."""
+        if self._store is None:
+            self._store = EmbeddedStore(self._data_dir / METADATA_FILE)
+        return self._store
+
+    def _config_of_stored_topic(self, name: str) -> LogConfig:
+        configs: dict[str, LogConfig] = {}
+        self._opened_store().read(
+            "", lambda entries: configs.update((t.name, log_config(t.configs, self.config)) for t in topics_of(entries))
+        )
+        return configs.get(name) or log_config({}, self.config)
+
+    def _new_id(self) -> str:
+        """Kafka's text form of a random UUID, which must not begin with a dash."""
+        while True:
+            text = base64.urlsafe_b64encode(self.rng.randbytes(16)).rstrip(b"=").decode()
+            if not text.startswith("-"):
+                return text
+
+    # Events.
+
+    def settle(self) -> None:
+        """Ends every event: writes what was appended in it, and tells everyone who waits for that."""
+        if self.replicas.has_unwritten:
+            self.replicas.flush_appends()
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Runs `action` as an event of its own."""
+        self.loop.call_soon(self._run, action)
+
+    def offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Runs `work` in a thread, then `done` as an event here."""
+        self._work_under_way += 1
+        future = self.loop.run_in_executor(self._executor, work)
+        future.add_done_callback(lambda finished: self._finish_work(finished, done))
+
+    def _finish_work(self, finished: "asyncio.Future[None]", done: Callable[[], None]) -> None:
+        self._work_under_way -= 1
+        error = None if finished.cancelled() else finished.exception()
+        if isinstance(error, Exception):
+            self._report(error)
+        self._run(done)
+        if not self._work_under_way and self._when_idle is not None:
+            self._when_idle.set_result(None)
+            self._when_idle = None
+
+    def _run(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._report(error)
+        self.settle()
+
+    def _report(self, error: Exception) -> None:
+        self.log.error("an action failed", exc_info=error)
+
+    async def _work_done(self) -> None:
+        while self._work_under_way:
+            if self._when_idle is None:
+                self._when_idle = self.loop.create_future()
+            await self._when_idle

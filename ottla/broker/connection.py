@@ -1,0 +1,340 @@
+"""One client connection: bytes in, requests in order to their handlers, answers out in the same order.
+
+A read event delivers what the socket had into a scratch buffer shared by all connections of the loop. Every complete
+frame in it is handled at once; handlers see views into that buffer. Before the callback returns, the appends of all
+those requests are written, one system call per partition, and then the answers leave in one call. What follows the
+last complete frame is copied into a buffer of the connection's own, which grows with the bytes received and never with
+the size a client merely announces.
+
+A *hold* stops the handling: a parked request, a client that does not read its answers, a throttled newcomer. Bytes
+that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends.
+"""
+
+import asyncio
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import Route
+    from ottla.broker.server import Server
+    from ottla.timer.wheel import TimerEntry
+
+# Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
+HEADER_START = Struct(">iIih")
+SMALLEST_FRAME_SIZE = HEADER_START.size - 4
+
+HELD_BY_PARKED = 1
+HELD_BY_WRITING = 2
+HELD_BY_THROTTLE = 4
+CLOSED = 8
+
+KEPT_WHILE_HELD = 64 * 1024
+SMALLEST_OWN_BUFFER = 4096
+# Answers that wait behind a parked produce; beyond this the connection is held.
+IN_FLIGHT_MAX = 64
+# With this much to send, the transport is asked to take it before the next request is handled.
+OUT_BYTES_MAX = 256 * 1024
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_deferred",
+        "_handling",
+        "_holds",
+        "_in_flight",
+        "_out",
+        "_out_bytes",
+        "_own",
+        "_own_filled",
+        "_reading_paused",
+        "_routes",
+        "_scratch",
+        "_server",
+        "buffer",
+        "idle_timer",
+        "last_event_ms",
+        "peer_host",
+        "transport",
+    )
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._broker = server.broker
+        self._routes = server.dispatcher.routes
+        self._scratch = server.scratch
+        self.transport: asyncio.Transport | None = None
+        self.peer_host = ""
+        self.last_event_ms = 0
+        # The server's, which closes connections that are idle for too long.
+        self.idle_timer: TimerEntry | None = None
+        # The bytes that the requests being handled lie in.
+        self.buffer = server.scratch
+        self._context: RequestContext | None = None
+        # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
+        self._own: bytearray | None = None
+        self._own_filled = 0
+        self._holds = 0
+        self._reading_paused = False
+        self._handling = False
+        # Invariant: every frame in `_out` answers an earlier request than any in `_in_flight` or `_deferred`,
+        # and `_deferred` is empty when a request is added to `_in_flight`.
+        self._out: list[Any] = []
+        self._out_bytes = 0
+        self._deferred: list[tuple[Route, int, Any]] = []
+        self._in_flight: deque[RequestContext] | None = None
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self._server.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._holds |= CLOSED
+        self._own = None
+        self._out = []
+        waiting, self._in_flight = self._in_flight, None
+        for context in waiting or ():
+            if context.on_disconnect is not None:
+                context.on_disconnect()
+        self._server.disconnected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        own = self._own
+        return self._scratch if own is None else memoryview(own)[self._own_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        own = self._own
+        if own is None:
+            handled = 0 if self._holds else self._handle(self._scratch, nbytes)
+            if handled < nbytes:
+                self._keep(self._scratch, handled, nbytes)
+            return
+        self._own_filled += nbytes
+        if self._own_filled < len(own):
+            return
+        if not self._holds:
+            self._handle_own()
+        elif len(own) < KEPT_WHILE_HELD:
+            self._keep(memoryview(own), 0, len(own))
+        else:
+            self._pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._holds |= HELD_BY_WRITING
+
+    def resume_writing(self) -> None:
+        self.release(HELD_BY_WRITING)
+
+    # Requests.
+
+    def _handle(self, buffer: memoryview, end: int) -> int:
+        """Handles the complete frames of `buffer[:end]` until a hold; returns the position of the first byte left over."""
+        self.buffer = buffer
+        self.last_event_ms = self._broker.clock.now_ms()
+        self._handling = True
+        position = 0
+        while True:
+            position = self._handle_frames(buffer, position, end)
+            held = self._holds
+            self._answer_deferred()
+            self._broker.settle()
+            # Settling may have answered the very request that held the connection.
+            if self._holds or not held:
+                break
+        self._handling = False
+        self._send()
+        return end if self._holds & CLOSED else position
+
+    def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
+        size_max = self._server.request_bytes_max
+        while not self._holds and end - position >= HEADER_START.size:
+            size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
+            frame_end = position + 4 + size
+            if not SMALLEST_FRAME_SIZE <= size <= size_max or frame_end > end:
+                break
+            body = position + HEADER_START.size
+            route = self._routes.get(api_and_version)
+            if route is None:
+                route = self._server.dispatcher.resolve(api_and_version)
+                if route is None:
+                    self.close(f"API {api_and_version >> 16} version {api_and_version & 0xFFFF} is not served")
+                    return end
+            context = self._context
+            if context is None:
+                context = self._context = RequestContext(self._broker, self)
+            context.begin(route, correlation_id, body, client_id_length)
+            if client_id_length > 0:
+                body += client_id_length
+            self._serve(context, route, buffer, body, frame_end)
+            position = frame_end
+        return position
+
+    def _serve(self, context: RequestContext, route: "Route", buffer: memoryview, body: int, frame_end: int) -> None:
+        if not route.defers_answer and self._deferred:
+            self._answer_deferred()
+        try:
+            request = route.parse(buffer, body, frame_end)
+            response = route.handle(context, request)
+        except DecodeError as error:
+            self.close(f"malformed {route.api.name} request: {error}")
+            return
+        except KafkaError as error:
+            response = route.error_response(error)
+            if response is None:
+                self.close(f"{route.api.name} failed: {error}")
+                return
+        except Exception:
+            self._broker.log.exception("a handler failed", api=route.api.name, version=route.version)
+            self.close(f"{route.api.name} failed unexpectedly")
+            return
+        if response is None:
+            return
+        if self._in_flight:
+            self._answer_in_turn(context, response)
+        elif route.defers_answer:
+            self._deferred.append((route, context.correlation_id, response))
+        else:
+            self._append(route.build_frame(response, context.correlation_id))
+
+    def _answer_in_turn(self, context: RequestContext, response: Any) -> None:
+        """An answer that is ready while an earlier request is parked."""
+        if context.route.defers_answer:
+            self._broker.settle()
+        self._context = None
+        context.park(mutes=False)
+        context.complete(response)
+
+    def _answer_deferred(self) -> None:
+        """Produce requests are answered once the records of the whole read event are in the log."""
+        if not self._deferred:
+            return
+        self._broker.settle()
+        deferred, self._deferred = self._deferred, []
+        for route, correlation_id, response in deferred:
+            self._append(route.build_frame(response, correlation_id))
+
+    # Parked requests.
+
+    def parked(self, context: RequestContext) -> None:
+        """Called by `RequestContext.park`."""
+        self._answer_deferred()
+        if self._context is context:
+            self._context = None
+        if self._in_flight is None:
+            self._in_flight = deque()
+        self._in_flight.append(context)
+        if context.mutes or len(self._in_flight) >= IN_FLIGHT_MAX:
+            self._holds |= HELD_BY_PARKED
+
+    def completed(self, context: RequestContext) -> None:
+        """Called by `RequestContext.complete`."""
+        waiting = self._in_flight
+        if waiting is None:
+            return
+        while waiting and waiting[0].frame is not None:
+            self._append(waiting.popleft().frame)
+        if not waiting or (len(waiting) < IN_FLIGHT_MAX and not waiting[-1].mutes):
+            self.release(HELD_BY_PARKED)
+        if not self._handling:
+            self._send()
+
+    # Holds.
+
+    def hold(self, reason: int) -> None:
+        self._holds |= reason
+
+    def release(self, reason: int) -> None:
+        if not self._holds & reason:
+            return
+        self._holds &= ~reason
+        # Not at once: this may be deep inside the handling of another connection's request.
+        if not self._holds and (self._own is not None or self._reading_paused):
+            self._broker.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self._holds:
+            return
+        if self._own is not None:
+            self._handle_own()
+        if not self._holds and self._reading_paused:
+            self._reading_paused = False
+            assert self.transport is not None, "a connection without a transport reads nothing"
+            self.transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused:
+            self._reading_paused = True
+            assert self.transport is not None, "a connection without a transport reads nothing"
+            self.transport.pause_reading()
+
+    # The connection's own buffer.
+
+    def _handle_own(self) -> None:
+        own, filled = self._own, self._own_filled
+        assert own is not None, "nothing was kept"
+        self._own = None
+        view = memoryview(own)
+        handled = self._handle(view, filled)
+        self.buffer = self._scratch
+        if handled < filled:
+            self._keep(view, handled, filled)
+
+    def _keep(self, view: memoryview, start: int, end: int) -> None:
+        """Copies what was not handled, leaving room for more: at most to the end of the frame, at most fourfold."""
+        received = end - start
+        capacity = received + KEPT_WHILE_HELD
+        if not self._holds:
+            if received < 4:
+                capacity = 4
+            else:
+                size = int.from_bytes(view[start : start + 4], "big", signed=True)
+                if not SMALLEST_FRAME_SIZE <= size <= self._server.request_bytes_max:
+                    self.close(f"frame of {size} bytes, at most {self._server.request_bytes_max} allowed")
+                    return
+                capacity = size + 4
+        self._own = own = bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received)))
+        own[:received] = view[start:end]
+        self._own_filled = received
+
+    # Out.
+
+    def _append(self, frame: Any) -> None:
+        if type(frame) is bytes:
+            self._out.append(frame)
+            return
+        self._out += frame
+        self._out_bytes += sum(map(len, frame))
+        if self._out_bytes >= OUT_BYTES_MAX:
+            self._send()
+
+    def _send(self) -> None:
+        if self._out and self.transport is not None and not self._holds & CLOSED:
+            out, self._out = self._out, []
+            self._out_bytes = 0
+            self.transport.writelines(out)
+
+    def close(self, reason: str) -> None:
+        """Answers what has been answered, reads nothing more, and says why in the log."""
+        if self._holds & CLOSED:
+            return
+        self._answer_deferred()
+        self._send()
+        self._holds |= CLOSED
+        self._own = None
+        self._server.log_closing(self, reason)
+        if self.transport is not None:
+            self.transport.close()
+
+    def answers_pending(self) -> bool:
+        return bool(self._in_flight)

@@ -1,0 +1,52 @@
+"""When appended records go to the disk, for topics that set `flush.messages` or `flush.ms`.
+
+The log knows when a sync is due, and which acknowledgements wait for it. One sync of all waiting logs is on its way at
+a time; what is appended meanwhile goes with the next (group commit).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import KafkaError
+from ottla.replication.partition import Partition
+from ottla.storage.config import NEVER
+from ottla.storage.flusher import Flushable, Flusher
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+class DiskSync:
+    def __init__(self, broker: "Broker", synced: Callable[[Partition], None]) -> None:
+        """`synced` is called when records of a partition have reached the disk, or failed to."""
+        self._broker = broker
+        self._synced = synced
+        self._flusher = Flusher(broker.offload, self._flushed)
+        self._partition_of: dict[int, Partition] = {}
+        # Partitions whose `flush.ms` is running.
+        self._timed: dict[Partition, None] = {}
+
+    def written(self, partition: Partition) -> None:
+        """Records were written to the log of a topic that syncs."""
+        log = partition.log
+        if log.needs_flush:
+            self._request(partition)
+        elif log.config.flush_ms != NEVER and partition not in self._timed:
+            self._timed[partition] = None
+            deadline_ms = self._broker.clock.now_ms() + log.config.flush_ms
+            self._broker.wheel.schedule(deadline_ms, lambda: self._time_has_come(partition))
+
+    def _time_has_come(self, partition: Partition) -> None:
+        del self._timed[partition]
+        if partition.log.flushed_offset < partition.log.log_end_offset:
+            self._request(partition)
+
+    def _request(self, partition: Partition) -> None:
+        self._partition_of[id(partition.log)] = partition
+        self._flusher.request(partition.log)
+
+    def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
+        partition = self._partition_of[id(log)]
+        if error is not None:
+            self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+        self._synced(partition)

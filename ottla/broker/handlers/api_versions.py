@@ -1,0 +1,35 @@
+"""ApiVersions: what this broker serves, from the table of APIs.
+
+v3 brings the client's name and version. The header of the response is version 0 in every version of the API, so that a
+client that guessed too high can read the answer.
+"""
+
+import re
+
+from ottla.broker.apis import APIS
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import ErrorCode, InvalidRequest
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+# KIP-511.
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SOFTWARE_SINCE = 3
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.api_version >= SOFTWARE_SINCE:
+        for text in (request.client_software_name, request.client_software_version):
+            if SOFTWARE_NAME.fullmatch(text) is None:
+                raise InvalidRequest(f"{text!r} is no name or version of client software")
+    return ApiVersionsResponse(api_keys=served_versions())
+
+
+def unsupported_version(context: RequestContext, request: None) -> ApiVersionsResponse:  # noqa: ARG001
+    return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=served_versions())
+
+
+def served_versions() -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=api.key, min_version=api.lowest_advertised, max_version=api.max_version)
+        for api in APIS.values()
+    ]

@@ -1,0 +1,35 @@
+"""InitProducerId: an identity for an idempotent producer.
+
+v2 is flexible, v3 gives the producer's earlier id and epoch back, v4 knows PRODUCER_FENCED. A transactional id is
+refused with the one code that every client takes as final; `docs/decisions/transactional-ids.md` says why.
+"""
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
+    if request.transactional_id == "":
+        raise InvalidRequest("the transactional id is empty")
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequest("a producer id and an epoch come together")
+    if request.transactional_id is not None:
+        context.broker.log.warning("transactions are not supported", transactional_id=request.transactional_id)
+        raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
+    answer = Answer(context)
+
+    def taken(producer_id: int | None) -> None:
+        if producer_id is None:
+            code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            answer.give(InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH))
+        else:
+            answer.give(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+    context.broker.producer_ids.take(taken)
+    response: InitProducerIdResponse | None = answer.now_or_parked()
+    return response

@@ -1,0 +1,133 @@
+"""ListOffsets: the first, the last, or an offset by time.
+
+v2 isolation level, v4 leader epochs, v6 flexible, v7 the largest timestamp (-3), v8 the earliest offset on local disk
+(-4), v9 the latest one on remote storage (-5), v10 a timeout. §15.4
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.replication.partition import Partition
+from ottla.storage.lookup import FoundTimestamp
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+OFFSET_NOT_AVAILABLE_SINCE = 5
+
+Lookup = Callable[[], FoundTimestamp | None]
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+    repeated = _repeated(request)
+    # Looking for a time reads the log, and may wait for the disk.
+    lookups: list[tuple[Any, Lookup]] = []
+    response = ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(context, request, topic.name, asked, (topic.name, asked.partition_index) in repeated, lookups)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+    if not lookups:
+        return response
+    context.park()
+
+    def work() -> None:
+        for answer, lookup in lookups:
+            _look_up(answer, lookup)
+
+    context.broker.offload(work, lambda: context.complete(response))
+    return None
+
+
+def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            (repeated if key in seen else seen).add(key)
+    return repeated
+
+
+def _answer(
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    is_repeated: bool,
+    lookups: list[tuple[Any, Lookup]],
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        if is_repeated:
+            raise InvalidRequest(f"partition {topic}-{asked.partition_index} is asked for twice")
+        partition = context.broker.replicas.partition(topic, asked.partition_index)
+        partition.check_leader(asked.current_leader_epoch)
+        lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
+        if lookup is not None:
+            lookups.append((answer, lookup))
+    except KafkaError as error:
+        answer.error_code = int(_code_for(error, context.api_version))
+    return answer
+
+
+def _code_for(error: KafkaError, version: int) -> ErrorCode:
+    if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error.code
+
+
+def _find(partition: Partition, timestamp: int, upper_bound: int, answer: Any) -> Lookup | None:
+    """Fills the answer, or returns what must be looked up for it."""
+    log = partition.log
+    match timestamp:
+        case _ if timestamp == LATEST:
+            partition.check_end_offset_is_known()
+            answer.offset = upper_bound
+            answer.leader_epoch = partition.leader_epoch
+        case _ if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            answer.offset = log.log_start_offset
+            answer.leader_epoch = max(log.epochs.epoch_at(log.log_start_offset), -1)
+        case _ if timestamp == LATEST_TIERED:
+            # Nothing is on remote storage.
+            pass
+        case _ if timestamp == MAX_TIMESTAMP:
+            return lambda: log.offset_of_max_timestamp(upper_bound)
+        case _ if timestamp >= 0:
+            partition.check_end_offset_is_known()
+            return lambda: log.offset_for_timestamp(timestamp, upper_bound)
+        case _:
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing")
+    return None
+
+
+def _look_up(answer: Any, lookup: Lookup) -> None:
+    """In a thread."""
+    try:
+        found = lookup()
+    except KafkaError as error:
+        answer.error_code = int(error.code)
+        return
+    if found is not None:
+        answer.timestamp = found.timestamp
+        answer.offset = found.offset
+        answer.leader_epoch = found.leader_epoch

@@ -1,0 +1,155 @@
+"""Metadata: the brokers, and who leads the partitions of topics.
+
+v0 asks for all topics with an empty list, later versions with null. v4 lets the client forbid the creation of topics,
+v8 asks for permitted operations, v9 is flexible, v10 brings topic ids, v12 asks by id.
+
+Clients ask for the same again and again: an answer that is made of the image alone is kept, as bytes, until the image
+changes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.context import RequestContext
+from ottla.broker.dispatch import PreparedFrame
+from ottla.cluster.image import NO_LEADER, ZERO_ID, MetadataImage, TopicInfo
+from ottla.cluster.topics import check_topic_name
+from ottla.protocol.errors import ErrorCode, InvalidTopicException
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.broker import Broker
+
+BY_ID_SINCE = 12
+NULL_MEANS_ALL_SINCE = 1
+ANSWERS_KEPT_MAX = 256
+
+
+class MetadataAnswers:
+    """Encoded answers of one image."""
+
+    def __init__(self) -> None:
+        self._image: MetadataImage | None = None
+        self._frames: dict[Any, PreparedFrame] = {}
+
+    def get(self, image: MetadataImage, key: Any) -> PreparedFrame | None:
+        return self._frames.get(key) if self._image is image else None
+
+    def put(self, image: MetadataImage, key: Any, frame: PreparedFrame) -> None:
+        if self._image is not image or len(self._frames) >= ANSWERS_KEPT_MAX:
+            self._image = image
+            self._frames = {}
+        self._frames[key] = frame
+
+
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PreparedFrame:
+    broker = context.broker
+    image = broker.image
+    key = _key(context, request)
+    known = broker.metadata_answers.get(image, key)
+    if known is not None:
+        return known
+    response = _response(context, request)
+    if broker.image is not image or any(topic.error_code for topic in response.topics):
+        return response
+    frame = PreparedFrame(context.route.build_frame(response, 0))
+    broker.metadata_answers.put(image, key, frame)
+    return frame
+
+
+def _key(context: RequestContext, request: MetadataRequest) -> Any:
+    topics = None if request.topics is None else tuple((topic.name, topic.topic_id) for topic in request.topics)
+    wants_operations = request.include_cluster_authorized_operations, request.include_topic_authorized_operations
+    return context.api_version, topics, wants_operations
+
+
+def _response(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    broker = context.broker
+    topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    asked = request.topics
+    if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
+        topics = [_known_topic(topic, broker, topic_operations) for topic in broker.image.topics.values()]
+    else:
+        topics = [
+            _topic(context, each, request.allow_auto_topic_creation, topic_operations) for each in _distinct(asked)
+        ]
+    image = broker.image
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in image.brokers.values()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _distinct(asked: "Iterable[MetadataRequestTopic]") -> list[MetadataRequestTopic]:
+    return list({(topic.name, topic.topic_id): topic for topic in asked}.values())
+
+
+def _topic(
+    context: RequestContext, asked: MetadataRequestTopic, may_create: bool, topic_operations: int
+) -> MetadataResponseTopic:
+    broker = context.broker
+    by_id = asked.topic_id != ZERO_ID
+    if (by_id or asked.name is None) and context.api_version < BY_ID_SINCE:
+        return MetadataResponseTopic(
+            name=asked.name or "", topic_id=asked.topic_id, error_code=int(ErrorCode.INVALID_REQUEST)
+        )
+    if by_id:
+        topic = broker.image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)
+            )
+        return _known_topic(topic, broker, topic_operations)
+    name = asked.name or ""
+    error = ErrorCode.NONE if broker.image.topic(name) else _missing(broker, name, may_create)
+    topic = broker.image.topic(name)
+    if error or topic is None:
+        return MetadataResponseTopic(name=name, error_code=int(error))
+    return _known_topic(topic, broker, topic_operations)
+
+
+def _missing(broker: "Broker", name: str, may_create: bool) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except InvalidTopicException:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return broker.topics.auto_create(name) if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _known_topic(topic: TopicInfo, broker: "Broker", topic_operations: int) -> MetadataResponseTopic:
+    live = broker.image.brokers
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if each.leader == NO_LEADER else ErrorCode.NONE),
+                partition_index=index,
+                leader_id=each.leader,
+                leader_epoch=each.leader_epoch,
+                replica_nodes=list(each.replicas),
+                isr_nodes=list(each.isr),
+                offline_replicas=[replica for replica in each.replicas if replica not in live],
+            )
+            for index, each in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=topic_operations,
+    )

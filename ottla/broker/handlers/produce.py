@@ -1,0 +1,145 @@
+"""Produce: record batches into partitions.
+
+v3 is the oldest with batches of magic 2; v7 allows zstd, v8 names the records that are wrong, v9 is flexible, v10 names
+the leader to a client that asked the wrong broker. Versions 0 to 2 are advertised and not served (see the table of
+APIs).
+
+The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
+With acks=0 nobody waits for an answer, so an error closes the connection, and the client asks for metadata again.
+"""
+
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.broker.delayed_produce import DelayedProduce
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.cluster.image import INTERNAL_TOPICS
+from ottla.protocol.errors import (
+    CorruptMessage,
+    ErrorCode,
+    InvalidTopicException,
+    KafkaError,
+)
+from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.replication.partition import Partition
+from ottla.storage.log import AppendInfo
+
+NO_ACKS = 0
+VALID_ACKS = (-1, 0, 1)
+ZSTD_SINCE = 7
+NO_OFFSET = -1
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    refusal = _refusal(context, request)
+    if refusal is not None:
+        response = _refused(request, *refusal)
+        return _without_answer(context, response) if request.acks == NO_ACKS else response
+    replicas = context.broker.replicas
+    awaiting_disk: list[tuple[Partition, AppendInfo, PartitionProduceResponse]] = []
+    responses = []
+    for topic in request.topic_data:
+        name = topic.name
+        answers = []
+        for data in topic.partition_data:
+            answers.append(_append(context, replicas, request.acks, name, data, awaiting_disk))
+        responses.append(TopicProduceResponse(name=name, partition_responses=answers))
+    response = ProduceResponse(responses=responses)
+    if request.acks == NO_ACKS:
+        return _without_answer(context, response)
+    if awaiting_disk:
+        # Whether a sync is due, the log knows when it has written.
+        replicas.flush_appends()
+        if any(partition.log.needs_flush for partition, _, _ in awaiting_disk):
+            DelayedProduce(context, response, awaiting_disk, request.timeout_ms).start()
+            return None
+    return response
+
+
+def _append(
+    context: RequestContext,
+    replicas: ReplicaManager,
+    acks: int,
+    topic: str,
+    data: PartitionProduceData,
+    awaiting_disk: list[Any],
+) -> PartitionProduceResponse:
+    index = data.index
+    answer = PartitionProduceResponse(index=index)
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise InvalidTopicException(f"{topic} is written by the broker alone")
+        partition = replicas.partition(topic, index)
+        records = data.records
+        if records is None:
+            raise CorruptMessage("the partition's data holds no batch")
+        info = replicas.append(partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE)
+    except KafkaError as error:
+        _describe_failure(context, answer, error, topic)
+        return answer
+    answer.base_offset = info.base_offset
+    answer.log_append_time_ms = info.log_append_time
+    answer.log_start_offset = info.log_start_offset
+    if partition.log.config.waits_for_sync:
+        awaiting_disk.append((partition, info, answer))
+    return answer
+
+
+def _without_answer(context: RequestContext, response: ProduceResponse) -> None:
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                code = ErrorCode(answer.error_code)
+                context.close_connection(f"produce with acks=0 to {topic.name}-{answer.index} failed: {code.name}")
+                return
+
+
+def _refusal(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    """Why the whole request is refused, or None."""
+    if request.acks not in VALID_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}, expected one of {VALID_ACKS}"
+    if request.transactional_id is not None:
+        context.broker.log.warning("transactions are not supported", transactional_id=request.transactional_id)
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions"
+    return None
+
+
+def _refused(request: ProduceRequest, code: ErrorCode, why: str) -> ProduceResponse:
+    def answers(topic: TopicProduceData) -> list[PartitionProduceResponse]:
+        return [
+            PartitionProduceResponse(
+                index=data.index, error_code=int(code), base_offset=NO_OFFSET, error_message=why
+            )
+            for data in topic.partition_data
+        ]
+
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(name=topic.name, partition_responses=answers(topic)) for topic in request.topic_data
+        ]
+    )
+
+
+def _describe_failure(context: RequestContext, answer: PartitionProduceResponse, error: KafkaError, topic: str) -> None:
+    answer.error_code = int(error.code)
+    answer.base_offset = NO_OFFSET
+    answer.error_message = str(error)
+    for record_error in getattr(error, "record_errors", ()):
+        answer.record_errors.append(
+            BatchIndexAndErrorMessage(
+                batch_index=record_error.batch_index, batch_index_error_message=record_error.message
+            )
+        )
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = context.broker.image.partition(topic, answer.index)
+        if leader is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)

@@ -1,0 +1,78 @@
+"""Where connections come from: TCP in production, memory in a simulation."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+
+class Listener(Protocol):
+    """An open door."""
+
+    host: str
+    port: int
+
+    def close(self) -> None:
+        """Accepts nothing more; connections that were accepted live on."""
+        ...
+
+
+class Network(Protocol):
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, *, backlog: int
+    ) -> Listener:
+        """Raises OSError where the address cannot be had."""
+        ...
+
+
+class TcpListener:
+    def __init__(self, server: asyncio.Server, host: str) -> None:
+        self._server = server
+        self.host = host
+        self.port: int = server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class TcpNetwork:
+    """Sockets of the running loop."""
+
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, *, backlog: int
+    ) -> TcpListener:
+        loop = asyncio.get_running_loop()
+        # asyncio takes protocols of either kind; its types know only one.
+        factory: Callable[[], asyncio.Protocol] = protocol_factory  # type: ignore[assignment]
+        server = await loop.create_server(factory, host, port, backlog=backlog, reuse_address=True)
+        return TcpListener(server, host)
+
+
+class SocketOptions(NamedTuple):
+    """None leaves a buffer to the operating system."""
+
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+
+    def apply(self, transport: asyncio.Transport) -> None:
+        tcp = transport.get_extra_info("socket")
+        if tcp is None or tcp.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        # Set by hand: asyncio leaves it out for sockets accepted from a listener it did not make itself.
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.send_buffer_bytes is not None:
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if self.receive_buffer_bytes is not None:
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+
+
+def address_for_clients(host: str) -> str:
+    """Where clients reach a broker that listens on `host`: there, or for "all addresses", by the machine's name."""
+    if host not in ("", "0.0.0.0", "::"):
+        return host
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "127.0.0.1"
+    return name

@@ -1,0 +1,113 @@
+"""`ottla serve`: one broker in this process until SIGTERM or SIGINT."""
+
+import asyncio
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from ottla.broker.broker import Broker, StartError
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.logging import LazyLog
+
+# structlog is imported so long after the start, in a thread, unless an event has needed it before.
+LOG_PREPARED_AFTER_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE (and so is `set`, its raw form)."""
+
+    listen: str = "127.0.0.1:9092"
+    advertise: str | None = None
+    data_dir: str = "./ottla-data"
+    ephemeral: bool = False
+    brokers: int = 1
+    node_id: int | None = None
+    metadata: str | None = None
+    set: tuple[str, ...] = ()
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    log_format: str = "console"
+    log_level: str = "info"
+
+
+def run(options: ServeOptions) -> int:
+    """Serves; returns the exit status. What a user can cause is said in one sentence on standard error."""
+    try:
+        config = _server_config(options)
+        if options.ephemeral:
+            from tempfile import TemporaryDirectory
+
+            with TemporaryDirectory(prefix="ottla-") as directory:
+                return _serve(options, config, Path(directory))
+        return _serve(options, config, Path(options.data_dir))
+    except (ConfigError, StartError) as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        return 1
+
+
+def _server_config(options: ServeOptions) -> ServerConfig:
+    properties = None
+    if options.config is not None:
+        try:
+            properties = Path(options.config).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"cannot read {options.config}: {reason}") from None
+    return ServerConfig.parse(properties, options.settings)
+
+
+def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
+    log = LazyLog(options.log_format, options.log_level)
+    broker = Broker(
+        config,
+        data_dir=data_dir,
+        host=_split(options.listen)[0],
+        port=_split(options.listen)[1],
+        advertise=None if options.advertise is None else _split(options.advertise),
+        node_id=options.node_id or 0,
+        log=log,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_told_to_stop(broker, log))
+    return 0
+
+
+async def _until_told_to_stop(broker: Broker, log: LazyLog) -> None:
+    loop = asyncio.get_running_loop()
+    told = loop.create_future()
+
+    def stop() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await broker.start()
+    print(f"ready bootstrap={broker.bootstrap} cluster_id={broker.cluster_id} startup_ms={_startup_ms()}", flush=True)
+    loop.call_later(LOG_PREPARED_AFTER_S, loop.run_in_executor, None, log.prepare)
+    await told
+    log.info("stopping")
+    await broker.stop()
+
+
+def _startup_ms() -> int:
+    """Since the process began, by the kernel's books."""
+    started_ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000 - started_ticks * 1000 / _ticks_per_second())
+
+
+def _ticks_per_second() -> int:
+    import os
+
+    return os.sysconf("SC_CLK_TCK")
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

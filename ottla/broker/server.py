@@ -1,0 +1,151 @@
+"""The listener and its connections: how many, from where, how fast they come, and when an idle one is closed."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
+from ottla.broker.connection import HELD_BY_THROTTLE, Connection
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.network import Listener, Network, SocketOptions
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.config.options import Option
+
+# What one read takes from a socket at most. Below 256 KiB bulk produce slows down; above 512 KiB nothing is won.
+SCRATCH_BYTES = 512 * 1024
+# A port scan or a client with the wrong protocol in a loop should not fill the log.
+CLOSINGS_LOGGED_PER_SECOND = 10
+
+
+class Server:
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.dispatcher = Dispatcher()
+        # All connections read into it: what was read is handled or copied before the next read.
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.request_bytes_max = broker.config.socket_request_max_bytes
+        self.connections: dict[Connection, None] = {}
+        self._connections_of_host: dict[str, int] = {}
+        self._idle_ms_max = broker.config.connections_max_idle_ms
+        self._next_accept_ms = 0.0
+        self._socket_options = SocketOptions(
+            send_buffer_bytes=self._if_set(NetworkOptions.socket_send_buffer_bytes),
+            receive_buffer_bytes=self._if_set(NetworkOptions.socket_receive_buffer_bytes),
+        )
+        self._listener: Listener | None = None
+        self._all_closed: asyncio.Future[None] | None = None
+        self._logged_second = 0
+        self._logged_count = 0
+
+    async def listen(self, network: Network, host: str, port: int) -> Listener:
+        """Raises OSError where the address cannot be had."""
+        backlog = self.broker.config.socket_listen_backlog_size
+        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+        return self._listener
+
+    def close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def close_connections(self) -> None:
+        for connection in list(self.connections):
+            connection.close("the broker stops")
+
+    async def wait_closed(self, at_most_ms: int) -> None:
+        """Gives clients the time to take their last answers; what is left then is cut off."""
+        if self.connections:
+            self._all_closed = self.broker.loop.create_future()
+            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self._abort_all)
+            await self._all_closed
+            timer.cancel()
+
+    def _abort_all(self) -> None:
+        for connection in list(self.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    # Called by connections.
+
+    def connected(self, connection: Connection) -> None:
+        transport = connection.transport
+        assert transport is not None, "a new connection has its transport"
+        peer = transport.get_extra_info("peername")
+        host = connection.peer_host = str(peer[0]) if peer else ""
+        refusal = self._refusal(host)
+        self.connections[connection] = None
+        self._connections_of_host[host] = self._connections_of_host.get(host, 0) + 1
+        if refusal is not None:
+            connection.close(refusal)
+            return
+        self._socket_options.apply(transport)
+        now_ms = connection.last_event_ms = self.broker.clock.now_ms()
+        self._throttle(connection, now_ms)
+        self._watch_idle(connection)
+
+    def disconnected(self, connection: Connection) -> None:
+        del self.connections[connection]
+        host = connection.peer_host
+        remaining = self._connections_of_host[host] - 1
+        if remaining:
+            self._connections_of_host[host] = remaining
+        else:
+            del self._connections_of_host[host]
+        if connection.idle_timer is not None:
+            connection.idle_timer.cancel()
+            connection.idle_timer = None
+        if self._all_closed is not None and not self.connections and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def log_closing(self, connection: Connection, reason: str) -> None:
+        second = self.broker.clock.now_ms() // 1000
+        if second != self._logged_second:
+            self._logged_second = second
+            self._logged_count = 0
+        self._logged_count += 1
+        if self._logged_count <= CLOSINGS_LOGGED_PER_SECOND:
+            self.broker.log.info("connection closed", peer=connection.peer_host, reason=reason)
+
+    # Limits.
+
+    def _refusal(self, host: str) -> str | None:
+        config = self.broker.config
+        if len(self.connections) >= config.max_connections:
+            return f"there are {config.max_connections} connections already (max.connections)"
+        overrides = parse_per_ip_overrides(config.max_connections_per_ip_overrides)
+        limit = overrides.get(host, config.max_connections_per_ip)
+        if self._connections_of_host.get(host, 0) >= limit:
+            return f"there are {limit} connections from this address already (max.connections.per.ip)"
+        return None
+
+    def _throttle(self, connection: Connection, now_ms: int) -> None:
+        """`max.connection.creation.rate`: a connection that comes too early is not read from before its turn."""
+        rate = self.broker.config.max_connection_creation_rate
+        # A second's worth may come at once.
+        self._next_accept_ms = max(self._next_accept_ms, now_ms - 1000) + 1000 / max(rate, 1)
+        wait_until_ms = int(self._next_accept_ms)
+        if wait_until_ms > now_ms:
+            connection.hold(HELD_BY_THROTTLE)
+            self.broker.wheel.schedule(wait_until_ms, lambda: connection.release(HELD_BY_THROTTLE))
+
+    def _watch_idle(self, connection: Connection) -> None:
+        """One timer per connection, moved on only when it fires: a request costs it nothing."""
+        deadline_ms = connection.last_event_ms + self._idle_ms_max
+
+        def check() -> None:
+            now_ms = self.broker.clock.now_ms()
+            if connection.answers_pending():
+                connection.last_event_ms = now_ms
+            if now_ms - connection.last_event_ms >= self._idle_ms_max:
+                connection.close(f"idle for {self._idle_ms_max} ms")
+            else:
+                self._watch_idle(connection)
+
+        connection.idle_timer = self.broker.wheel.schedule(deadline_ms, check)
+
+    def _if_set(self, option: "Option[int]") -> int | None:
+        """Kafka's default of 100 KiB holds loopback and fast networks back; only a size that was asked for is applied."""
+        first = next(self.broker.config.values_of(option))  # type: ignore[arg-type]
+        value = int(first.value or -1)
+        return value if first.source.name != "DEFAULT" and value > 0 else None

@@ -1,0 +1,65 @@
+"""Turns the timing wheel with the loop's timers: one `call_at` at a time, for the earliest deadline."""
+
+import asyncio
+from collections.abc import Callable
+
+from ottla.timer.clock import Clock
+from ottla.timer.wheel import TimerEntry, TimingWheel
+
+
+class DrivenWheel(TimingWheel):
+    """A timing wheel that advances by itself while the loop runs."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, settle: Callable[[], None], report: Callable[[Exception], None]
+    ) -> None:
+        """`settle` is called after timers have run; `report` gets what they have raised."""
+        super().__init__(start_ms=clock.now_ms())
+        self._loop = loop
+        self._clock = clock
+        self._settle = settle
+        self._report = report
+        self._handle: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        self._stopped = False
+
+    def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
+        entry = super().schedule(deadline_ms, action)
+        if self._handle is None or deadline_ms < self._armed_ms:
+            self._arm(deadline_ms)
+        return entry
+
+    def reschedule(self, entry: TimerEntry, deadline_ms: int) -> None:
+        super().reschedule(entry, deadline_ms)
+        if self._handle is None or deadline_ms < self._armed_ms:
+            self._arm(deadline_ms)
+
+    def stop(self) -> None:
+        """No timer runs any more."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self, wakeup_ms: int) -> None:
+        if self._stopped:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._armed_ms = wakeup_ms
+        delay_s = max(wakeup_ms - self._clock.now_ms(), 0) / 1000
+        self._handle = self._loop.call_later(delay_s, self._turn)
+
+    def _turn(self) -> None:
+        # Whatever the actions schedule arms the next call, and `_handle` must not stand for the one that runs.
+        self._handle = None
+        self._armed_ms = 0
+        try:
+            self.advance(self._clock.now_ms())
+        except ExceptionGroup as errors:
+            for error in errors.exceptions:
+                self._report(error)
+        self._settle()
+        wakeup_ms = self.next_wakeup_ms()
+        if wakeup_ms is not None and (self._handle is None or wakeup_ms < self._armed_ms):
+            self._arm(wakeup_ms)
