@@ -4,7 +4,7 @@
     data = encode(HeartbeatResponse(error_code=0), 4)
 
 Whoever handles many messages of one version keeps the compiled function itself: `decoder(cls, version)` is called as
-`(buffer, offset, end)`, `encoder(cls, version)` as `(message)`.
+`(view, offset, end)`, `encoder(cls, version)` as `(message)`.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ _decoders: dict[tuple[type[Message], int], Any] = {}
 _encoders: dict[tuple[type[Message], int, str], Any] = {}
 
 
-def decoder(cls: type[M], version: int) -> Callable[[Buffer, int, int], tuple[M, int]]:
-    """The compiled `decode(buffer, offset, end) -> (message, next offset)`.
+def decoder(cls: type[M], version: int) -> Callable[[memoryview, int, int], tuple[M, int]]:
+    """The compiled `decode(view, offset, end) -> (message, next offset)`.
 
-    `records` fields are views of the buffer; nothing else of the message refers to it. Whether bytes are left after the
-    message is for the caller to check. Raises DecodeError and nothing else, for any bytes.
+    `records` fields are parts of the view; nothing else of the message refers to it. Whether bytes are left after
+    the message is for the caller to check. Raises DecodeError and nothing else, for any bytes.
     """
     function = _decoders.get((cls, version))
     if function is None:
@@ -38,14 +38,14 @@ def decoder(cls: type[M], version: int) -> Callable[[Buffer, int, int], tuple[M,
 
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, end: int | None = None) -> tuple[M, int]:
     """Decode one message; give it and the offset after it."""
-    return decoder(cls, version)(buffer, offset, len(buffer) if end is None else end)
+    return decoder(cls, version)(memoryview(buffer), offset, len(buffer) if end is None else end)
 
 
 def decode_whole(cls: type[M], version: int, buffer: Buffer, offset: int = 0, end: int | None = None) -> M:
     """Decode a message that must end where the bytes do."""
     if end is None:
         end = len(buffer)
-    message, position = decoder(cls, version)(buffer, offset, end)
+    message, position = decoder(cls, version)(memoryview(buffer), offset, end)
     if position != end:
         raise DecodeError(f"{end - position} bytes left after {cls.__name__} version {version}")
     return message

@@ -3,26 +3,35 @@
 The generated function is `decode(buf, p, end) -> (message, position)`. Neighbouring fields of fixed size, together
 with the length of what follows them, are read by one `struct` call. Reads of fixed size do not check `end`: the
 position only grows, so that one check after the last field finds any of them that went past it, and reading past the
-buffer itself is an exception of `struct`. Lengths and counts are checked where they are read, before anything is made.
+buffer itself is an exception of `struct`. Lengths and counts are checked before anything is made of them.
 
-A message without records is copied once to `bytes`, of which slices are cheap; one with records keeps views of the
-caller's buffer for them.
+A message without records is copied once to `bytes`, of which slices are cheap and cannot pass the frame's end; one with
+records keeps views of the caller's buffer for them.
 
-Memory. Decoding takes at most 24 bytes per byte of the frame, plus 64 KiB, whatever the bytes are. A few wire bytes
-can become an object of hundreds, so each array pays for its elements out of a budget before the first of them is made:
-`element_cost` is what an element takes at most, not counting the text and bytes that it holds. Those cost one byte per
-wire byte, which together with the copy of the frame is why the budget is 22 and not 24 times the frame; text outside
-ASCII can cost up to four, and pays for itself when it is met. Fields outside of arrays are few and covered by the
-64 KiB.
+The memory that decoding takes is bounded as module `memory` says. A frame so small that its bytes cannot exceed the
+budget, whatever they are, is decoded without the bookkeeping, by a second form of the function.
 """
 
+import itertools
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.protocol import primitives
-from ottla.protocol.schema import FORMATS, Field, Message, fields_of
+from ottla.protocol.memory import (
+    ARRAY_COST,
+    BUDGET_BASE,
+    BUDGET_PER_BYTE,
+    TEXT_COST,
+    TEXT_COST_PER_BYTE,
+    element_cost,
+    minimum_size,
+    uncharged_size,
+)
+from ottla.protocol.schema import FORMATS, Field, Message
 from ottla.protocol.source import (
     LENGTH_FORMATS,
+    PREPARED_LENGTHS,
     Source,
     absent_fields,
     has_records,
@@ -31,32 +40,10 @@ from ottla.protocol.source import (
     tagged_fields,
 )
 
-BUDGET_PER_BYTE: Final = 22
-BUDGET_BASE: Final = 60_000
-
-# Sizes of CPython's objects on 64 bits, as sys.getsizeof gives them.
-_INSTANCE_SIZE: Final = 32  # Header and garbage collector's header; 8 more per slot.
-_LIST_SIZE: Final = 56
-_LIST_FIRST_SLOTS: Final = 32
-_LIST_SLOT: Final = 9  # Lists grow by an eighth at a time.
-_VIEW_SIZE: Final = 200
-_VALUE_SIZES: Final = {
-    "bool": 0,
-    "int8": 28,
-    "int16": 28,
-    "uint16": 28,
-    "int32": 32,
-    "uint32": 32,
-    "int64": 36,
-    "float64": 24,
-    "uuid": 49,
-    "string": 50,
-    "bytes": 33,
-    "records": _VIEW_SIZE,
-}
-
 _NAMES: Final[dict[str, Any]] = {
     "new": object.__new__,
+    "repeat": itertools.repeat,
+    "unpack_from": struct.unpack_from,
     "struct_error": struct.error,
     "DecodeError": primitives.DecodeError,
     "truncated": primitives.truncated,
@@ -68,55 +55,26 @@ _NAMES: Final[dict[str, Any]] = {
     "skip_tags": primitives.skip_tags,
     "check_tag_count": primitives.check_tag_count,
     "parse_tag_head": primitives.parse_tag_head,
-    "parse_numbers": primitives.parse_numbers,
 }
 
 
 def compile_decoder(message: type[Message], version: int) -> Any:
-    """The function `decode(buffer, position, end) -> (message, next position)`; it raises DecodeError."""
-    return _DecoderSource(message, version).compile()
+    """The function `decode(view, position, end) -> (message, next position)`; it raises DecodeError."""
+    charged: list[Any] = []
 
+    def decode_charged(view: memoryview, position: int, end: int) -> Any:
+        if not charged:
+            charged.append(_DecoderSource(message, version, charges=True).compile(None))
+        return charged[0](view, position, end)
 
-def minimum_size(cls: type[Message], version: int, flexible: bool) -> int:
-    """The fewest bytes that a structure takes on the wire."""
-    size = 1 if flexible else 0
-    for field in plain_fields(cls, version):
-        if field.is_array or field.type_name in LENGTH_FORMATS:
-            size += 1 if flexible else struct.calcsize(">" + _length_format(field))
-        elif field.struct is not None:
-            nullable = version in field.nullable
-            size += 1 if nullable else minimum_size(field.struct, version, flexible)
-        else:
-            size += struct.calcsize(">" + FORMATS[field.type_name])
-    return size
-
-
-def element_cost(field: Field, version: int) -> int:
-    """The most memory that one element of an array takes, without the contents of text and bytes."""
-    if field.struct is None:
-        temporary = 8 if field.type_name not in LENGTH_FORMATS else 0  # The tuple between struct and list.
-        return _LIST_SLOT + temporary + _VALUE_SIZES[field.type_name]
-    return _LIST_SLOT + _struct_cost(field.struct, version)
-
-
-def _struct_cost(cls: type[Message], version: int) -> int:
-    cost = _INSTANCE_SIZE + 8 * len(fields_of(cls))
-    for field in fields_of(cls):
-        if field.is_array:
-            cost += _LIST_SIZE if field.default_is_fresh() or version in field.versions else 0
-        elif version in field.versions:
-            cost += _VALUE_SIZES[field.type_name] if field.struct is None else _struct_cost(field.struct, version)
-    return cost
-
-
-def _length_format(field: Field) -> str:
-    return "i" if field.is_array else LENGTH_FORMATS[field.type_name]
+    return _DecoderSource(message, version, charges=False).compile(decode_charged)
 
 
 class _DecoderSource:
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, *, charges: bool) -> None:
         self.message = message
         self.version = version
+        self.charges = charges
         self.flexible = is_flexible(message, version)
         self.keeps_views = has_records(message, version)
         self.source = Source(dict(_NAMES))
@@ -124,16 +82,18 @@ class _DecoderSource:
         self.depth = 0  # Of structures; names of a structure's variables end in it.
         self.array_depth = 0
 
-    def compile(self) -> Any:
+    def compile(self, decode_charged: Any) -> Any:
+        """The function; frames that might exceed the budget are left to `decode_charged`."""
         source = self.source
         source.open("def decode(buf, p, end):")
-        source.line(f"budget = {BUDGET_BASE} + {BUDGET_PER_BYTE} * (end - p)")
-        if self.keeps_views:
-            source.line("if type(buf) is not memoryview: buf = memoryview(buf)")
-            source.line("start = 0")
+        if self.charges:
+            source.line(f"budget = {BUDGET_BASE} + {BUDGET_PER_BYTE} * (end - p)")
         else:
-            source.line("buf = buf[p:end].tobytes() if type(buf) is memoryview else bytes(buf[p:end])")
-            source.line("start = p; end -= p; p = 0")
+            source.names["decode_charged"] = decode_charged
+            size = uncharged_size(self.message, self.version, self.flexible)
+            source.line(f"if end - p > {size}: return decode_charged(buf, p, end)")
+        if not self.keeps_views:
+            source.line("start = p; buf = buf[p:end].tobytes(); p = 0; end = len(buf)")
         source.open("try:")
         self._structure(self.message, "m0")
         self._flush()
@@ -141,12 +101,18 @@ class _DecoderSource:
         source.line("except (struct_error, IndexError): raise truncated() from None")
         source.line('except UnicodeDecodeError: raise DecodeError("text that is not UTF-8") from None')
         source.line("if p > end: raise truncated()")
-        source.line("return m0, start + p")
+        source.line("return m0, p" if self.keeps_views else "return m0, start + p")
         return source.build("decode", f"decode {self.message.__name__} v{self.version}")
 
     def _structure(self, cls: type[Message], variable: str) -> None:
+        self.source.line(f"{variable} = new({self._class(cls)})")
+        self._fill(cls, variable)
+
+    def _class(self, cls: type[Message]) -> str:
+        return self.source.constant(f"{cls.__name__}_", cls)
+
+    def _fill(self, cls: type[Message], variable: str) -> None:
         line = self.source.line
-        line(f"{variable} = new({self.source.constant(cls.__name__ + '_', cls)})")
         for field in [*absent_fields(cls, self.version), *tagged_fields(cls, self.version)]:
             line(f"{variable}.{field.name} = {self._default(field)}")
         for field in plain_fields(cls, self.version):
@@ -196,7 +162,7 @@ class _DecoderSource:
             self.source.line("if n > 127: n, p = rest_of_uvarint(buf, p)")
             self.source.line("n -= 1")
 
-    def _sized(self, field: Field, target: str, body: Any) -> None:
+    def _sized(self, field: Field, target: str, body: Callable[[Field, str], None]) -> None:
         """The value whose length or count is in `n`, or null where that is allowed."""
         source = self.source
         if self.version in field.nullable:
@@ -204,7 +170,6 @@ class _DecoderSource:
             source.line("elif n < 0: raise null_refused()")
             source.open("else:")
             body(field, target)
-            self._flush()
             source.close()
         else:
             source.line("if n < 0: raise null_refused()")
@@ -213,20 +178,16 @@ class _DecoderSource:
     def _text(self, _field: Field, target: str) -> None:
         line = self.source.line
         line("e = p + n")
-        line("if e > end: raise truncated()")
+        if self.keeps_views:
+            line("if e > end: raise truncated()")
         decoded = "buf[p:e].tobytes().decode()" if self.keeps_views else "buf[p:e].decode()"
-        if self.array_depth:
+        if self.array_depth and self.charges:
             line(f"{target} = s = {decoded}; p = e")
-            self._charge_text()
+            line("if len(s) != n:")
+            line(f" budget -= {TEXT_COST} + {TEXT_COST_PER_BYTE} * n")
+            line(" if budget < 0: raise over_budget()")
         else:
             line(f"{target} = {decoded}; p = e")
-
-    def _charge_text(self) -> None:
-        """Text outside ASCII has a larger header, and up to four bytes for each byte of the wire."""
-        self.source.open("if len(s) != n:")
-        self.source.line("budget -= 32 + 3 * n")
-        self.source.line("if budget < 0: raise over_budget()")
-        self.source.close()
 
     def _bytes(self, field: Field, target: str) -> None:
         self.source.line("e = p + n")
@@ -255,19 +216,25 @@ class _DecoderSource:
 
     def _array(self, field: Field, target: str) -> None:
         line = self.source.line
-        if field.struct is not None:
-            smallest = minimum_size(field.struct, self.version, self.flexible)
-        elif field.type_name in LENGTH_FORMATS:
-            smallest = 1 if self.flexible else struct.calcsize(">" + LENGTH_FORMATS[field.type_name])
-        else:
-            smallest = struct.calcsize(">" + FORMATS[field.type_name])
-        line(f"if n > (end - p) // {smallest}: raise count_too_large()")
-        line(f"budget -= {_LIST_FIRST_SLOTS} + {element_cost(field, self.version)} * n")
-        line("if budget < 0: raise over_budget()")
+        smallest = minimum_size(field, self.version, self.flexible)
+        line(
+            f"if {smallest} * n > end - p: raise count_too_large()"
+            if smallest > 1
+            else "if n > end - p: raise count_too_large()"
+        )
+        if self.charges:
+            line(f"budget -= {ARRAY_COST} + {element_cost(field, self.version)} * n")
+            line("if budget < 0: raise over_budget()")
         if field.struct is None and field.type_name in FORMATS and field.type_name != "uuid":
-            line(f"{target} = parse_numbers(buf, p, n, {FORMATS[field.type_name]!r}); p += {smallest} * n")
+            self._numbers(FORMATS[field.type_name], target)
         else:
             self._array_loop(field, target)
+
+    def _numbers(self, code: str, target: str) -> None:
+        prepared = self.source.prepared(code, "unpack_from")
+        self.source.line(f"if n < {PREPARED_LENGTHS}: {target} = list({prepared}[n](buf, p))")
+        self.source.line(f'else: {target} = list(unpack_from(f">{{n}}{code}", buf, p))')
+        self.source.line(f"p += {struct.calcsize('>' + code)} * n")
 
     def _array_loop(self, field: Field, target: str) -> None:
         source = self.source
@@ -275,12 +242,14 @@ class _DecoderSource:
         self.array_depth += 1
         items, item = f"l{self.depth}", f"m{self.depth}"
         source.line(f"{target} = {items} = []")
-        source.open("for _ in range(n):")
         if field.struct is not None:
-            self._structure(field.struct, item)
+            source.open(f"for {item} in map(new, repeat({self._class(field.struct)}, n)):")
+            self._fill(field.struct, item)
         elif field.type_name == "uuid":
+            source.open("for _ in range(n):")
             self.run.append((item, FORMATS["uuid"]))
         else:
+            source.open("for _ in range(n):")
             self._length(LENGTH_FORMATS[field.type_name])
             source.line("if n < 0: raise null_refused()")
             (self._text if field.type_name == "string" else self._bytes)(field, item)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ottla.protocol import primitives
 from ottla.protocol.schema import FORMATS, Field, Message
-from ottla.protocol.source import Source, has_records, is_flexible, plain_fields, tagged_fields
+from ottla.protocol.source import PREPARED_LENGTHS, Source, has_records, is_flexible, plain_fields, tagged_fields
 
 
 class Shape(StrEnum):
@@ -30,7 +30,7 @@ _API_VERSIONS: Final = 18
 
 _NAMES: Final[dict[str, Any]] = {
     "build_uvarint": primitives.build_uvarint,
-    "build_numbers": primitives.build_numbers,
+    "pack": struct.pack,
 }
 
 
@@ -204,10 +204,10 @@ class _EncoderSource:
             source.line(f"else: n = len({items})")
         else:
             source.line(f"n = len({items})")
-        self._length("i")
         if field.struct is None and field.type_name in FORMATS and field.type_name != "uuid":
-            source.line(f"if {items}: add(build_numbers({items}, {FORMATS[field.type_name]!r}))")
+            self._numbers(FORMATS[field.type_name], items)
         else:
+            self._length("i")
             source.open(f"for {item} in {items}:")
             if field.struct is not None:
                 self._structure(field.struct, item)
@@ -216,6 +216,19 @@ class _EncoderSource:
             self._flush()
             source.close()
         self.depth -= 1
+
+    def _numbers(self, code: str, items: str) -> None:
+        source = self.source
+        self._flush()
+        prepared = source.prepared(code, "pack", "B" if self.flexible else "i")
+        count = "n + 1" if self.flexible else "n"
+        source.open(f"if 0 <= n < {PREPARED_LENGTHS}:")
+        source.line(f"add({prepared}[n]({count}, *{items}))")
+        source.close()
+        source.open("else:")
+        self._length("i")
+        source.line(f'if n > 0: add(pack(f">{{n}}{code}", *{items}))')
+        source.close()
 
     def _inner_structure(self, field: Field, struct_class: type[Message], value: str) -> None:
         if self.version not in field.nullable:

@@ -1,10 +1,9 @@
-"""What all compiled codecs share: the one error of decoding, variable-length integers, tag sections, int arrays.
+"""What all compiled codecs share: the one error of decoding, variable-length integers, tag sections.
 
 Kafka's flexible versions write lengths as unsigned varints of length + 1 (0 is null) and end each structure with a
 section of tagged fields (KIP-482).
 """
 
-import struct
 from typing import Final
 
 Buffer = bytes | bytearray | memoryview
@@ -16,8 +15,6 @@ ZERO_UUID: Final = bytes(16)
 
 TAGS_MAX: Final = 64
 """Most tagged fields in one structure. The protocol names no limit; no message of Kafka has more than a handful."""
-
-_INT_ARRAYS_PREPARED: Final = 17
 
 
 class DecodeError(ValueError):
@@ -121,24 +118,3 @@ def parse_tag_head(buffer: Buffer, position: int, end: int, last: int) -> tuple[
     if size > end - position:
         raise truncated()
     return tag, size, position
-
-
-# Arrays of plain numbers are short (replicas, partitions), so unpackers for the common lengths are kept ready.
-_prepared: dict[str, list[struct.Struct]] = {}
-
-
-def _number_array(code: str, count: int) -> struct.Struct:
-    prepared = _prepared.get(code)
-    if prepared is None:
-        prepared = _prepared[code] = [struct.Struct(f">{n}{code}") for n in range(_INT_ARRAYS_PREPARED)]
-    return prepared[count] if count < _INT_ARRAYS_PREPARED else struct.Struct(f">{count}{code}")
-
-
-def parse_numbers(buffer: Buffer, position: int, count: int, code: str) -> list[int]:
-    """`count` numbers of the struct format `code`."""
-    return list(_number_array(code, count).unpack_from(buffer, position))
-
-
-def build_numbers(values: list[int], code: str) -> bytes:
-    """The bytes of numbers of the struct format `code`, without a count."""
-    return _number_array(code, len(values)).pack(*values)

@@ -8,6 +8,9 @@ from ottla.protocol.schema import Field, Message, fields_of
 LENGTH_FORMATS: Final = {"string": "h", "bytes": "i", "records": "i"}
 """How non-flexible versions write the length of a type."""
 
+PREPARED_LENGTHS: Final = 17
+"""Arrays of numbers below this length, which is nearly all of them, are packed by structs that are made once."""
+
 
 class Source:
     """Lines of one function, and the names they use."""
@@ -42,6 +45,14 @@ class Source:
         name = f"{method}_{code.replace('?', 'o')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(f">{code}"), method)
+        return name
+
+    def prepared(self, code: str, method: str, count_code: str = "") -> str:
+        """A name for the list of the `packed` methods for arrays of numbers, by length, a count in front if wanted."""
+        name = f"{method}_{count_code}_array_of_{code.replace('?', 'o')}"
+        if name not in self.names:
+            structs = [struct.Struct(f">{count_code}{length}{code}") for length in range(PREPARED_LENGTHS)]
+            self.names[name] = [getattr(made, method) for made in structs]
         return name
 
     def text(self) -> str:
