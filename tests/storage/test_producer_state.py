@@ -1,0 +1,444 @@
+"""Idempotent producers at one partition (§13.6): duplicates, order, expiry, snapshots in Kafka's format."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, KafkaError, OutOfOrderSequenceNumber
+from ottla.protocol.records.batch import BatchHeader, parse_batch_header
+from ottla.protocol.records.crc import crc32c
+from ottla.storage.producer_state import (
+    CorruptSnapshot,
+    DuplicateOf,
+    ProducerBatch,
+    ProducerState,
+    ProducerStateManager,
+)
+from tests.protocol import golden_batches as golden
+
+LAST = 2147483647
+DAY = 86400000
+
+
+def batch(
+    sequence: int,
+    count: int = 1,
+    *,
+    producer: int = 7,
+    epoch: int = 0,
+    attributes: int = 0,
+    base_offset: int = 0,
+    timestamp: int = 1000,
+) -> BatchHeader:
+    return BatchHeader(
+        base_offset=base_offset,
+        batch_length=100,
+        partition_leader_epoch=0,
+        magic=2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=count - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        record_count=count,
+    )
+
+
+@dataclass
+class Partition:
+    """A log that keeps nothing but its end, around the manager: what a leader does with each batch."""
+
+    producers: ProducerStateManager = field(default_factory=ProducerStateManager)
+    log_end_offset: int = 0
+    now_ms: int = 0
+
+    def append(self, header: BatchHeader) -> int | DuplicateOf:
+        """The base offset, or what the batch repeats."""
+        duplicate = self.producers.check(header)
+        if duplicate is not None:
+            return duplicate
+        base_offset = self.log_end_offset
+        self.producers.update(header, base_offset, self.now_ms)
+        self.log_end_offset += header.last_offset_delta + 1
+        return base_offset
+
+
+def partition_with(*headers: BatchHeader, starts_at: int = 0) -> Partition:
+    partition = Partition(log_end_offset=starts_at)
+    for header in headers:
+        assert isinstance(partition.append(header), int)
+    partition.producers.settle()
+    return partition
+
+
+TRANSACTIONAL = 0x10
+MARKER = 0x30
+
+
+def test_batches_in_order_are_new():
+    partition = partition_with(batch(0, 3), batch(3), batch(4, 2))
+    assert partition.log_end_offset == 6
+
+
+def test_a_batch_without_producer_id_leaves_nothing():
+    partition = partition_with(batch(-1, producer=-1, epoch=-1), batch(-1, producer=-1, epoch=-1))
+    partition.producers.replay(batch(-1, producer=-1, epoch=-1), 0)
+    assert len(partition.producers) == 0
+
+
+def test_a_repeated_batch_is_answered_with_its_first_offset():
+    """§13.6.2 a."""
+    partition = partition_with(batch(0, 3, timestamp=1), batch(3, 2, timestamp=2), starts_at=100)
+
+    assert partition.append(batch(3, 2)) == DuplicateOf(103, 104, 2)
+    assert partition.append(batch(0, 3)) == DuplicateOf(100, 102, 1)
+    assert partition.log_end_offset == 105
+
+
+def test_a_duplicate_is_recognised_before_its_sequence_is_judged():
+    """T-20: four later batches have gone by, so its sequence is out of order by now."""
+    partition = partition_with(*(batch(sequence) for sequence in range(5)))
+    assert [partition.append(batch(sequence)) for sequence in range(5)] == [
+        DuplicateOf(sequence, sequence, 1000) for sequence in range(5)
+    ]
+
+
+def test_only_the_last_five_batches_are_remembered():
+    """§13.6.3: as many as may be in flight."""
+    partition = partition_with(*(batch(sequence) for sequence in range(6)))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        partition.append(batch(0))
+    assert partition.append(batch(1)) == DuplicateOf(1, 1, 1000)
+
+
+@pytest.mark.parametrize(("sequence", "count"), [(3, 1), (3, 3), (4, 1), (0, 5), (2, 2)])
+def test_a_batch_that_only_overlaps_is_no_duplicate(sequence: int, count: int):
+    partition = partition_with(batch(0, 3), batch(3, 2))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        partition.append(batch(sequence, count))
+
+
+def test_a_gap_is_out_of_order():
+    """§13.6.2 d."""
+    with pytest.raises(OutOfOrderSequenceNumber):
+        partition_with(batch(0)).append(batch(2))
+
+
+def test_an_older_epoch_is_fenced():
+    """§13.6.2 b; even the repetition of a batch of that epoch."""
+    partition = partition_with(batch(0), batch(0, epoch=1))
+    for sequence in (0, 1):
+        with pytest.raises(InvalidProducerEpoch):
+            partition.append(batch(sequence))
+
+
+def test_a_new_epoch_begins_at_zero():
+    """§13.6.2 c."""
+    partition = partition_with(batch(0), batch(1))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        partition.append(batch(2, epoch=1))
+    assert partition.append(batch(0, epoch=1)) == 2
+    assert partition.append(batch(1, epoch=1)) == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere():
+    """§13.6.2 e: its state may have expired."""
+    assert partition_with(batch(0)).append(batch(77, producer=8, epoch=5)) == 1
+
+
+def test_producers_are_kept_apart_and_so_are_partitions():
+    one, other = partition_with(batch(0), batch(0, producer=8)), partition_with()
+    assert one.append(batch(1, producer=8)) == 2
+    assert other.append(batch(0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "following"),
+    [(LAST, 1, 0), (LAST - 1, 2, 0), (LAST - 1, 4, 2), (LAST - 5, 5, LAST)],
+)
+def test_after_2147483647_comes_0(first: int, count: int, following: int):
+    partition = partition_with(batch(first, count))
+    assert partition.append(batch(first, count)) == DuplicateOf(0, count - 1, 1000)
+    for wrong in {0, following - 1, following + 1} - {following, -1, LAST + 1}:
+        with pytest.raises(OutOfOrderSequenceNumber):
+            partition.append(batch(wrong))
+    assert partition.append(batch(following)) == count
+    assert partition.append(batch(first, count)) == DuplicateOf(0, count - 1, 1000)
+
+
+# Transactions: not offered, and their data not misread
+
+
+def test_a_transactional_batch_that_nobody_vouches_for_is_refused():
+    """§13.6.2 g."""
+    for partition in (partition_with(), partition_with(batch(0))):
+        with pytest.raises(InvalidTxnState):
+            partition.append(batch(1, attributes=TRANSACTIONAL))
+
+
+def test_a_plain_batch_inside_an_open_transaction_is_refused():
+    """§13.6.2 f."""
+    partition = Partition()
+    partition.producers.replay(batch(0, attributes=TRANSACTIONAL, base_offset=40), 0)
+    assert partition.producers.first_open_transaction_offset() == 40
+    with pytest.raises(InvalidTxnState):
+        partition.append(batch(1))
+    assert partition.producers.check(batch(1, attributes=TRANSACTIONAL)) is None
+
+
+def test_a_marker_in_the_log_closes_its_transaction():
+    producers = ProducerStateManager()
+    producers.replay(batch(0, attributes=TRANSACTIONAL, base_offset=40), 0)
+    producers.replay(batch(0, producer=8, attributes=TRANSACTIONAL, base_offset=41), 0)
+    producers.replay(batch(1, attributes=TRANSACTIONAL, base_offset=42), 0)
+    assert producers.first_open_transaction_offset() == 40
+
+    producers.replay(batch(-1, attributes=MARKER, base_offset=43), 0)
+
+    assert producers.first_open_transaction_offset() == 41
+    assert producers.check(batch(1)) == DuplicateOf(42, 42, 1000)
+    assert producers.check(batch(2)) is None
+    producers.replay(batch(-1, producer=8, attributes=MARKER, base_offset=44), 0)
+    assert producers.first_open_transaction_offset() is None
+
+
+def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero():
+    producers = ProducerStateManager()
+    producers.replay(batch(0, attributes=TRANSACTIONAL), 0)
+    producers.replay(batch(-1, epoch=1, attributes=MARKER, base_offset=1), 0)
+
+    with pytest.raises(OutOfOrderSequenceNumber):
+        producers.check(batch(1, epoch=1))
+    assert producers.check(batch(0, epoch=1)) is None
+    with pytest.raises(InvalidProducerEpoch):
+        producers.check(batch(1))
+
+
+def test_kafka_s_marker_is_replayed():
+    producers = ProducerStateManager()
+    producers.replay(parse_batch_header(golden.MARKER), 5)
+    assert dict(producers.states) == {4711: ProducerState(epoch=3, last_timestamp=1700000000000, seen_ms=5)}
+
+
+# Appends that fail, and replay
+
+
+def test_an_append_that_could_not_be_written_is_forgotten():
+    partition = partition_with(batch(0), batch(1))
+    before = dict(partition.producers.states)
+    for header in (batch(2), batch(3), batch(0, producer=8), batch(0, producer=9), batch(1, producer=9)):
+        partition.append(header)
+
+    partition.producers.undo()
+
+    assert dict(partition.producers.states) == before
+    assert partition.append(batch(2)) == 7
+
+
+def test_what_is_settled_is_not_undone():
+    partition = partition_with(batch(0))
+    partition.append(batch(1))
+    partition.producers.settle()
+    partition.append(batch(2))
+    partition.producers.undo()
+    assert isinstance(partition.append(batch(1)), DuplicateOf)
+    assert partition.producers.check(batch(2)) is None
+
+
+def test_replaying_a_log_gives_the_state_that_appending_gave():
+    """§13.6.1; the same for followers (§13.6.4)."""
+    headers = [batch(0, 2), batch(0, producer=8), batch(2), batch(0, epoch=1), batch(1, 4, producer=8)]
+    partition = partition_with(*headers)
+    replayed = ProducerStateManager()
+    base_offset = 0
+    for header in headers:
+        replayed.replay(header._replace(base_offset=base_offset), 0)
+        base_offset += header.record_count
+    assert dict(replayed.states) == dict(partition.producers.states)
+
+
+def test_an_emptied_log_knows_no_producer():
+    partition = partition_with(batch(0))
+    partition.producers.clear()
+    partition.producers.undo()
+    assert partition.append(batch(50)) == 1
+
+
+# Expiry
+
+
+def test_silent_producers_expire_by_the_broker_s_clock():
+    """Not by the timestamps of records, which may be of any age."""
+    partition = Partition(ProducerStateManager(expiration_ms=DAY))
+    partition.append(batch(0, timestamp=5))
+    partition.now_ms = 10
+    partition.append(batch(0, producer=8, timestamp=1 << 50))
+    partition.producers.settle()
+
+    assert partition.producers.expire(DAY - 1) == []
+    assert partition.producers.expire(DAY) == [7]
+    assert partition.producers.expire(DAY + 10) == [8]
+
+
+def test_an_open_transaction_keeps_its_producer():
+    producers = ProducerStateManager(expiration_ms=DAY)
+    producers.replay(batch(0, attributes=TRANSACTIONAL), 0)
+    assert producers.expire(10 * DAY) == []
+
+
+def test_a_producer_whose_batch_is_not_yet_written_does_not_expire():
+    producers = ProducerStateManager(expiration_ms=0)
+    producers.update(batch(0), 0, 0)
+    assert producers.expire(1) == []
+    producers.undo()
+    assert len(producers) == 0
+
+
+# Snapshots
+
+
+def test_a_snapshot_is_read_as_kafka_reads_it():
+    """What ProducerStateManager.readSnapshot printed of these bytes."""
+    producers = ProducerStateManager()
+    producers.load(golden.SNAPSHOT, now_wall_ms=3)
+    first = {"first_sequence": 2147483000, "last_sequence": 2351, "timestamp": 1700000002999}
+    assert dict(producers.states) == {
+        9: ProducerState(1, (ProducerBatch(first_offset=77, last_offset=3076, **first),), 1700000002999, seen_ms=3),
+        10: ProducerState(
+            1,
+            (ProducerBatch(first_offset=5000, last_offset=7999, **first),),
+            1700000002999,
+            transaction_first_offset=5000,
+            seen_ms=3,
+        ),
+        11: ProducerState(1, (), 1700000002999, seen_ms=3),
+    }
+    assert producers.snapshot_bytes() == golden.SNAPSHOT
+
+
+def test_after_a_restart_the_last_batch_is_still_a_duplicate_and_older_ones_are_not():
+    partition = partition_with(batch(0), batch(1, 3))
+    restarted = Partition(ProducerStateManager(), partition.log_end_offset)
+    restarted.producers.load(partition.producers.snapshot_bytes(), now_wall_ms=0)
+
+    assert restarted.append(batch(1, 3)) == DuplicateOf(1, 3, 1000)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        restarted.append(batch(0))
+    assert restarted.append(batch(4)) == 4
+
+
+def test_an_empty_snapshot():
+    content = ProducerStateManager().snapshot_bytes()
+    assert len(content) == 10
+    producers = partition_with(batch(0)).producers
+    producers.load(content, 0)
+    assert len(producers) == 0
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_a_torn_snapshot_is_corrupt(size: int):
+    with pytest.raises(CorruptSnapshot):
+        ProducerStateManager().load(golden.SNAPSHOT[:size], 0)
+
+
+@given(st.integers(0, len(golden.SNAPSHOT) - 1), st.integers(1, 255))
+def test_a_changed_snapshot_is_corrupt_and_changes_nothing(at: int, change: int):
+    damaged = bytearray(golden.SNAPSHOT)
+    damaged[at] ^= change
+    producers = partition_with(batch(0)).producers
+    before = dict(producers.states)
+
+    with pytest.raises(CorruptSnapshot):
+        producers.load(bytes(damaged), 0)
+    assert dict(producers.states) == before
+
+
+@pytest.mark.parametrize("count", [0, 2, 4, -1, (1 << 31) - 1])
+def test_a_count_that_is_not_there_is_corrupt(count: int):
+    entries = count.to_bytes(4, "big", signed=True) + golden.SNAPSHOT[10:]
+    content = golden.SNAPSHOT[:2] + crc32c(entries).to_bytes(4, "big") + entries
+    with pytest.raises(CorruptSnapshot):
+        ProducerStateManager().load(content, 0)
+
+
+# Against a dumb model
+
+
+@dataclass
+class Model:
+    """Everything ever appended, in a list; the rules of §13.6.2 read off it one by one."""
+
+    appended: list[tuple[BatchHeader, int]] = field(default_factory=list)
+    log_end_offset: int = 0
+
+    def append(self, header: BatchHeader) -> object:
+        own = [(known, at) for known, at in self.appended if known.producer_id == header.producer_id]
+        epoch = own[-1][0].producer_epoch if own else None
+        current = [entry for entry in own if entry[0].producer_epoch == epoch]
+        for known, at in current[-5:]:
+            if known.producer_epoch == header.producer_epoch and sequences(known) == sequences(header):
+                return DuplicateOf(at, at + known.last_offset_delta, known.max_timestamp)
+        if epoch is not None and header.producer_epoch < epoch:
+            return InvalidProducerEpoch
+        if epoch is not None and header.producer_epoch > epoch and header.base_sequence != 0:
+            return OutOfOrderSequenceNumber
+        if epoch == header.producer_epoch and header.base_sequence != (sequences(current[-1][0])[-1] + 1) % (1 << 31):
+            return OutOfOrderSequenceNumber
+        self.appended.append((header, self.log_end_offset))
+        self.log_end_offset += header.record_count
+        return self.log_end_offset - header.record_count
+
+
+def sequences(header: BatchHeader) -> list[int]:
+    return [(header.base_sequence + index) % (1 << 31) for index in range(header.record_count)]
+
+
+NEAR_THE_WRAP = [LAST - 2, LAST - 1, LAST, 0, 1, 2, 3, 4]
+tries = st.builds(
+    batch,
+    st.sampled_from(NEAR_THE_WRAP),
+    st.integers(1, 3),
+    producer=st.integers(1, 2),
+    epoch=st.integers(0, 2),
+    timestamp=st.integers(0, 3),
+)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_any_sequence_of_batches_is_answered_as_the_rules_say(data: st.DataObject):
+    """I-10, with retries of whatever was sent before and restarts that keep the state."""
+    partition, model, sent = Partition(), Model(), [batch(0)]
+    for _ in range(data.draw(st.integers(1, 25))):
+        follows = [header._replace(base_sequence=header.last_sequence + 1 & LAST) for header in sent[-4:]]
+        header = data.draw(st.one_of(st.sampled_from(follows), st.sampled_from(sent), tries))
+        sent.append(header)
+        assert answer(partition, header) == model.append(header)
+        if data.draw(st.booleans()):
+            partition.producers.settle()
+
+
+def answer(partition: Partition, header: BatchHeader) -> object:
+    try:
+        return partition.append(header)
+    except KafkaError as error:
+        return type(error)
+
+
+@given(st.lists(tries, max_size=20))
+def test_a_snapshot_keeps_what_decides_about_the_next_batch(headers: list[BatchHeader]):
+    partition = Partition()
+    for header in headers:
+        answer(partition, header)
+    loaded = ProducerStateManager()
+    loaded.load(partition.producers.snapshot_bytes(), 0)
+
+    assert loaded.snapshot_bytes() == partition.producers.snapshot_bytes()
+    assert {
+        producer: state._replace(batches=state.batches[-1:]) for producer, state in partition.producers.states.items()
+    } == dict(loaded.states)
