@@ -22,6 +22,7 @@ from ottla.broker.group_service import GroupService
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.logging import LazyLog
 from ottla.broker.network import Listener, Network, TcpNetwork, address_for_clients
+from ottla.broker.prepared import PreparedFrames
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import Server
@@ -40,8 +41,6 @@ from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-    from ottla.broker.handlers.metadata import MetadataAnswers
 
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
@@ -63,7 +62,6 @@ class Broker:
     topics: TopicService
     groups: GroupService
     producer_ids: ProducerIds
-    metadata_answers: "MetadataAnswers"
 
     def __init__(
         self,
@@ -95,8 +93,8 @@ class Broker:
         self._store = store
         self._network: Network = network or TcpNetwork()
         self._executor = executor
+        self.metadata_answers = PreparedFrames()
         self._work_under_way = 0
-        self._settling = False
         self._when_idle: asyncio.Future[None] | None = None
         self.bootstrap = ""
 

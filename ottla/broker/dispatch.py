@@ -8,24 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
+from ottla.broker.prepared import PreparedFrame
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import DecodeError, skip_tags
 
 VERSION_BITS = 16
-
-
-class PreparedFrame:
-    """A whole answer as bytes, made before and used again with other correlation ids."""
-
-    __slots__ = ("_after", "_size")
-
-    def __init__(self, frame: bytes) -> None:
-        self._size = frame[:4]
-        self._after = frame[8:]
-
-    def with_correlation_id(self, correlation_id: int) -> bytes:
-        return b"%b%b%b" % (self._size, correlation_id.to_bytes(4, "big", signed=True), self._after)
 
 
 class Route:

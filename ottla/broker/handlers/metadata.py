@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.context import RequestContext
-from ottla.broker.dispatch import PreparedFrame
+from ottla.broker.prepared import PreparedFrame
 from ottla.cluster.image import NO_LEADER, ZERO_ID, MetadataImage, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException
@@ -31,24 +31,6 @@ if TYPE_CHECKING:
 
 BY_ID_SINCE = 12
 NULL_MEANS_ALL_SINCE = 1
-ANSWERS_KEPT_MAX = 256
-
-
-class MetadataAnswers:
-    """Encoded answers of one image."""
-
-    def __init__(self) -> None:
-        self._image: MetadataImage | None = None
-        self._frames: dict[Any, PreparedFrame] = {}
-
-    def get(self, image: MetadataImage, key: Any) -> PreparedFrame | None:
-        return self._frames.get(key) if self._image is image else None
-
-    def put(self, image: MetadataImage, key: Any, frame: PreparedFrame) -> None:
-        if self._image is not image or len(self._frames) >= ANSWERS_KEPT_MAX:
-            self._image = image
-            self._frames = {}
-        self._frames[key] = frame
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PreparedFrame:
