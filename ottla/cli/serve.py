@@ -5,16 +5,14 @@ One table describes the options. `parse_plain` reads it for command lines writte
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
-
-Value: TypeAlias = str | bool | int | tuple[str, ...] | None
+from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
     name: str
     help: str
     metavar: str | None = None
-    default: Value = None
+    default: str | bool | int | tuple[str, ...] | None = None
     choices: tuple[str, ...] = ()
     is_flag: bool = False
     is_repeated: bool = False
@@ -22,7 +20,8 @@ class Option(NamedTuple):
 
     @property
     def key(self) -> str:
-        return self.name.removeprefix("--").replace("-", "_")
+        """The name of the field of ServeOptions that it fills."""
+        return "settings" if self.is_repeated else self.name.removeprefix("--").replace("-", "_")
 
 
 OPTIONS = (
@@ -43,11 +42,11 @@ OPTIONS = (
 BY_NAME = {option.name: option for option in OPTIONS}
 
 
-def defaults() -> dict[str, Value]:
+def defaults() -> dict[str, Any]:
     return {option.key: option.default for option in OPTIONS}
 
 
-def parse_plain(arguments: Sequence[str]) -> dict[str, Value] | None:
+def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
     """The options' values by key, or None when anything is not plainly right: click then says what."""
     values = defaults()
     remaining = iter(arguments)
@@ -72,7 +71,7 @@ def parse_plain(arguments: Sequence[str]) -> dict[str, Value] | None:
     return values if refusal(values) is None and usage_error(values) is None else None
 
 
-def _parse_value(option: Option, text: str) -> Value:
+def _parse_value(option: Option, text: str) -> str | int | None:
     if option.is_number:
         return int(text) if text.isascii() and text.isdecimal() else None
     if option.choices:
@@ -80,15 +79,13 @@ def _parse_value(option: Option, text: str) -> Value:
     return text
 
 
-def usage_error(values: Mapping[str, Value]) -> tuple[str, str] | None:
+def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     """The option that is malformed and a sentence that says how, or None."""
     for key in ("listen", "advertise"):
         address = values[key]
         if isinstance(address, str) and not _is_host_and_port(address, port_min=0 if key == "listen" else 1):
             return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
-    settings = values["set"]
-    assert isinstance(settings, tuple)
-    for setting in settings:
+    for setting in values["settings"]:
         key, equals, _ = setting.partition("=")
         if not equals or not key.strip():
             return "--set", f"{setting!r} is not KEY=VALUE"
@@ -102,7 +99,7 @@ def _is_host_and_port(address: str, *, port_min: int) -> bool:
     return port.isascii() and port.isdecimal() and len(port) <= 5 and port_min <= int(port) <= 65535
 
 
-def refusal(values: Mapping[str, Value]) -> str | None:
+def refusal(values: Mapping[str, Any]) -> str | None:
     """Why this version of Ottla cannot do what is asked, or None."""
     if values["brokers"] != 1:
         return f"--brokers {values['brokers']} is not possible: this version runs one broker in a process"
@@ -111,10 +108,8 @@ def refusal(values: Mapping[str, Value]) -> str | None:
     return None
 
 
-def serve(values: Mapping[str, Value]) -> int:
+def serve(values: Mapping[str, Any]) -> int:
     """Run the broker until SIGTERM or SIGINT; returns the exit status."""
     from ottla.broker.serve import ServeOptions, run
 
-    settings = values["set"]
-    assert isinstance(settings, tuple)
-    return run(ServeOptions(**{**values, "settings": settings}))
+    return run(ServeOptions(**values))

@@ -15,7 +15,7 @@ def _click_option(option: Option) -> click.Option:
     elif option.is_number:
         kind = click.IntRange(min=0)
     return click.Option(
-        [option.name],
+        [option.name, option.key],
         help=option.help,
         metavar=option.metavar,
         default=option.default,

@@ -48,7 +48,7 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "node_id": None,
         "metadata": None,
         "config": None,
-        "set": (),
+        "settings": (),
         "log_format": "console",
         "log_level": "info",
     }
@@ -68,7 +68,7 @@ def test_everything_given() -> None:
         "node_id": 7,
         "metadata": None,
         "config": "f",
-        "set": ("a=b", "c=d=e"),
+        "settings": ("a=b", "c=d=e"),
         "log_format": "json",
         "log_level": "debug",
     }
