@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
-from ottla.storage.config import LogConfig
+from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.cutting import Cutting
 from ottla.storage.errors import storage_error
 from ottla.storage.flushing import Flushing
@@ -123,7 +123,12 @@ class Appending(Cutting, Flushing):
         segment = self._active
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
-        if segment.must_roll(size, last_offset, timestamp, self.config, self._roll_jitter_ms):
+        if (
+            segment.end_position + size > self._segment_bytes
+            or timestamp - segment.first_timestamp > self._roll_after_ms
+            or segment.is_index_full
+            or last_offset - segment.base_offset > INT32_MAX
+        ) and segment.end_position:
             self._roll_with_queue()
             segment = self._active
         if not self._queue:

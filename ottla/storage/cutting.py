@@ -4,7 +4,7 @@ from ottla.protocol.errors import OffsetOutOfRange
 from ottla.storage.log_base import LogBase
 from ottla.storage.producer_snapshots import rebuild_producers
 from ottla.storage.retention import Expired, expired_segments
-from ottla.storage.segment import Segment
+from ottla.storage.segment import SWAP_SUFFIX, Segment
 
 
 class Cutting(LogBase):
@@ -21,7 +21,7 @@ class Cutting(LogBase):
             self._guarded("truncate", lambda: self._truncate(offset))
 
     def _truncate(self, offset: int) -> None:
-        self._cuts += 1
+        self.cuts += 1
         keeper = self.segments[self.segments.index_of(offset)]
         self._drop([segment for segment in self.segments if segment.base_offset > keeper.base_offset])
         position, end_offset = keeper.cut_point(offset)
@@ -38,11 +38,11 @@ class Cutting(LogBase):
         self._guarded("truncate", lambda: self._restart_at(offset))
 
     def _restart_at(self, offset: int) -> None:
-        self._cuts += 1
+        self.cuts += 1
         old = list(self.segments)
         for segment in reversed(old):
             self._remove_files(segment)
-        new = Segment.create(self._files, self.directory, offset)
+        new = Segment.create(self.files, self.directory, offset)
         self.segments.exchange(old, [new])
         self._set_active(new)
         self.log_start_offset = offset
@@ -55,6 +55,7 @@ class Cutting(LogBase):
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.sync_required_offset = min(self.sync_required_offset, end_offset)
         self.gaps_until = min(self.gaps_until, end_offset)
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self.epochs.truncate_from_end(end_offset)
 
     def _drop(self, segments: list[Segment]) -> None:
@@ -66,7 +67,7 @@ class Cutting(LogBase):
         paths = segment.existing_paths()
         segment.release()
         for path in reversed(paths):
-            self._files.remove(path)
+            self.files.remove(path)
 
     def delete_records_before(self, offset: int) -> None:
         """Raise the log start offset; segments below it go with the next retention pass. Raises OffsetOutOfRange."""
@@ -106,10 +107,33 @@ class Cutting(LogBase):
 
     def _condemn(self, segments: list[Segment], now_wall_ms: int) -> None:
         self.segments.exchange(segments, [])
-        self._cuts += 1
+        self.cuts += 1
         self._directory_changed = True
+        self._condemn_files(segments, now_wall_ms)
+
+    def _condemn_files(self, segments: list[Segment], now_wall_ms: int) -> None:
         for segment in segments:
             paths = segment.existing_paths()
             segment.release()
             self.deletions.condemn(paths, now_wall_ms + self.config.file_delete_delay_ms)
             self.snapshots.remove(segment.base_offset)
+
+    def replace_segments(
+        self, groups: list[tuple[tuple[Segment, ...], Segment]], *, clean_until: int, now_wall_ms: int
+    ) -> None:
+        """Put compacted segments, complete and synced, in the place of those they were made from."""
+        self._guarded("swap segments of", lambda: self._swap(groups, now_wall_ms))
+        self.cleaned_offset = clean_until
+        self.gaps_until = max(self.gaps_until, clean_until)
+
+    def _swap(self, groups: list[tuple[tuple[Segment, ...], Segment]], now_wall_ms: int) -> None:
+        self.cuts += 1
+        for _, new in groups:
+            new.rename(SWAP_SUFFIX)
+        # From here on, recovery finishes what is left of this.
+        self.files.sync_directory(self.directory)
+        for old, new in groups:
+            self.segments.exchange(old, [new])
+            self._condemn_files(list(old), now_wall_ms)
+            new.rename("")
+        self.files.sync_directory(self.directory)

@@ -50,6 +50,7 @@ class FlushWork:
                     sync_file(self._files, path)
             if self._directory is not None:
                 self._files.sync_directory(self._directory)
+                self._files.sync_directory(self._directory.parent)
         except OSError as error:
             self.error = error
         finally:

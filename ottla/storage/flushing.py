@@ -47,9 +47,9 @@ class Flushing(LogBase):
         except OSError as error:
             raise storage_error("flush", self.directory, error) from error
         return FlushWork(
-            self._files,
+            self.files,
             end_offset=self.log_end_offset,
-            cuts=self._cuts,
+            cuts=self.cuts,
             log_files=log_files,
             other_paths=paths,
             directory=self.directory if changed else None,
@@ -64,7 +64,7 @@ class Flushing(LogBase):
         """
         if work.error is not None:
             raise self._fail(storage_error("flush", self.directory, work.error)) from work.error
-        if work.cuts != self._cuts:
+        if work.cuts != self.cuts:
             self._directory_changed = True
             return
         for segment in work.flushed_segments:

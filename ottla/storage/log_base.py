@@ -30,7 +30,9 @@ class LoadedLog(NamedTuple):
     log_end_offset: int
     recovery_point: int
     gaps_until: int
-    """Where compaction has been; below it, offsets may be missing."""
+    """Below it, offsets may be missing."""
+    cleaned_offset: int
+    """Where compaction goes on."""
     loaded_at_ms: int
 
 
@@ -57,6 +59,7 @@ class LogBase:
         self.flushed_offset = loaded.recovery_point
         self.sync_required_offset = loaded.recovery_point
         self.gaps_until = loaded.gaps_until
+        self.cleaned_offset = loaded.cleaned_offset
         self.restored_high_watermark = loaded.log_start_offset
         self.epochs = LeaderEpochCache(loaded.epochs, self._save_epochs)
         self.producers = loaded.producers
@@ -64,13 +67,13 @@ class LogBase:
         self.deletions = Deletions(files)
         self.segments = loaded.segments
         self.failure: KafkaStorageError | None = None
-        self._files = files
+        self.files = files
         self._active = loaded.segments.active
         self._next_offset = loaded.log_end_offset
         self._queue: list[Buffer] = []
         self._mark: SegmentMark | None = None
         self._lost_queue: KafkaStorageError | None = None
-        self._cuts = 0
+        self.cuts = 0
         self._directory_changed = False
         self._oldest_unflushed_ms = 0
         self._seen_ms = loaded.loaded_at_ms
@@ -82,7 +85,9 @@ class LogBase:
         """Obey other settings from the next append on."""
         self.config = config
         self._index_interval = config.index_interval_bytes
+        self._segment_bytes = config.segment_bytes
         self._waits_for_sync = config.waits_for_sync
+        self._limit_active()
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -100,7 +105,7 @@ class LogBase:
         try:
             old.write_indexes()
             self.snapshots.write(self.log_end_offset, self.producers.snapshot_bytes())
-            new = Segment.create(self._files, self.directory, self.log_end_offset)
+            new = Segment.create(self.files, self.directory, self.log_end_offset)
         except OSError as error:
             raise storage_error("begin a segment in", self.directory, error) from error
         self.segments.add(new)
@@ -112,6 +117,11 @@ class LogBase:
         # Spreads the rolling of many partitions that began together, the same way on every run.
         name = f"{self.topic}-{self.partition}-{segment.base_offset}".encode()
         self._roll_jitter_ms = crc32c(name) % (self.config.segment_jitter_ms + 1)
+        self._limit_active()
+
+    def _limit_active(self) -> None:
+        self._active.limit_index(self.config.segment_index_bytes)
+        self._roll_after_ms = self.config.roll_after_ms - self._roll_jitter_ms
 
     # Leader epochs
 
@@ -130,7 +140,7 @@ class LogBase:
         # Before the first record there is nothing to lose: the next leader begins at the same offset.
         is_empty = self.log_end_offset == self.log_start_offset
         content = checkpoints.build_epochs(entries)
-        write_atomically(self._files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=not is_empty)
+        write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=not is_empty)
 
     # Failing
 

@@ -158,8 +158,11 @@ class LogDirectory:
         self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
 
     def checkpoint_cleaned_offsets(self) -> None:
-        cleaned = {key: log.gaps_until for key, log in self._logs.items() if log.gaps_until or log.config.is_compacted}
-        self._checkpoint(checkpoints.CLEANED_OFFSETS, cleaned)
+        """Of a log that is no longer compacted, how far its gaps go."""
+        cleaned = {
+            key: log.cleaned_offset if log.config.is_compacted else log.gaps_until for key, log in self._logs.items()
+        }
+        self._checkpoint(checkpoints.CLEANED_OFFSETS, {key: offset for key, offset in cleaned.items() if offset})
 
     def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         path = self.path / name
@@ -238,9 +241,9 @@ class LogDirectory:
         )
 
     def _read_histories(self) -> Callable[[TopicPartition], LogHistory]:
-        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS) or {}
-        starts = self._read_offsets(checkpoints.LOG_START_OFFSETS) or {}
-        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS) or {}
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
+        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         cleaned = self._read_offsets(checkpoints.CLEANED_OFFSETS)
 
         def history(key: TopicPartition) -> LogHistory:
@@ -249,20 +252,20 @@ class LogDirectory:
                 recovery_point=recovery_points.get(key, 0),
                 log_start_offset=starts.get(key, 0),
                 high_watermark=high_watermarks.get(key, 0),
-                cleaned_until=cleaned.get(key) if cleaned is not None else None,
+                cleaned_until=cleaned.get(key, 0),
             )
 
         return history
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         path = self.path / name
         try:
             return checkpoints.parse_offsets(self._files.read_bytes(path))
         except FileNotFoundError:
-            return None
+            return {}
         except ValueError as error:
             self._notices(f"{path} is not readable ({error}) and counts as missing")
-            return None
+            return {}
 
 
 def partition_of(directory_name: str) -> TopicPartition | None:

@@ -25,18 +25,18 @@ from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producer
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.scan import InvalidBatchError, scan
 from ottla.storage.segment import (
+    CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
     file_name,
 )
 from ottla.storage.segments import Segments
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 
 Notices = Callable[[str], None]
@@ -50,7 +50,7 @@ class LogHistory:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
-    cleaned_until: int | None = None
+    cleaned_until: int = 0
 
 
 def open_log(
@@ -113,8 +113,10 @@ class _Opening:
         """A whole compacted segment waits under another name. Remove those it replaces, then give it its own."""
         swap_path = self.directory / (file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
         end_offset = self._end_offset_of(swap_path, base)
-        for old in bases_of(self.files.list_directory(self.directory), LOG_SUFFIX):
+        replaced = {base, *bases_of(self.files.list_directory(self.directory), LOG_SUFFIX)}
+        for old in sorted(replaced):
             if base <= old < max(end_offset, base + 1):
+                # Indexes first: one that outlived its log file would be taken for the new segment's.
                 for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, *(() if old == base else (LOG_SUFFIX,))):
                     self.files.remove(self.directory / file_name(old, suffix))
         self.files.rename(swap_path, self.directory / file_name(base, LOG_SUFFIX))
@@ -192,7 +194,7 @@ class _Opening:
         except InvalidBatchError as error:
             self.notices(f"{segment.name}: not as it was closed, {error}; recovering it")
             return None
-        segment.read_first_timestamp()
+        segment.begin_timestamp()
         return end_offset
 
     def _recover(self, segment: Segment, epochs: LeaderEpochCache, end_offset: int) -> tuple[int, bool]:
@@ -224,10 +226,8 @@ class _Opening:
         return expected < base_offset <= self._gaps_until(INT64_MAX)
 
     def _gaps_until(self, log_end_offset: int) -> int:
-        """Without a cleaner checkpoint a compacted log may have gaps anywhere."""
-        if self.history.cleaned_until is not None:
-            return min(self.history.cleaned_until, log_end_offset)
-        return log_end_offset if self.config.is_compacted else 0
+        """A log that was compacted here has gaps up to its checkpoint, a copy of such a log has them anywhere."""
+        return log_end_offset if self.config.is_compacted else min(self.history.cleaned_until, log_end_offset)
 
     def _remove(self, segments: list[Segment]) -> None:
         for segment in reversed(segments):
@@ -281,6 +281,7 @@ class _Opening:
             log_end_offset=log_end_offset,
             recovery_point=max(recovery_point, log_start_offset),
             gaps_until=self._gaps_until(log_end_offset),
+            cleaned_offset=min(self.history.cleaned_until, log_end_offset),
             loaded_at_ms=self.now_wall_ms,
         )
         log = Log(

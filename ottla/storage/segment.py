@@ -24,6 +24,11 @@ OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
+
+CLEANED_SUFFIX = ".cleaned"
+"""Behind the names of a compacted segment's files until it is complete."""
+SWAP_SUFFIX = ".swap"
+"""Behind them from then on, until the segments that it replaces are out of the way."""
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 NO_TIMESTAMP = -1
@@ -66,6 +71,8 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.first_timestamp = NO_TIMESTAMP
         self.is_flushed = False
+        self.is_index_full = False
+        self._entries_max = INT32_MAX
         self._files = files
         self._directory = directory
         self._suffix = suffix
@@ -130,17 +137,14 @@ class Segment:
 
     # Appending
 
-    def must_roll(self, size: int, last_offset: int, timestamp: int, config: LogConfig, jitter_ms: int) -> bool:
-        """Whether a batch of `size` bytes has to go to another segment."""
-        if self.end_position == 0:
-            return False
-        return (
-            self.end_position + size > config.segment_bytes
-            or timestamp - self.first_timestamp > config.roll_after_ms - jitter_ms
-            or last_offset - self.base_offset > INT32_MAX
-            or (len(self.offset_index) + 1) * offset_index.ENTRY_SIZE > config.segment_index_bytes
-            or (len(self.time_index) + 2) * time_index.ENTRY_SIZE > config.segment_index_bytes
-        )
+    def limit_index(self, size_bytes: int) -> None:
+        """Say how large an index file may become: when one is full, the segment is."""
+        # The time index gets an entry more when the segment is rolled.
+        self._entries_max = min(size_bytes // offset_index.ENTRY_SIZE, size_bytes // time_index.ENTRY_SIZE - 1)
+        self._note_fullness()
+
+    def _note_fullness(self) -> None:
+        self.is_index_full = max(len(self.offset_index), len(self.time_index)) >= self._entries_max
 
     def note(self, last_offset: int, timestamp: int, size: int, interval_bytes: int, appended_at_ms: int) -> None:
         """Account for a batch at `end_position`. `timestamp` is its largest; -1 falls back on `appended_at_ms`."""
@@ -153,6 +157,7 @@ class Segment:
             self.offset_index.append(last_offset - self.base_offset, self.end_position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self._unindexed_bytes = 0
+            self._note_fullness()
         self.end_position += size
         self._unindexed_bytes += size
 
@@ -174,6 +179,7 @@ class Segment:
         self.first_timestamp = mark.first_timestamp
         self.offset_index.truncate(mark.offset_entries)
         self.time_index.truncate(mark.time_entries)
+        self._note_fullness()
 
     # Indexes
 
@@ -261,11 +267,11 @@ class Segment:
     def batches_from(self, position: int) -> Iterator[ScannedBatch]:
         return scan(self.file, position, self.size, check_crc=False)
 
-    def read_first_timestamp(self) -> None:
-        """Learn from the file when the segment began, which decides when it is rolled."""
-        if self.size >= BATCH_HEADER_SIZE:
-            header = parse_batch_header(self.file.pread(BATCH_HEADER_SIZE, 0))
-            self.first_timestamp = header.max_timestamp
+    def begin_timestamp(self) -> int:
+        """When the segment began, by its first batch, or -1; that decides when it is rolled."""
+        if self.first_timestamp == NO_TIMESTAMP and self.size >= BATCH_HEADER_SIZE:
+            self.first_timestamp = parse_batch_header(self.file.pread(BATCH_HEADER_SIZE, 0)).max_timestamp
+        return self.first_timestamp
 
     def last_modified_ms(self) -> int:
         return self._files.modified_ms(self.path(LOG_SUFFIX))

@@ -1,0 +1,291 @@
+"""Compaction: of each key only the record with the highest offset stays.
+
+A pass has three steps. `plan_compaction` looks at the log and decides whether and how far to clean. `compact` does the
+heavy part on segments that nobody appends to, and may run in a thread: it notes the last offset of every key in the
+dirty part, then writes all segments up to there anew, as `.cleaned` files, without the records that are outdated.
+`apply_compaction` puts them in place, back in the thread that owns the log; if the log was cut meanwhile the result is
+thrown away.
+
+Offsets never change. A tombstone stays until the delete horizon, a moment written into its batch the first time it is
+cleaned, so that a reader has `delete.retention.ms` to see it. The last batch of each active producer stays, emptied if
+need be, because the producer's next sequence number is read off it.
+
+The swap survives a crash at any point: `.cleaned` files are nothing yet; from the moment a synced `.log.cleaned` is
+renamed to `.log.swap`, the new segment counts, and recovery finishes what is left.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from ottla.protocol.errors import KafkaError, KafkaStorageError
+from ottla.protocol.records.batch import BatchHeader, parse_batch_header
+from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
+from ottla.storage.config import INT32_MAX, LogConfig
+from ottla.storage.errors import storage_error
+from ottla.storage.files import Buffer, File, FileSystem
+from ottla.storage.log import Log
+from ottla.storage.retention import largest_timestamp
+from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
+from ottla.storage.segment import CLEANED_SUFFIX, Segment
+
+KEYS_PER_PASS_MAX = 500_000
+"""Bounds the memory of a pass to some 80 MB. A log with more keys is cleaned in several passes."""
+EXACT_KEY_BYTES_MAX = 32
+WRITE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A segment to be rewritten, with a descriptor that belongs to the pass."""
+
+    segment: Segment
+    file: File
+    size: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """All that a pass needs to know."""
+
+    files: FileSystem
+    directory: Path
+    sources: tuple[SourceSegment, ...]
+    dirty_from: int
+    """The first offset whose key has not been looked at by an earlier pass."""
+    config: LogConfig
+    last_offsets_of_producers: Mapping[int, int]
+    now_wall_ms: int
+    cuts: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """Neighbouring segments and the one that replaces them."""
+
+    old: tuple[Segment, ...]
+    new: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a pass made, still under names that do not count."""
+
+    plan: CompactionPlan
+    groups: tuple[CleanedGroup, ...]
+    clean_until: int
+
+    @property
+    def bytes_before(self) -> int:
+        return sum(segment.size for group in self.groups for segment in group.old)
+
+    @property
+    def bytes_after(self) -> int:
+        return sum(group.new.size for group in self.groups)
+
+
+def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> CompactionPlan | None:
+    """A pass over `log` below `upper_bound`, the last stable offset; None if it does not need one now.
+
+    Hand a plan to `compact`, which closes what the plan has opened. Raises KafkaStorageError.
+    """
+    config = log.config
+    if not config.is_compacted or log.failure is not None:
+        return None
+    if _is_overdue(log.segments.active, config, now_wall_ms) and not log.has_pending_writes:
+        log.roll()
+    cleanable = _cleanable_segments(log, now_wall_ms, upper_bound)
+    ends = [log.segments.end_of(n, log.log_end_offset) for n in range(len(cleanable))]
+    dirty = [segment for segment, end in zip(cleanable, ends, strict=True) if end > log.cleaned_offset]
+    dirty_bytes = sum(segment.size for segment in dirty)
+    if dirty_bytes == 0:
+        return None
+    ratio = dirty_bytes / sum(segment.size for segment in cleanable)
+    if ratio < config.min_cleanable_dirty_ratio and not _is_overdue(dirty[0], config, now_wall_ms):
+        return None
+    try:
+        sources = tuple(
+            SourceSegment(segment, segment.file.duplicate(), segment.size, end)
+            for segment, end in zip(cleanable, ends, strict=True)
+        )
+    except OSError as error:
+        raise storage_error("compact", log.directory, error) from error
+    return CompactionPlan(
+        files=log.files,
+        directory=log.directory,
+        sources=sources,
+        dirty_from=max(log.cleaned_offset, dirty[0].base_offset),
+        config=config,
+        last_offsets_of_producers={
+            producer_id: state.batches[-1].last_offset
+            for producer_id, state in log.producers.states.items()
+            if state.batches
+        },
+        now_wall_ms=now_wall_ms,
+        cuts=log.cuts,
+    )
+
+
+def _cleanable_segments(log: Log, now_wall_ms: int, upper_bound: int) -> list[Segment]:
+    chosen: list[Segment] = []
+    for n, segment in enumerate(log.segments.up_to_active()):
+        is_too_young = (
+            log.config.min_compaction_lag_ms > 0
+            and segment.size > 0
+            and now_wall_ms - largest_timestamp(segment) < log.config.min_compaction_lag_ms
+        )
+        if is_too_young or log.segments.end_of(n, log.log_end_offset) > upper_bound:
+            break
+        chosen.append(segment)
+    return chosen
+
+
+def _is_overdue(segment: Segment, config: LogConfig, now_wall_ms: int) -> bool:
+    return segment.size > 0 and now_wall_ms - segment.begin_timestamp() > config.max_compaction_lag_ms
+
+
+def compact(plan: CompactionPlan) -> CompactionResult:
+    """Write the segments of the plan anew. Touches nothing but new files; run it in any thread.
+
+    Raises KafkaStorageError, after removing what it wrote. A damaged batch stops the pass: nobody may guess its keys.
+    """
+    new: list[Segment] = []
+    try:
+        last_offsets, clean_until = _last_offsets(plan)
+        groups: list[CleanedGroup] = []
+        for group in _grouped(plan, clean_until):
+            segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
+            new.append(segment)
+            _Cleaner(plan, last_offsets, clean_until, segment).clean(group)
+            groups.append(CleanedGroup(tuple(source.segment for source in group), segment))
+    except (OSError, InvalidBatchError, KafkaError) as error:
+        _remove(plan.files, new)
+        if isinstance(error, OSError):
+            raise storage_error("compact", plan.directory, error) from error
+        raise KafkaStorageError(f"could not compact {plan.directory}: {error}") from error
+    finally:
+        for source in plan.sources:
+            source.file.close()
+    return CompactionResult(plan, tuple(groups), clean_until)
+
+
+def _last_offsets(plan: CompactionPlan) -> tuple[dict[bytes, int], int]:
+    """The last offset of every key in the dirty part, and the offset up to which that is known."""
+    offsets: dict[bytes, int] = {}
+    for source in plan.sources:
+        if source.end_offset <= plan.dirty_from:
+            continue
+        for batch in scan(source.file, 0, source.size):
+            if batch.header.is_control or batch.header.next_offset <= plan.dirty_from:
+                continue
+            for record in iterate_records(batch.view):
+                if record.key is not None:
+                    offsets[_digest(record.key)] = record.offset
+            if len(offsets) >= KEYS_PER_PASS_MAX:
+                return offsets, batch.header.next_offset
+    return offsets, plan.sources[-1].end_offset
+
+
+def _digest(key: bytes) -> bytes:
+    return key if len(key) < EXACT_KEY_BYTES_MAX else blake2b(key, digest_size=EXACT_KEY_BYTES_MAX).digest()
+
+
+def _grouped(plan: CompactionPlan, clean_until: int) -> Iterator[list[SourceSegment]]:
+    """Neighbouring segments that will fit into one, so that segments do not dwindle to crumbs."""
+    group: list[SourceSegment] = []
+    size = 0
+    for source in plan.sources:
+        if source.segment.base_offset >= clean_until:
+            break
+        too_large = size + source.size > plan.config.segment_bytes
+        if group and (too_large or source.end_offset - group[0].segment.base_offset > INT32_MAX):
+            yield group
+            group, size = [], 0
+        group.append(source)
+        size += source.size
+    if group:
+        yield group
+
+
+class _Cleaner:
+    """Copies what stays of some segments into a new one."""
+
+    def __init__(self, plan: CompactionPlan, last_offsets: dict[bytes, int], clean_until: int, target: Segment) -> None:
+        self._plan = plan
+        self._last_offsets = last_offsets
+        self._clean_until = clean_until
+        self._target = target
+        self._buffers: list[Buffer] = []
+        self._buffered = 0
+
+    def clean(self, group: Sequence[SourceSegment]) -> None:
+        for source in group:
+            for batch in scan(source.file, 0, source.size):
+                kept = self._kept(batch)
+                if kept is not None:
+                    self._append(batch.header, kept)
+        self._write()
+        self._target.write_indexes()
+        self._target.sync()
+        self._target.is_flushed = True
+
+    def _kept(self, batch: ScannedBatch) -> Buffer | None:
+        """What stays of a batch: the batch itself, a smaller one, an empty one, or None."""
+        header = batch.header
+        if header.is_control or header.base_offset >= self._clean_until:
+            return bytes(batch.view)
+        records = list(iterate_records(batch.view))
+        left = [record for record in records if self._stays(record, header)]
+        if not left and self._plan.last_offsets_of_producers.get(header.producer_id) != header.last_offset:
+            return None
+        horizon = None
+        if not header.has_delete_horizon and any(record.value is None for record in left):
+            horizon = self._plan.now_wall_ms + self._plan.config.delete_retention_ms
+        if len(left) == len(records) and horizon is None:
+            return bytes(batch.view)
+        return rebuild_batch(header, left, delete_horizon_ms=horizon)
+
+    def _stays(self, record: Record, header: BatchHeader) -> bool:
+        if record.offset >= self._clean_until:
+            return True
+        if record.key is None or self._last_offsets.get(_digest(record.key), -1) > record.offset:
+            return False
+        is_past_horizon = header.has_delete_horizon and header.base_timestamp <= self._plan.now_wall_ms
+        return record.value is not None or not is_past_horizon
+
+    def _append(self, header: BatchHeader, batch: Buffer) -> None:
+        timestamp = parse_batch_header(batch).max_timestamp
+        interval = self._plan.config.index_interval_bytes
+        self._target.note(header.last_offset, timestamp, len(batch), interval, self._plan.now_wall_ms)
+        self._buffers.append(batch)
+        self._buffered += len(batch)
+        if self._buffered >= WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._buffers:
+            self._target.file.writev(self._buffers)
+            self._target.size = self._target.end_position
+            self._buffers, self._buffered = [], 0
+
+
+def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
+    """Put the cleaned segments in place. False if the log was cut since the plan; then nothing changes."""
+    new = [group.new for group in result.groups]
+    if log.cuts != result.plan.cuts or log.failure is not None:
+        _remove(log.files, new)
+        return False
+    log.replace_segments(
+        [(group.old, group.new) for group in result.groups], clean_until=result.clean_until, now_wall_ms=now_wall_ms
+    )
+    return True
+
+
+def _remove(files: FileSystem, segments: Sequence[Segment]) -> None:
+    for segment in segments:
+        paths = segment.existing_paths()
+        segment.release()
+        for path in paths:
+            files.remove(path)
