@@ -1,0 +1,284 @@
+"""A disk in memory that remembers every operation and can be asked what a crash after any of them leaves behind.
+
+`journal` holds the operations that change something. `FakeDisk.after(journal, loss)` is the disk as a later process
+finds it: with `Loss.NOTHING` everything is there, as after the kill of a process; with `Loss.UNSYNCED` only what was
+synced, contents by `fsync` of the file and names by `sync_directory`, as after a power failure; with `Loss.SOME` a part
+of the unsynced contents is there too, cut at random places.
+"""
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+
+
+class Loss(Enum):
+    NOTHING = auto()
+    UNSYNCED = auto()
+    SOME = auto()
+
+
+Operation = tuple[Any, ...]
+
+
+@dataclass
+class _Inode:
+    number: int
+    content: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+
+
+class FakeFile:
+    """An open file; closing forbids further use, as with a descriptor."""
+
+    def __init__(self, disk: "FakeDisk", inode: _Inode) -> None:
+        self._disk = disk
+        self._inode: _Inode | None = inode
+
+    @property
+    def inode(self) -> _Inode:
+        if self._inode is None:
+            raise OSError(errno.EBADF, "the file is closed")
+        return self._inode
+
+    def writev(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        data = b"".join(map(bytes, buffers))
+        failure = self._disk.take_failure("writev")
+        if failure is not None:
+            torn = data[: self._disk.torn_bytes]
+            if torn:
+                self._disk.do(("write", self.inode.number, torn))
+            raise failure
+        self._disk.do(("write", self.inode.number, data))
+        return len(data)
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._disk.maybe_fail("pread")
+        return bytes(self.inode.content[position : position + size])
+
+    def readinto_nowait(self, buffer: bytearray | memoryview, position: int) -> int:
+        if self._disk.is_cold:
+            raise BlockingIOError(errno.EAGAIN, "not in the page cache")
+        data = self.pread(len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._disk.maybe_fail("truncate")
+        if size != len(self.inode.content):
+            self._disk.do(("truncate", self.inode.number, size))
+
+    def fsync(self) -> None:
+        self._disk.maybe_fail("fsync")
+        self._disk.do(("fsync", self.inode.number))
+
+    def size(self) -> int:
+        return len(self.inode.content)
+
+    def duplicate(self) -> "FakeFile":
+        return FakeFile(self._disk, self.inode)
+
+    def close(self) -> None:
+        self._inode = None
+
+
+class FakeLock:
+    def __init__(self, disk: "FakeDisk", path: Path) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class FakeDisk:
+    """A `FileSystem`. `fail(operation, error)` makes the next one of that name fail."""
+
+    def __init__(self) -> None:
+        self.journal: list[Operation] = []
+        self.is_cold = False
+        self.torn_bytes = 0
+        self.locked: set[Path] = set()
+        self._failures: dict[str, list[OSError]] = {}
+        self._inodes: dict[int, _Inode] = {}
+        self._names: dict[Path, dict[str, int | None]] = {}
+        self._durable_names: dict[Path, dict[str, int | None]] = {}
+
+    # Crashes and failures
+
+    @classmethod
+    def after(cls, journal: Sequence[Operation], loss: Loss = Loss.NOTHING, seed: int = 0) -> "FakeDisk":
+        """The disk that a crash after these operations leaves."""
+        disk = cls()
+        for operation in journal:
+            disk.do(operation)
+        if loss is not Loss.NOTHING:
+            disk._lose(random.Random(seed) if loss is Loss.SOME else None)
+        disk.journal = []
+        return disk
+
+    def _lose(self, rng: random.Random | None) -> None:
+        for inode in self._inodes.values():
+            kept = bytes(inode.synced)
+            if rng is not None and bytes(inode.content[: len(kept)]) == kept:
+                kept = bytes(inode.content[: rng.randint(len(kept), len(inode.content))])
+            inode.content = bytearray(kept)
+        if rng is None or rng.random() < 0.5:
+            self._names = {directory: dict(names) for directory, names in self._durable_names.items()}
+            self._forget_unreachable()
+
+    def _forget_unreachable(self) -> None:
+        """Directories whose own name was not durable are gone with all that is in them."""
+        for directory in sorted(self._names, key=lambda path: len(path.parts)):
+            parent = self._names.get(directory.parent)
+            if parent is not None and directory.name not in parent:
+                del self._names[directory]
+        for directory, names in list(self._names.items()):
+            for name, inode in list(names.items()):
+                if inode is None and directory / name not in self._names:
+                    self._names.setdefault(directory / name, {})
+
+    def fail(self, operation: str, error: OSError, *, after: int = 0) -> None:
+        """Let the next `operation` fail, or the one after `after` others."""
+        self._failures.setdefault(operation, []).extend([*([None] * after), error])  # type: ignore[list-item]
+
+    def take_failure(self, operation: str) -> OSError | None:
+        queue = self._failures.get(operation)
+        return queue.pop(0) if queue else None
+
+    def maybe_fail(self, operation: str) -> None:
+        failure = self.take_failure(operation)
+        if failure is not None:
+            raise failure
+
+    def flip_bit(self, path: Path, bit: int) -> None:
+        """Damage a file as a bad sector does: no operation, no trace."""
+        self._inode_at(path).content[bit // 8] ^= 1 << bit % 8
+
+    # Operations
+
+    def do(self, operation: Operation) -> None:
+        """Perform one journal entry."""
+        self.journal.append(operation)
+        name, *arguments = operation
+        handlers: dict[str, Callable[..., None]] = {
+            "write": self._write,
+            "truncate": self._truncate,
+            "fsync": self._fsync,
+            "create": self._create,
+            "mkdir": self._mkdir,
+            "rename": self._rename,
+            "remove": self._remove,
+            "rmdir": self._rmdir,
+            "syncdir": self._syncdir,
+        }
+        handlers[name](*arguments)
+
+    def _write(self, number: int, data: bytes) -> None:
+        self._inodes[number].content += data
+
+    def _truncate(self, number: int, size: int) -> None:
+        content = self._inodes[number].content
+        del content[size:]
+        content.extend(bytes(size - len(content)))
+
+    def _fsync(self, number: int) -> None:
+        self._inodes[number].synced = bytes(self._inodes[number].content)
+
+    def _create(self, path: Path, number: int) -> None:
+        self._inodes[number] = _Inode(number)
+        self._names[path.parent][path.name] = number
+
+    def _mkdir(self, path: Path) -> None:
+        self._names.setdefault(path, {})
+        if path.parent != path and path.parent in self._names:
+            self._names[path.parent][path.name] = None
+
+    def _rename(self, source: Path, target: Path) -> None:
+        inode = self._names[source.parent].pop(source.name)
+        self._names[target.parent][target.name] = inode
+        if inode is None:
+            self._names[target] = self._names.pop(source)
+            if source in self._durable_names:
+                self._durable_names[target] = self._durable_names.pop(source)
+
+    def _remove(self, path: Path) -> None:
+        del self._names[path.parent][path.name]
+
+    def _rmdir(self, path: Path) -> None:
+        del self._names[path]
+        self._names[path.parent].pop(path.name, None)
+
+    def _syncdir(self, path: Path) -> None:
+        self._durable_names[path] = dict(self._names[path])
+
+    def _inode_at(self, path: Path) -> _Inode:
+        number = self._names.get(path.parent, {}).get(path.name)
+        if number is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return self._inodes[number]
+
+    # FileSystem
+
+    def open(self, path: Path) -> FakeFile:
+        self.maybe_fail("open")
+        if path.parent not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
+        if path.name not in self._names[path.parent]:
+            self.do(("create", path, len(self._inodes)))
+        return FakeFile(self, self._inode_at(path))
+
+    def exists(self, path: Path) -> bool:
+        return path in self._names or path.name in self._names.get(path.parent, {})
+
+    def size(self, path: Path) -> int:
+        return len(self._inode_at(path).content)
+
+    def modified_ms(self, path: Path) -> int:
+        self._inode_at(path)
+        return 0
+
+    def read_bytes(self, path: Path) -> bytes:
+        return bytes(self._inode_at(path).content)
+
+    def list_directory(self, path: Path) -> list[str]:
+        return sorted(self._names[path])
+
+    def is_directory(self, path: Path) -> bool:
+        return path in self._names
+
+    def make_directory(self, path: Path) -> None:
+        self.maybe_fail("make_directory")
+        for part in [*reversed(path.parents), path]:
+            if part not in self._names:
+                self.do(("mkdir", part))
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.maybe_fail("rename")
+        if source.name not in self._names.get(source.parent, {}):
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(source))
+        self.do(("rename", source, target))
+
+    def remove(self, path: Path) -> None:
+        self.maybe_fail("remove")
+        if path.name in self._names.get(path.parent, {}):
+            self.do(("remove", path))
+
+    def remove_directory(self, path: Path) -> None:
+        if path in self._names:
+            if self._names[path]:
+                raise OSError(errno.ENOTEMPTY, "the directory is not empty", str(path))
+            self.do(("rmdir", path))
+
+    def sync_directory(self, path: Path) -> None:
+        self.maybe_fail("sync_directory")
+        self.do(("syncdir", path))
+
+    def lock(self, path: Path) -> FakeLock | None:
+        if path in self.locked:
+            return None
+        self.locked.add(path)
+        return FakeLock(self, path)
