@@ -127,14 +127,14 @@ def test_a_changed_checksum_is_seen(at: int):
 
 
 def test_log_append_time_is_written_with_a_new_checksum():
-    batch = batch_of(b"a", b"b", codec=1)
+    batch = bytearray(b"??") + batch_of(b"a", b"b", codec=1)
 
-    header = set_log_append_time(memoryview(batch), 0, parse_batch_header(batch), 5000)
+    header = set_log_append_time(memoryview(batch), 2, parse_batch_header(batch, 2), 5000)
 
-    assert header == parse_batch_header(batch)
-    assert crc_is_valid(batch, 0, header)
+    assert header == parse_batch_header(batch, 2)
+    assert crc_is_valid(batch, 2, header)
     assert header.timestamp_type == batches.LOG_APPEND_TIME
-    assert [record.timestamp for record in iterate_records(batch)] == [5000, 5000]
+    assert [record.timestamp for record in iterate_records(batch[2:])] == [5000, 5000]
 
 
 def test_the_max_timestamp_is_corrected_with_a_new_checksum():

@@ -348,6 +348,13 @@ def test_a_look_at_lengths_refuses_nothing_that_a_walk_accepts(block: bytes, cou
     assert records_fit(block, 0, count, records_max) or not walked
 
 
+@pytest.mark.parametrize("length", [-1, -2, -64, -65, -8192, -8193, -(1 << 31)])
+def test_a_look_at_lengths_refuses_negative_ones(length: int):
+    assert not records_fit(varint(length) + bytes(10), 0, 1, 4)
+    assert not records_fit(varint(length), 0, 1, 4)
+    assert not records_fit(varint(length) + bytes(10_000), 0, 2, 1)
+
+
 # Numbers
 
 

@@ -146,6 +146,11 @@ def test_a_new_epoch_begins_at_zero():
     assert partition.append(batch(1, epoch=1)) == 3
 
 
+def test_a_repeated_batch_is_looked_for_in_its_own_epoch():
+    partition = partition_with(batch(0), batch(0, epoch=1), batch(1, epoch=1))
+    assert partition.append(batch(0, epoch=1)) == DuplicateOf(1, 1, 1000)
+
+
 def test_an_unknown_producer_may_begin_anywhere():
     """§13.6.2 e: its state may have expired."""
     assert partition_with(batch(0)).append(batch(77, producer=8, epoch=5)) == 1
