@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.group_partition import GroupPartition
 from ottla.coordinator.partition import CoordinatorPartition
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.replication.partition import Partition
@@ -31,7 +32,7 @@ async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -
     offset = log.log_start_offset
     replayed = 0
     while offset < log.log_end_offset:
-        chunk = await _read(partition, offset, broker.config.offsets_load_buffer_size)
+        chunk = await _read(broker, partition, offset, broker.config.offsets_load_buffer_size)
         if chunk.end_offset <= offset:
             break
         for record, header in _records(chunk.records):
@@ -42,12 +43,30 @@ async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -
         offset = chunk.end_offset
 
 
-async def _read(partition: Partition, offset: int, max_bytes: int) -> ReadResult:
+async def _read(broker: "Broker", partition: Partition, offset: int, max_bytes: int) -> ReadResult:
     log = partition.log
     try:
         return log.read(offset, max_bytes, upper_bound=log.log_end_offset, min_one_batch=True)
     except WouldBlock as blocked:
-        return await asyncio.get_running_loop().run_in_executor(None, blocked.complete)
+        return await _from_disk(broker, blocked)
+
+
+async def _from_disk(broker: "Broker", blocked: WouldBlock) -> ReadResult:
+    outcomes: list[ReadResult | KafkaError] = []
+    finished = asyncio.get_running_loop().create_future()
+
+    def work() -> None:
+        try:
+            outcomes.append(blocked.complete())
+        except KafkaError as error:
+            outcomes.append(error)
+
+    broker.offload(work, lambda: finished.set_result(None) if not finished.done() else None)
+    await finished
+    (outcome,) = outcomes
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome
 
 
 def _records(chunk: memoryview) -> Iterator[tuple[Record, BatchHeader]]:

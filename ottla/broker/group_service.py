@@ -10,6 +10,7 @@ token; the group itself learns of it by the session timeout, as it must.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.group_loading import load
@@ -176,13 +177,10 @@ class GroupService:
             waiting(result)
 
     def observe(self, fact: Fact) -> None:
-        log = self.broker.log
         if isinstance(fact, _WARNINGS):
-            log.warning("group", fact=fact)
+            self.broker.log.warning(type(fact).__name__, **_fields(fact))
         elif isinstance(fact, _NEWS):
-            log.info("group", fact=fact)
-        else:
-            log.debug("group", fact=fact)
+            self.broker.log.info(type(fact).__name__, **_fields(fact))
         for observer in self.observers:
             observer(fact)
 
@@ -213,6 +211,8 @@ class GroupService:
             self.broker.log.exception("groups could not be loaded", partition=hosted.index)
             return
         hosted.finish_loading()
+        # A task is an event of its own.
+        self.broker.settle()
 
     def _schedule_expiry(self) -> None:
         deadline_ms = self.broker.clock.now_ms() + self.broker.config.offsets_retention_check_interval_ms
@@ -226,3 +226,7 @@ class GroupService:
     def _new_member_id(self, prefix: str) -> str:
         digits = f"{self.broker.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62:032x}"
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _fields(fact: Fact) -> dict[str, object]:
+    return {field.name: getattr(fact, field.name) for field in fields(fact)}

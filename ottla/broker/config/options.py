@@ -33,7 +33,6 @@ class Update(Enum):
     """Who may change a property of a running broker."""
 
     READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 

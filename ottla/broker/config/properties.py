@@ -1,11 +1,14 @@
 """The syntax of Java's .properties files, as far as Kafka's configuration files use it (java.util.Properties.load)."""
 
+import re
 from collections.abc import Iterator
 
 from ottla.broker.config.options import ConfigError
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
+# Not str.splitlines, which knows more line ends than Java.
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -27,7 +30,7 @@ def parse_setting(setting: str) -> tuple[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     parts: list[str] = []
-    for physical in text.splitlines():
+    for physical in _LINE_END.split(text):
         line = physical.lstrip(_BLANKS)
         if not parts and (not line or line[0] in "#!"):
             continue

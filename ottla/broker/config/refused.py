@@ -115,3 +115,8 @@ def unknown_property(name: str, known: Iterable[str], what: str = "property") ->
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return ConfigError(f"there is no {what} {name}{hint}")
+
+
+def refused_properties() -> dict[str, str]:
+    """Every name with its reason; a trailing `*` stands for all names that begin so."""
+    return _REASONS | {f"{prefix}*": reason for prefix, reason in _REASON_OF_PREFIX.items()}

@@ -25,13 +25,15 @@ class NetworkOptions:
     socket_send_buffer_bytes = integer(
         "socket.send.buffer.bytes",
         102400,
-        "Send buffer of a connection's socket (SO_SNDBUF); -1 leaves it to the operating system.",
+        "Send buffer of a connection's socket (SO_SNDBUF). "
+        "Unless this is set, and with -1, the operating system decides.",
         at_least=-1,
     )
     socket_receive_buffer_bytes = integer(
         "socket.receive.buffer.bytes",
         102400,
-        "Receive buffer of a connection's socket (SO_RCVBUF); -1 leaves it to the operating system.",
+        "Receive buffer of a connection's socket (SO_RCVBUF). "
+        "Unless this is set, and with -1, the operating system decides.",
         at_least=-1,
     )
     socket_request_max_bytes = integer(
