@@ -14,3 +14,7 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
     """A broker process with an empty data directory of its own."""
     with ServedBroker(tmp_path / "data", QUICK_GROUPS) as served:
         yield served
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--show-timeline", action="store_true", help="print the timeline of states of group scenarios")
