@@ -201,9 +201,20 @@ class Client:
     async def _connection_to(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None:
-            connection = await Connection.open(address, self._timeout_s)
+            try:
+                connection = await Connection.open(address, self._timeout_s)
+            except NoAnswer as error:
+                raise self._explained(address, error) from error
             self._connections[address] = connection
         return connection
+
+    def _explained(self, address: Address, error: NoAnswer) -> NoAnswer:
+        """Say it when the user did not name this address: a broker that advertises another than its clients can reach
+        is the most common trouble with containers."""
+        node_id = next((node_id for node_id, known in self._brokers.items() if known == address), None)
+        if node_id is None or address in self._bootstrap:
+            return error
+        return NoAnswer(f"{error}; that is where broker {node_id} tells its clients to go")
 
 
 def _topics_to_list(partitions: Iterable[TopicPartition], timestamp: int) -> list[ListOffsetsTopic]:

@@ -3,30 +3,34 @@
 import logging
 import sys
 
+# Who has seen so many has seen enough.
+MESSAGES_MAX = 100
+
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return f"ottla: {record.getMessage()}".splitlines()[0]
 
 
-class _NotTwiceInARow(logging.Filter):
+class _Once(logging.Filter):
     """A broker that is away is reported once, not with every attempt to reach it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._last = ""
+        self._told: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        is_new = message != self._last
-        self._last = message
+        is_new = message not in self._told and len(self._told) < MESSAGES_MAX
+        if is_new:
+            self._told.add(message)
         return is_new
 
 
 def show_errors_only() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
-    handler.addFilter(_NotTwiceInARow())
+    handler.addFilter(_Once())
     logger = logging.getLogger("aiokafka")
     logger.handlers = [handler]
     logger.setLevel(logging.ERROR)

@@ -17,7 +17,7 @@ from ottla.cli.client import EARLIEST, LATEST, Client, TopicPartition
 from ottla.cli.failures import ClientError
 from ottla.cli.record_format import WriteRecord
 from ottla.cli.session import Session
-from ottla.cli.topic_operations import existing_topic
+from ottla.cli.topic_operations import reachable_partitions
 
 # How long one wait for records lasts; limits are looked at in between.
 WAIT_MS = 100
@@ -63,13 +63,13 @@ async def _bounds(
 ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
     """Where to begin, and the end of each partition at this moment."""
     async with Client(session.bootstrap, session.timeout_s) as client:
-        existing = {row.partition_index for row in (await existing_topic(client, source.topic)).partitions}
+        existing = await reachable_partitions(client, source.topic)
         for index in source.partitions:
             if index not in existing:
                 raise ClientError(f"topic {source.topic} has no partition {index}")
         if source.group is not None:
             return {}, {}
-        partitions = [(source.topic, index) for index in source.partitions or sorted(existing)]
+        partitions = [(source.topic, index) for index in source.partitions or existing]
         ends = await client.list_offsets(partitions, LATEST)
         if not source.from_beginning and source.offset is None:
             return ends, ends
@@ -101,6 +101,8 @@ async def _started_consumer(session: Session, source: Source, starts: Mapping[To
     consumer.assign([Assigned(topic, index) for topic, index in starts])
     for (topic, index), offset in starts.items():
         consumer.seek(Assigned(topic, index), offset)
+    # The library's consumer can only be stopped once its tasks have begun.
+    await asyncio.sleep(0)
     return consumer
 
 

@@ -13,13 +13,16 @@ CHUNKS_AHEAD = 8
 
 
 class Readable(Protocol):
-    def read1(self, size: int, /) -> bytes: ...
+    """An unbuffered stream: `read` returns what is there, and waits only if nothing is."""
+
+    def read(self, size: int, /) -> bytes | None: ...
 
 
 async def read_lines(stream: Readable) -> AsyncIterator[list[bytes]]:
     """The lines that have come so far, as they come, without their ends; the last one may lack its newline.
 
     Reading happens on a thread of its own that nobody waits for: one that is stuck on a terminal cannot be cancelled.
+    It must not hold the lock of a buffered reader then, which the interpreter wants at its end; hence unbuffered.
     """
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(CHUNKS_AHEAD)
     loop = asyncio.get_running_loop()
@@ -39,7 +42,7 @@ def _pump(stream: Readable, chunks: "asyncio.Queue[bytes | OSError]", loop: asyn
     with suppress(RuntimeError, CancelledError):
         while True:
             try:
-                chunk: bytes | OSError = stream.read1(CHUNK_BYTES)
+                chunk: bytes | OSError = stream.read(CHUNK_BYTES) or b""
             except OSError as error:
                 chunk = error
             asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()

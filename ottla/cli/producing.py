@@ -3,14 +3,12 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
-
-import click
+from typing import Any
 
 from ottla.cli import client_log
 from ottla.cli.client import Client
@@ -19,7 +17,7 @@ from ottla.cli.lines import Readable, read_lines
 from ottla.cli.messages import Message
 from ottla.cli.progress import show_bar
 from ottla.cli.session import Session
-from ottla.cli.topic_operations import existing_topic
+from ottla.cli.topic_operations import reachable_partitions
 
 STDIN = "-"
 # Long enough to fill batches from a pipe, too short to be felt at a keyboard.
@@ -65,7 +63,7 @@ async def produce_lines(session: Session, destination: Destination, files: Seque
     """Produce all lines of `files`; returns when everything sent has been acknowledged. Raises ClientError."""
     topic = destination.topic
     async with Client(session.bootstrap, session.timeout_s) as client:
-        partitions = len((await existing_topic(client, topic, create_missing=True)).partitions)
+        partitions = await reachable_partitions(client, topic, create_missing=True)
     from aiokafka.errors import KafkaError
 
     tally = Tally()
@@ -111,8 +109,8 @@ async def _messages(files: Sequence[str], make: MakeMessage, tally: Tally) -> As
     for file in files:
         name = "standard input" if file == STDIN else file
         read = 0
-        with click.open_file(file, "rb") as stream:
-            async for lines in read_lines(cast("Readable", stream)):
+        with _opened(file) as stream:
+            async for lines in read_lines(stream):
                 for number, line in enumerate(lines, read + 1):
                     tally.bytes_read += len(line) + 1
                     try:
@@ -123,9 +121,18 @@ async def _messages(files: Sequence[str], make: MakeMessage, tally: Tally) -> As
                 read += len(lines)
 
 
-async def _send(producer: Any, topic: str, partitions: int, messages: AsyncIterator[Message], tally: Tally) -> None:
+def _opened(file: str) -> AbstractContextManager[Readable]:
+    if file != STDIN:
+        return Path(file).open("rb", buffering=0)
+    stdin = sys.stdin.buffer
+    return nullcontext(getattr(stdin, "raw", stdin))
+
+
+async def _send(
+    producer: Any, topic: str, partitions: Collection[int], messages: AsyncIterator[Message], tally: Tally
+) -> None:
     async for message in messages:
-        if message.partition is not None and message.partition >= partitions:
+        if message.partition is not None and message.partition not in partitions:
             raise ClientError(f"topic {topic} has no partition {message.partition}")
         if tally.failure is not None:
             return

@@ -115,6 +115,14 @@ async def existing_topic(client: Client, name: str, *, create_missing: bool = Fa
     return await client.retrying(attempt)
 
 
+async def reachable_partitions(client: Client, name: str, *, create_missing: bool = False) -> list[int]:
+    """The topic's partitions, once their leaders have answered."""
+    topic = await existing_topic(client, name, create_missing=create_missing)
+    partitions = sorted(row.partition_index for row in topic.partitions)
+    await client.list_offsets([(name, index) for index in partitions], LATEST)
+    return partitions
+
+
 async def topic_configs(client: Client, name: str) -> dict[str, str | None]:
     """The configs that were set for this topic; those that hold its broker's values are left out."""
     resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)

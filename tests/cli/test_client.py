@@ -14,7 +14,13 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from tests.cli.fake_broker import FakeBroker
 
 
@@ -132,6 +138,19 @@ async def test_a_coordinator_that_has_moved_is_found_again(version: int) -> None
             await delete_group(client, "g")
 
     assert len(second.requests(DeleteGroupsRequest)) == 1
+
+
+async def test_an_address_that_a_broker_gives_and_nobody_can_reach_is_explained() -> None:
+    with FakeBroker() as broker:
+        node = MetadataResponseBroker(node_id=7, host="inside.invalid", port=9092)
+        broker.answer(MetadataRequest, MetadataResponse(brokers=[node], topics=[topic("t", 7)]))
+        async with client_of(broker, timeout_s=0.2) as client:
+            with pytest.raises(ClientError) as raised:
+                await client.list_offsets([("t", 0)], LATEST)
+
+    assert str(raised.value) == (
+        "cannot reach inside.invalid:9092: the host name is not known; that is where broker 7 tells its clients to go"
+    )
 
 
 async def test_a_coordinator_that_is_gone_is_found_again() -> None:

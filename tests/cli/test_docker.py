@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -51,15 +52,11 @@ def image() -> str:
 
 class Container:
     def __init__(self, image: str, volume: str) -> None:
-        self.id = docker(
-            "run", "--detach", "--publish", "127.0.0.1::9092", "--volume", f"{volume}:/data", image,
-            "serve", "--listen", "0.0.0.0:9092", "--data-dir", "/data",
-        )  # fmt: skip
-
-    @property
-    def bootstrap(self) -> str:
-        """The container's own address: what the broker tells clients when it was told no other."""
-        return docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", self.id) + ":9092"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.bootstrap = f"127.0.0.1:{free.getsockname()[1]}"
+        serve = ("serve", "--listen", "0.0.0.0:9092", "--advertise", self.bootstrap, "--data-dir", "/data")
+        publish = ("--publish", f"{self.bootstrap}:9092")
+        self.id = docker("run", "--detach", *publish, "--volume", f"{volume}:/data", image, *serve)
 
     def wait_until_healthy(self) -> None:
         deadline = time.monotonic() + HEALTHY_WITHIN_S

@@ -11,7 +11,7 @@ class Pieces:
     def __init__(self, *pieces: bytes | OSError) -> None:
         self._pieces = list(pieces)
 
-    def read1(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         piece = self._pieces.pop(0) if self._pieces else b""
         if isinstance(piece, OSError):
             raise piece
