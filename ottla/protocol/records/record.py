@@ -101,11 +101,14 @@ def records_fit(block: Buffer, position: int, record_count: int, records_max: in
     """Whether the lengths of the first `records_max` records, from `position` on, lead from one to the next.
 
     If those are all, the last must end with the block. Nothing but the lengths is looked at, which is what makes it
-    cheap: some 60 ns per record.
+    cheap: some 150 ns per record where a walk takes ten times that.
     """
     end = len(block)
+    looked_at = 0
     try:
-        for _ in range(min(records_max, record_count)):
+        # Not a range: for the one record of a small batch, making one takes longer than looking at it.
+        while looked_at < record_count and looked_at < records_max:
+            looked_at += 1
             length = block[position]
             if length < 0x80:
                 position += 1
@@ -116,7 +119,7 @@ def records_fit(block: Buffer, position: int, record_count: int, records_max: in
                 length, position = read_varint(block, position)
                 length <<= 1
             # Zig-zag: an odd number is a negative one.
-            if length < 0 or length & 1:
+            if length & 1 or length < 0:
                 return False
             position += length >> 1
     except (IndexError, InvalidRecord):
