@@ -127,7 +127,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        context = context or contextvars.copy_context()
+        if context is None:
+            context = contextvars.copy_context()
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((context.get(PROCESS), handle))
         return handle
@@ -147,7 +148,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_at_us(
         self, when_us: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        context = context or contextvars.copy_context()
+        if context is None:
+            context = contextvars.copy_context()
         handle = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
         self._timers_set += 1
         heappush(self._scheduled, (when_us, self._timers_set, context.get(PROCESS), handle))
@@ -164,7 +166,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
-        context = context or contextvars.copy_context()
+        if context is None:
+            context = contextvars.copy_context()
         # Task names that asyncio makes up count all tasks of the interpreter.
         task = asyncio.Task(coro, loop=self, name=name or coro.__qualname__, context=context)
         process = context.get(PROCESS)

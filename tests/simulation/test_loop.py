@@ -110,3 +110,14 @@ def test_every_step_is_seen_with_its_process(loop):
     loop.call_soon(lambda: None)
     loop.run_forever()
     assert seen == [process, None, process]
+
+
+def test_what_the_world_set_in_an_empty_context_is_not_a_process_s(loop):
+    """An empty context is false in Python, and was once taken for none."""
+    seen = []
+    process = Process("broker")
+    loop.after_step = seen.append
+    outside = contextvars.Context()
+    loop.call_soon(lambda: loop.call_soon(lambda: None, context=outside), context=process.context())
+    loop.run_forever()
+    assert seen == [process, None]

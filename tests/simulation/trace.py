@@ -9,13 +9,13 @@ class Trace:
     """`note` every observable thing with the moment it happened at. `keep` holds on to the lines themselves."""
 
     def __init__(self, now_us: Callable[[], int], *, keep: bool = False) -> None:
-        self._now_us = now_us
+        self.now_us = now_us
         self._hash = hashlib.sha256()
         self._kept: list[str] | None = [] if keep else None
         self.count = 0
 
     def note(self, *words: object) -> None:
-        line = f"{self._now_us()} {' '.join(map(str, words))}"
+        line = f"{self.now_us()} {' '.join(map(str, words))}"
         self._hash.update(line.encode())
         self._hash.update(b"\n")
         self.count += 1

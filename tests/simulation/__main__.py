@@ -1,0 +1,68 @@
+"""`python -m tests.simulation --seeds 300`: runs worlds; says which seed failed and how to see it again."""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.world import Outcome, World
+
+
+def main() -> int:
+    options = _parse_options()
+    started = time.monotonic()
+    counts: Counter[str] = Counter()
+    failed = steps = virtual_ms = 0
+    seeds = range(options.first, options.first + options.seeds)
+    for outcome in _outcomes(options, seeds):
+        counts.update(outcome.counts)
+        steps += outcome.steps
+        virtual_ms += outcome.virtual_ms
+        if options.hashes:
+            print(f"seed {outcome.seed} {outcome.digest}")
+        if options.trace:
+            print("\n".join(outcome.lines))
+        if outcome.violations:
+            failed += 1
+            _report(outcome)
+    done = ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
+    print(
+        f"{steps:,} steps, {virtual_ms / 60_000:,.0f} simulated minutes in {time.monotonic() - started:.1f} s: {done}"
+    )
+    print(f"{len(seeds) - failed} of {len(seeds)} seeds passed")
+    return 1 if failed else 0
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--hashes", action="store_true", help="print the hash of each run's trace")
+    parser.add_argument("--trace", action="store_true", help="print the traces themselves")
+    return parser.parse_args()
+
+
+def _outcomes(options: argparse.Namespace, seeds: range) -> Iterator[Outcome]:
+    if options.jobs == 1:
+        yield from (_run(seed, options.trace) for seed in seeds)
+        return
+    with ProcessPoolExecutor(options.jobs) as pool:
+        yield from pool.map(_run, seeds, [options.trace] * len(seeds), chunksize=4)
+
+
+def _run(seed: int, keep_trace: bool) -> Outcome:
+    return World(seed, keep_trace=keep_trace).run()
+
+
+def _report(outcome: Outcome) -> None:
+    print(f"seed {outcome.seed} FAILED after {outcome.steps} steps, {outcome.virtual_ms} ms:")
+    for violation in outcome.violations[:5]:
+        print(f"    {violation}")
+    print(f"    again: python -m tests.simulation --seeds 1 --first {outcome.seed} --trace", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

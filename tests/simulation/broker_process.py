@@ -1,0 +1,99 @@
+"""The machine that a simulated broker runs on, and the broker as a process on it."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.broker import Broker
+from ottla.broker.config.server import ServerConfig
+from ottla.cluster.embedded import EmbeddedStore
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.judge import Judge
+from tests.simulation.loop import Process, SimulationLoop, VirtualClock
+from tests.simulation.network import SimulatedNetwork
+
+DATA_DIR = Path("/data")
+
+
+class JudgedLog:
+    """The broker's log: what it says belongs to the trace, and an error is one too many."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._judge.trace.note("log", event)
+
+    info = debug
+    warning = debug
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._judge.violated("log", f"{event}: {fields}")
+
+    exception = error
+
+    def prepare(self) -> None:
+        pass
+
+
+class BrokerProcess:
+    """One life of the broker."""
+
+    def __init__(self, process: Process, broker: Broker, loop: SimulationLoop) -> None:
+        self.broker = broker
+        self.process = process
+        self._loop = loop
+        self.context = process.context()
+        self.started = loop.create_task(broker.start(), context=self.context)
+
+    async def stop(self) -> None:
+        await self._loop.create_task(self.broker.stop(), context=self.context)
+
+
+class Machine:
+    """Its disk and its metadata outlive any broker."""
+
+    def __init__(
+        self,
+        loop: SimulationLoop,
+        clock: VirtualClock,
+        network: SimulatedNetwork,
+        judge: Judge,
+        rng: random.Random,
+        settings: dict[str, str],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._network = network
+        self._judge = judge
+        self._rng = rng
+        self._config = ServerConfig(settings)
+        self._disk = SimulatedDisk(judge.trace)
+        # Kept apart from the disk: its own file is SQLite's, which syncs every transaction.
+        self._store = EmbeddedStore()
+        self._lives = 0
+
+    def boot(self, address: tuple[str, int]) -> BrokerProcess:
+        self._lives += 1
+        process = Process(f"broker {self._lives}")
+        host, port = address
+        broker = Broker(
+            self._config,
+            data_dir=DATA_DIR,
+            host=host,
+            port=port,
+            store=self._store,
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            files=self._disk,
+            network=self._network,
+            log=JudgedLog(self._judge),  # type: ignore[arg-type]
+        )
+        return BrokerProcess(process, broker, self._loop)
+
+    def kill(self, running: BrokerProcess, *, power: bool) -> None:
+        self._loop.kill(running.process)
+        self._network.kill(running.process)
+        self._disk.release_locks()
+        if power:
+            self._disk.lose_power(self._rng)

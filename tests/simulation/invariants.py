@@ -1,0 +1,129 @@
+"""What must hold inside the broker after every step, whatever clients and faults do.
+
+Groups are looked at only when something about them has changed: a run takes tens of thousands of steps.
+"""
+
+from typing import Any
+
+from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
+from ottla.coordinator.group import Group
+from ottla.coordinator.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from tests.simulation.judge import Judge
+
+# A timer runs in the tick after its deadline, when the loop gets to it.
+TIMER_SLACK_MS = 5
+
+
+class Inspector:
+    """One per life of a broker."""
+
+    def __init__(self, judge: Judge, broker: Any) -> None:
+        self._judge = judge
+        self._broker = broker
+        self._seen: dict[str, tuple[Any, ...]] = {}
+        self._generations: dict[str, int] = {}
+        self._high_watermarks: dict[Any, int] = {}
+
+    def look(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for hosted in hosted_partitions(self._broker):
+            for group in hosted.coordinator.groups.values():
+                signature = _signature(group, len(hosted._timers))
+                if self._seen.get(group.group_id) != signature:
+                    self._seen[group.group_id] = signature
+                    self._look_at(group, hosted._timers)
+                if group.join_phase is not None and group.join_phase.deadline_ms + TIMER_SLACK_MS < now_ms:
+                    self._violated("I-18", group, f"join phase until {group.join_phase.deadline_ms}, it is {now_ms}")
+        for partition in self._broker.replicas:
+            self._look_at_log(partition)
+
+    def _look_at(self, group: Group, timers: dict[Any, Any]) -> None:
+        before = self._generations.get(group.group_id, -1)
+        if group.generation < before:
+            self._violated("I-8", group, f"generation {group.generation} after {before}")
+        self._judge.trace.note("group", group.group_id, group.state.name, group.generation, len(group.members))
+        self._generations[group.group_id] = group.generation
+        for invariant, complaint in [*_about_members(group), *_about_seats(group), *_about_timers(group, timers)]:
+            self._violated(invariant, group, complaint)
+
+    def _look_at_log(self, partition: Any) -> None:
+        log, high_watermark = partition.log, partition.high_watermark
+        if not log.log_start_offset <= high_watermark <= log.log_end_offset:
+            self._judge.violated(
+                "I-6", f"{partition}: {log.log_start_offset} ≤ {high_watermark} ≤ {log.log_end_offset} does not hold"
+            )
+        if high_watermark < self._high_watermarks.get(partition, 0):
+            self._judge.violated("I-5", f"{partition}: high watermark {high_watermark} fell")
+        self._high_watermarks[partition] = high_watermark
+
+    def _violated(self, invariant: str, group: Group, how: str) -> None:
+        self._judge.violated(invariant, f"{group.group_id} {group.state.name} generation {group.generation}: {how}")
+
+
+def hosted_partitions(broker: Any) -> list[Any]:
+    return list(broker.groups._partitions.values())
+
+
+def _signature(group: Group, timers: int) -> tuple[Any, ...]:
+    return (
+        group.state,
+        group.generation,
+        group.leader_id,
+        group.parked_joins,
+        len(group.members),
+        len(group.pending_members),
+        len(group.pending_sync),
+        tuple(group.static_members.values()),
+        timers,
+    )
+
+
+def _about_members(group: Group) -> list[tuple[str, str]]:
+    """Invariant and complaint."""
+    complaints = []
+    members = group.members.values()
+    parked_joins = sum(member.parked_join is not None for member in members)
+    parked_syncs = sum(member.parked_sync is not None for member in members)
+    if parked_joins != group.parked_joins:
+        complaints.append(("I-18", f"{parked_joins} joins are parked, {group.parked_joins} counted"))
+    if parked_joins and group.state is not PREPARING_REBALANCE:
+        complaints.append(("I-18", "a join is parked"))
+    if parked_syncs and group.state is not COMPLETING_REBALANCE:
+        complaints.append(("I-18", "a sync is parked"))
+    if group.members and group.leader_id not in group.members:
+        complaints.append(("I-11", f"the leader {group.leader_id} is no member"))
+    if group.members and group.state in (EMPTY, DEAD):
+        complaints.append(("I-11", f"{len(group.members)} members"))
+    if not set(group.pending_sync) <= set(group.members):
+        complaints.append(("I-19", f"waits for a sync of {set(group.pending_sync) - set(group.members)}"))
+    if set(group.pending_members) & set(group.members):
+        complaints.append(("I-19", "a pending member is a member"))
+    return complaints
+
+
+def _about_seats(group: Group) -> list[tuple[str, str]]:
+    seats = {
+        member.group_instance_id: member.member_id
+        for member in group.members.values()
+        if member.group_instance_id is not None
+    }
+    holders = sum(member.is_static for member in group.members.values())
+    if seats != group.static_members or holders != len(seats):
+        return [("I-14", f"members hold {seats}, the seats are {group.static_members}")]
+    return []
+
+
+def _about_timers(group: Group, timers: dict[Any, Any]) -> list[tuple[str, str]]:
+    """One for each member, pending member, join phase and wait for syncs, and no other (I-19)."""
+    group_id = group.group_id
+    wanted: set[Any] = {SessionTimer(group_id, member_id) for member_id in group.members}
+    wanted |= {PendingMemberTimer(group_id, member_id) for member_id in group.pending_members}
+    if group.join_phase is not None:
+        wanted.add(JoinPhaseTimer(group_id))
+    if group.pending_sync:
+        wanted.add(PendingSyncTimer(group_id))
+    present = {key for key in timers if key.group_id == group_id}
+    if wanted == present:
+        return []
+    missing, left_over = sorted(map(str, wanted - present)), sorted(map(str, present - wanted))
+    return [("I-19", f"timers missing: {missing}, left over: {left_over}")]

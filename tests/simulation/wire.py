@@ -1,0 +1,108 @@
+"""A client's connection: requests of `ottla.protocol` out, answers in, each exactly once and in order (I-18)."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ottla.protocol.headers import build_request_frame, parse_response
+from tests.simulation.judge import Judge
+from tests.simulation.network import SimulatedNetwork, Transport
+
+LOST = (ConnectionError, OSError)
+
+
+@dataclass
+class Waiting:
+    request: Any
+    version: int
+    correlation_id: int
+    answer: "asyncio.Future[Any]"
+
+
+class Wire(asyncio.Protocol):
+    """`call` raises ConnectionError when the connection is lost before the answer."""
+
+    transport: Transport
+
+    def __init__(self, client_id: str, judge: Judge) -> None:
+        self._client_id = client_id
+        self._judge = judge
+        self._buffer = bytearray()
+        self._waiting: deque[Waiting] = deque()
+        self._last_correlation_id = 0
+        self._lost = False
+        # The life of the broker that this connection leads to.
+        self.incarnation = judge.incarnation
+
+    async def call(self, request: Any, version: int, *, within_ms: int) -> Any:
+        """An answer that takes longer than `within_ms`, on a connection that lives, is a violation of I-18."""
+        if self._lost:
+            raise ConnectionResetError("the connection was lost before")
+        loop = asyncio.get_running_loop()
+        self._last_correlation_id += 1
+        waiting = Waiting(request, version, self._last_correlation_id, loop.create_future())
+        self._waiting.append(waiting)
+        self.transport.write(build_request_frame(request, version, waiting.correlation_id, self._client_id))
+        allowed_ms = within_ms + self._judge.network_allowance_ms
+        overdue = loop.call_later(allowed_ms / 1000, self._overdue, waiting, allowed_ms)
+        try:
+            return await waiting.answer
+        finally:
+            overdue.cancel()
+
+    def close(self) -> None:
+        """As a client that goes away, whatever it is still waiting for."""
+        self.transport.abort()
+        self.connection_lost(None)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                break
+            frame = bytes(self._buffer[4:end])
+            del self._buffer[:end]
+            self._answered(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        for waiting in self._waiting:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(ConnectionResetError("the connection was lost"))
+        self._waiting.clear()
+
+    def _answered(self, frame: bytes) -> None:
+        if not self._waiting:
+            self._judge.violated("I-18", f"an answer nobody waits for: {frame[:40]!r}")
+            return
+        waiting = self._waiting.popleft()
+        correlation_id, response = parse_response(response_class(waiting.request), waiting.version, frame)
+        if correlation_id != waiting.correlation_id:
+            self._judge.violated("I-18", f"answer {correlation_id} where {waiting.correlation_id} was next")
+        if not waiting.answer.done():
+            waiting.answer.set_result(response)
+
+    def _overdue(self, waiting: Waiting, allowed_ms: int) -> None:
+        if not self._lost:
+            self._judge.violated("I-18", f"no answer after {allowed_ms} ms to v{waiting.version} {waiting.request!r}")
+
+
+async def connect(network: SimulatedNetwork, judge: Judge, address: tuple[str, int], client_id: str) -> Wire:
+    """Raises ConnectionRefusedError while no broker listens."""
+    transport = await network.connect(lambda: Wire(client_id, judge), *address, from_host=client_id)
+    wire: Wire = transport.get_protocol()
+    return wire
+
+
+def response_class(request: Any) -> Any:
+    name = type(request).__name__.removesuffix("Request") + "Response"
+    return getattr(import_module(type(request).__module__), name)

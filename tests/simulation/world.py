@@ -1,0 +1,339 @@
+"""One run: a broker, its clients, and what befalls them, all from one seed.
+
+For a while everything goes wrong that may: connections break and stall, members behave badly, the broker is stopped,
+killed, or loses power. Then faults stop, and the world has to come to rest (I-20). At the end everybody goes home, and
+what is left in the broker is counted.
+"""
+
+import asyncio
+import contextlib
+import random
+import traceback
+from dataclasses import dataclass, field
+
+from ottla.coordinator.states import STABLE
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.simulation.broker_process import BrokerProcess, Machine
+from tests.simulation.commits import fetch_request, metadata_of, read_offsets
+from tests.simulation.invariants import Inspector, hosted_partitions
+from tests.simulation.judge import Judge, seat_of
+from tests.simulation.loop import NothingLeftToDo, Process, SimulationLoop, VirtualClock
+from tests.simulation.member import PROMPT_MS, Habits, Member
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.replay import differences, replayed, snapshot
+from tests.simulation.trace import Trace
+from tests.simulation.traffic import Producer, Reader, Traffic
+from tests.simulation.wire import Wire, connect
+
+ADDRESS = ("broker", 9092)
+LONGEST_STALL_MS = 8_000
+# Finding the coordinator again, joining again, and a heartbeat to learn that one must: while the world is calm.
+REACTION_MS = 6_000
+STEPS_MAX = 2_000_000
+
+
+@dataclass
+class Plan:
+    """What is drawn at the beginning of a run."""
+
+    initial_rebalance_delay_ms: int
+    members_of_group: list[int]
+    stormy_ms: int
+    fault_every_ms: int
+    restarts: bool
+    may_lose_power: bool
+    syncs_every_write: bool
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> "Plan":
+        return cls(
+            initial_rebalance_delay_ms=rng.choice([0, 0, 500, 3_000]),
+            members_of_group=[rng.randint(1, 5) for _ in range(rng.randint(1, 3))],
+            stormy_ms=rng.choice([20_000, 40_000, 80_000]),
+            fault_every_ms=rng.choice([1_000, 4_000, 15_000]),
+            restarts=rng.random() < 0.6,
+            may_lose_power=rng.random() < 0.3,
+            syncs_every_write=rng.random() < 0.5,
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Server properties."""
+        settings = {
+            "group.initial.rebalance.delay.ms": str(self.initial_rebalance_delay_ms),
+            "offsets.topic.num.partitions": "3",
+            "offsets.topic.replication.factor": "1",
+        }
+        if self.syncs_every_write:
+            settings["log.flush.interval.messages"] = "1"
+        return settings
+
+
+@dataclass
+class Outcome:
+    seed: int
+    digest: str
+    violations: list[str]
+    counts: dict[str, int]
+    steps: int
+    virtual_ms: int
+    lines: list[str] = field(default_factory=list)
+
+
+class World:
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us)
+        self.clock = VirtualClock(self.loop)
+        self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
+        self.judge = Judge(self.trace)
+        self.plan = Plan.draw(self._rng("plan"))
+        self.network = SimulatedNetwork(self.loop, self._rng("network"), self.trace)
+        self.topics = ["alpha", "beta"]
+        self.partitions = [(topic, index) for topic in self.topics for index in range(2)]
+        self.traffic = Traffic(self)
+        self.is_over = False
+        self.has_lost_power = False
+        self.calm = asyncio.Event()
+        self.members: list[Member] = []
+        self._keep_trace = keep_trace
+        self._thread_rng = self._rng("threads")
+        self._commits = 0
+        machine_rng = self._rng("machine")
+        self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.plan.settings())
+        self._broker: BrokerProcess | None = None
+        self._inspector: Inspector | None = None
+
+    def run(self) -> Outcome:
+        self.loop.after_step = self._after_step
+        self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS + 2_000
+        try:
+            self.loop.run_until_complete(self._story())
+        except Violated:
+            pass
+        except NothingLeftToDo as nothing:
+            self.judge.violated("liveness", str(nothing))
+        for failure in self.loop.failures:
+            self.judge.violated("exceptions", f"{failure.get('message')}: {failure.get('exception')!r}")
+        return Outcome(
+            self.seed,
+            self.trace.digest(),
+            self.judge.violations,
+            dict(self.judge.counts),
+            self.loop.steps,
+            self.loop.now_us // 1000,
+            self.trace.lines() if self._keep_trace else [],
+        )
+
+    # What clients ask.
+
+    @property
+    def is_calm(self) -> bool:
+        return self.calm.is_set()
+
+    @property
+    def join_bound_ms(self) -> int:
+        """How long a join or a sync may be parked: one join phase, or one wait for the leader's assignment."""
+        longest_ms = max(member.habits.group_rebalance_timeout_ms for member in self.members)
+        return max(longest_ms, self.plan.initial_rebalance_delay_ms) + PROMPT_MS
+
+    async def connect(self, client_id: str) -> Wire:
+        """Raises ConnectionRefusedError while no broker listens."""
+        return await connect(self.network, self.judge, ADDRESS, client_id)
+
+    def next_commit(self) -> int:
+        self._commits += 1
+        return self._commits
+
+    def seat_of(self, member_id: str) -> str:
+        return seat_of(member_id)
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        """Calm ends every sleep that began before it."""
+        if self.is_calm:
+            await asyncio.sleep(duration_ms / 1000)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.calm.wait(), duration_ms / 1000)
+
+    # The story.
+
+    async def _story(self) -> None:
+        rng = self._rng("story")
+        await self._start_broker()
+        await self._create_topics()
+        tasks = self._spawn_clients()
+        storm_ends_us = self.loop.now_us + self.plan.stormy_ms * 1000
+        while self.loop.now_us < storm_ends_us:
+            await asyncio.sleep(rng.randint(1, 2 * self.plan.fault_every_ms) / 1000)
+            await self._fault(rng)
+        self.calm.set()
+        await self._come_to_rest()
+        await self._read_all_offsets()
+        self.is_over = True
+        await asyncio.gather(*tasks)
+        await self._clean_up()
+
+    async def _fault(self, rng: random.Random) -> None:
+        connections = list(self.network.connections)
+        kind = rng.random()
+        if kind < 0.1 and self.plan.restarts:
+            await self._restart(rng)
+        elif kind < 0.5 and connections:
+            rng.choice(connections).reset()
+        elif connections:
+            near = rng.choice(connections)
+            rng.choice([near, near.peer]).stall(rng.randint(1, LONGEST_STALL_MS) * 1000)
+
+    def _spawn_clients(self) -> list[asyncio.Task[None]]:
+        lives = []
+        for group_number, size in enumerate(self.plan.members_of_group):
+            for number in range(size):
+                rng = self._rng(f"member {group_number}/{number}")
+                member = Member(self, rng, Habits.draw(rng, f"group{group_number}", number))
+                self.members.append(member)
+                lives.append(member.live())
+        lives += [Producer(self, self._rng(f"producer {number}"), number, number == 0).live() for number in range(2)]
+        lives += [Reader(self, self._rng(f"reader {number}"), self.partitions[number]).live() for number in range(2)]
+        tasks = [self.loop.create_task(life) for life in lives]
+        for task in tasks:
+            task.add_done_callback(self._client_ended)
+        return tasks
+
+    def _client_ended(self, task: "asyncio.Task[None]") -> None:
+        error = task.exception()
+        if error is not None:
+            self.judge.violated("clients", "".join(traceback.format_exception(error)))
+
+    async def _create_topics(self) -> None:
+        topics = [CreatableTopic(name=topic, num_partitions=2, replication_factor=1) for topic in self.topics]
+        wire = await self.connect("admin")
+        response = await wire.call(CreateTopicsRequest(topics=topics), 7, within_ms=PROMPT_MS)
+        wire.close()
+        errors = {ErrorCode(topic.error_code).name for topic in response.topics}
+        if errors != {"NONE"}:
+            self.judge.violated("answers", f"create topics was answered {errors}")
+
+    # The broker's lives.
+
+    async def _start_broker(self) -> None:
+        self.judge.incarnation += 1
+        self.trace.note("start", self.judge.incarnation)
+        self._broker = self._machine.boot(ADDRESS)
+        await self._broker.started
+        self._inspector = Inspector(self.judge, self._broker.broker)
+
+    async def _restart(self, rng: random.Random) -> None:
+        broker = self._running()
+        way = rng.choice(["stop", "kill", "power" if self.plan.may_lose_power else "kill"])
+        self.trace.note(way)
+        self.judge.counts[way] += 1
+        live = snapshot(broker.broker)
+        self._inspector = None
+        if way == "stop":
+            await broker.stop()
+        else:
+            self._machine.kill(broker, power=way == "power")
+        if way == "power" and not self.plan.syncs_every_write:
+            self.has_lost_power = True
+            self.judge.power_was_lost()
+            self.traffic.power_was_lost()
+        await asyncio.sleep(rng.randint(0, 12_000) / 1000)
+        await self._start_broker()
+        await self._wait_until_loaded()
+        if way != "power" or self.plan.syncs_every_write:
+            for difference in differences(live, snapshot(self._running().broker)):
+                self.judge.violated("I-17", f"after {way}: {difference}")
+
+    async def _wait_until_loaded(self) -> None:
+        broker = self._running().broker
+        while any(hosted.is_loading for hosted in hosted_partitions(broker)):  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.001)
+
+    def _running(self) -> BrokerProcess:
+        assert self._broker is not None, "no broker was started"
+        return self._broker
+
+    # The end.
+
+    async def _come_to_rest(self) -> None:
+        """I-20."""
+        members = [member.habits for member in self.members]
+        bound_ms = (
+            self.plan.initial_rebalance_delay_ms
+            + max(habits.group_rebalance_timeout_ms for habits in members)
+            + max(habits.session_timeout_ms for habits in members)
+            + LONGEST_STALL_MS
+            + REACTION_MS
+        )
+        await asyncio.sleep(bound_ms / 1000)
+        groups = {
+            group.group_id: group
+            for hosted in hosted_partitions(self._running().broker)
+            for group in hosted.coordinator.groups.values()
+        }
+        for member in self.members:
+            group = groups.get(member.habits.group_id)
+            if group is None or group.state is not STABLE:
+                state = None if group is None else group.state.name
+                self.judge.violated("I-20", f"{member.habits.group_id} is {state} {bound_ms} ms after the last fault")
+            elif not member.in_step or member.generation != group.generation or member.member_id not in group.members:
+                self.judge.violated("I-20", f"{member.habits.client_id} is not in {member.habits.group_id}")
+        for group in groups.values():
+            expected = sum(member.habits.group_id == group.group_id for member in self.members)
+            if len(group.members) != expected:
+                self.judge.violated("I-20", f"{group.group_id} has {len(group.members)} members, {expected} are alive")
+
+    async def _read_all_offsets(self) -> None:
+        """I-16, once more and for everything."""
+        wire = await self.connect("auditor")
+        for group_id, history in self.judge.groups.items():
+            sent_us = self.loop.now_us
+            response = await wire.call(fetch_request(group_id, None), 9, within_ms=PROMPT_MS)
+            read = read_offsets(response.groups[0])
+            for partition in history.offsets.partitions():
+                offset, metadata = read.get(partition, (-1, ""))
+                wrong = history.offsets.judge_read(partition, offset, sent_us)
+                if wrong is not None or metadata != metadata_of(offset):
+                    self.judge.violated("I-16", f"{group_id} {partition}: read {wrong}, {metadata!r}")
+        wire.close()
+
+    async def _clean_up(self) -> None:
+        """I-17 for the log as it is, then I-19: when everybody has gone, their timers have gone with them."""
+        broker = self._running().broker
+        for difference in differences(snapshot(broker), replayed(broker)):
+            self.judge.violated("I-17", f"live against its own log: {difference}")
+        sessions_ms = max(member.habits.session_timeout_ms for member in self.members)
+        rebalance_ms = max(member.habits.group_rebalance_timeout_ms for member in self.members)
+        await asyncio.sleep((sessions_ms + 2 * rebalance_ms + PROMPT_MS) / 1000)
+        left = {str(key) for hosted in hosted_partitions(broker) for key in hosted._timers}
+        if left:
+            self.judge.violated("I-19", f"timers left when everybody has gone: {sorted(left)}")
+        waiting = len(broker.replicas.delayed_fetch) + len(broker.replicas.delayed_produce)
+        if waiting:
+            self.judge.violated("I-19", f"{waiting} operations in purgatory when everybody has gone")
+        if len(broker.server.connections):
+            self.judge.violated("I-19", f"{len(broker.server.connections)} connections when everybody has gone")
+        await self._running().stop()
+        if len(broker.wheel):
+            self.judge.violated("I-19", f"{len(broker.wheel)} timers in a broker that has stopped")
+
+    # Hooks.
+
+    def _after_step(self, process: Process | None) -> None:
+        if process is not None and self._inspector is not None:
+            self._inspector.look()
+        if self.judge.violations or self.loop.failures:
+            raise Violated
+        if self.loop.steps > STEPS_MAX:
+            self.judge.violated("liveness", f"more than {STEPS_MAX} steps")
+
+    def _thread_delay_us(self) -> int:
+        return self._thread_rng.randint(10, 5_000)
+
+    def _rng(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.seed}/{purpose}")
+
+
+class Violated(Exception):
+    """Enough has been seen."""
