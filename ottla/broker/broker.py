@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.clock import SystemClock
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
-from ottla.broker.group_service import GroupService
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.logging import LazyLog
 from ottla.broker.network import Listener, Network, TcpNetwork, address_for_clients
@@ -42,6 +41,8 @@ from ottla.timer.clock import Clock
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from ottla.broker.group_service import GroupService
+
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
 LAST_ANSWERS_MS = 2000
@@ -60,7 +61,6 @@ class Broker:
     cluster_id: str
     replicas: ReplicaManager
     topics: TopicService
-    groups: GroupService
     producer_ids: ProducerIds
 
     def __init__(
@@ -94,6 +94,8 @@ class Broker:
         self._network: Network = network or TcpNetwork()
         self._executor = executor
         self.metadata_answers = PreparedFrames()
+        self._groups: GroupService | None = None
+        self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
         self.bootstrap = ""
@@ -115,7 +117,9 @@ class Broker:
     async def stop(self) -> None:
         """Answers what is under way, lets clients take their answers, and closes the data cleanly."""
         self.server.close_listener()
-        self.groups.stop()
+        self._serving = False
+        if self._groups is not None:
+            self._groups.stop()
         self.settle()
         await self._work_done()
         self.replicas.step_down()
@@ -126,6 +130,17 @@ class Broker:
         await self._work_done()
         self.wheel.stop()
         self._close_data(clean=True)
+
+    @property
+    def groups(self) -> "GroupService":
+        """The group coordinator, which is imported and started when a broker that has no groups is first asked for it."""
+        if self._groups is None:
+            from ottla.broker.group_service import GroupService
+
+            self._groups = GroupService(self)
+            if self._serving:
+                self._groups.start()
+        return self._groups
 
     @property
     def image(self) -> MetadataImage:
@@ -145,7 +160,6 @@ class Broker:
         self.cluster_id = self.log_directory.identity.cluster_id
         self.producer_ids = ProducerIds(self._opened_store())
         self.replicas = ReplicaManager(self)
-        self.groups = GroupService(self)
         self.topics = TopicService(self, self._opened_store())
 
     async def _open_door(self) -> None:
@@ -161,7 +175,9 @@ class Broker:
             raise StartError(f"cannot listen on {host}:{port}: {reason_of(error)}") from None
         # From here to the end of this function nothing else runs: the first client meets a broker that is ready.
         self._announce(listener)
-        self.groups.start()
+        self._serving = True
+        if self._groups is not None:
+            self._groups.start()
         self.housekeeping.start()
         self.settle()
 
