@@ -1,0 +1,149 @@
+"""A consumer group rebalancing before your eyes: `python examples/rebalance_live.py`, about twenty seconds.
+
+Three consumers join a group one after another, then one leaves politely and one is killed without a word. A broker in
+this process tells what its coordinator does and why. With --bootstrap HOST:PORT the same plays on any Kafka-protocol
+broker, which can be asked for its states but not for its reasons.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from time import monotonic
+from uuid import uuid4
+
+from aiokafka import AIOKafkaConsumer
+from rich.console import Console
+from rich.text import Text
+
+from ottla.broker.broker import Broker
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.logging import LazyLog
+from ottla.cli.client import Client, parse_bootstrap
+from ottla.cli.failures import ClientError
+from ottla.cli.group_operations import GroupDescription, describe_group
+from ottla.cli.topic_operations import create_topic, existing_topic
+from ottla.coordinator import facts
+
+COLOURS = {"anna": "cyan", "bruno": "magenta", "clara": "yellow"}
+SESSION_TIMEOUT_MS = 6000
+
+
+class Timeline:
+    """One line per thing that happens, with the seconds since the beginning."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._began = monotonic()
+
+    def tell(self, mark: str, text: str | Text, style: str = "") -> None:
+        line = Text(f"{monotonic() - self._began:6.2f} s  {mark} ").append(text, style or None)
+        for name, colour in COLOURS.items():
+            line.highlight_regex(rf"(?<!\d ){name}", f"bold {colour}")
+        self._console.print(line)
+
+    def observe(self, fact: facts.Fact) -> None:
+        """What the coordinator of an embedded broker tells of its groups."""
+        match fact:
+            case facts.RebalanceStarted(cause=cause, member_id=member_id):
+                self.tell("⟳", f"rebalance: {cause}" + (f" ({name_of(member_id)})" if member_id else ""), "bold red")
+            case facts.StateChanged(from_state=before, to_state=after, generation=generation):
+                self.tell("→", f"{before} → {after}, generation {generation}", "dim")
+            case facts.SessionExpired(member_id=member_id, session_timeout_ms=timeout_ms):
+                self.tell("†", f"{name_of(member_id)} was silent for {timeout_ms / 1000:g} s", "red")
+            case facts.GenerationStarted(generation=generation, protocol_name=protocol, leader_id=leader):
+                self.tell("•", f"generation {generation}: {name_of(leader)} leads and assigns by {protocol}", "dim")
+            case _:  # Others are for the log.
+                pass
+
+    def show_owners(self, group: GroupDescription) -> None:
+        owners = {p: name_of(m.member_id) for m in group.members for _, p in m.assignment or ()}
+        line = Text()
+        for partition, name in sorted(owners.items()):
+            line.append(f" {partition} {name:<6}", f"bold black on {COLOURS.get(name, 'white')}").append(" ")
+        self.tell("✓", line)
+
+
+def name_of(member_id: str) -> str:
+    return next((name for name in COLOURS if member_id.startswith(name)), member_id)
+
+
+async def watch(client: Client, group_id: str, timeline: Timeline, *, tell_states: bool) -> None:
+    """Ask for the group again and again; show what has changed, and who owns what whenever the group is stable."""
+    seen_state, seen_owners = "", None
+    while True:
+        await asyncio.sleep(0.05)
+        with suppress(ClientError):
+            group = await describe_group(client, group_id)
+            owners = {m.member_id: m.assignment for m in group.members}
+            if tell_states and group.state != seen_state:
+                timeline.tell("→", f"{group.state}, {len(group.members)} members", "dim")
+            if group.state == "Stable" and owners != seen_owners:
+                timeline.show_owners(group)
+                seen_owners = owners
+            seen_state = group.state
+
+
+async def play(bootstrap: str, topic: str, timeline: Timeline) -> None:
+    consumers = {}
+    for name in COLOURS:
+        timeline.tell("+", f"{name} starts", "green")
+        command = (sys.executable, __file__, "consumer", name, bootstrap, topic)
+        consumers[name] = await asyncio.create_subprocess_exec(*command)
+        await asyncio.sleep(3.5)
+    timeline.tell("-", "bruno says goodbye", "green")
+    consumers["bruno"].send_signal(signal.SIGTERM)
+    await asyncio.sleep(2)
+    timeline.tell("✗", "clara is killed and can tell nobody", "green")
+    consumers["clara"].kill()
+    await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 2)
+    timeline.tell("-", "anna says goodbye", "green")
+    consumers["anna"].send_signal(signal.SIGTERM)
+    for consumer in consumers.values():
+        await consumer.wait()
+
+
+async def consume(name: str, bootstrap: str, topic: str) -> None:
+    """The life of one member: a process of its own, so that it can be killed."""
+    logging.disable()  # The library's warnings are what the timeline tells in better words.
+    settings = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": 300, "metadata_max_age_ms": 60_000}
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, client_id=name, **settings)
+    stopped = asyncio.Event()
+    await consumer.start()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    await stopped.wait()
+    await consumer.stop()
+
+
+async def main(bootstrap: str | None) -> None:
+    timeline = Timeline()
+    async with AsyncExitStack() as stack:
+        if bootstrap is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            config = ServerConfig.parse(None, ["group.initial.rebalance.delay.ms=500"])
+            broker = Broker(config, data_dir=Path(directory), port=0, log=LazyLog(level="error"))
+            await broker.start()
+            stack.push_async_callback(broker.stop)
+            broker.groups.observers.append(timeline.observe)
+        address = bootstrap or broker.bootstrap
+        topic = f"rebalance-{uuid4().hex[:6]}"
+        client = await stack.enter_async_context(Client(parse_bootstrap(address), timeout_s=10))
+        await create_topic(client, topic, partitions=3, replication_factor=1, configs={})
+        await existing_topic(client, topic)
+        timeline.tell("○", f"topic {topic} with 3 partitions at {address}", "bold")
+        watching = asyncio.create_task(watch(client, topic, timeline, tell_states=bootstrap is not None))
+        await play(address, topic, timeline)
+        watching.cancel()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["consumer"]:
+        asyncio.run(consume(*sys.argv[2:]))
+    else:
+        parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+        parser.add_argument("--bootstrap", metavar="HOST:PORT", help="an existing broker; default: one of its own")
+        asyncio.run(main(parser.parse_args().bootstrap))
