@@ -20,7 +20,7 @@ class Inspector:
     def __init__(self, judge: Judge, broker: Any) -> None:
         self._judge = judge
         self._broker = broker
-        self._seen: dict[str, tuple[Any, ...]] = {}
+        self._seen: dict[Any, tuple[Any, ...]] = {}
         self._generations: dict[str, int] = {}
         self._high_watermarks: dict[Any, int] = {}
 
@@ -35,7 +35,11 @@ class Inspector:
                 if group.join_phase is not None and group.join_phase.deadline_ms + TIMER_SLACK_MS < now_ms:
                     self._violated("I-18", group, f"join phase until {group.join_phase.deadline_ms}, it is {now_ms}")
         for partition in self._broker.replicas:
-            self._look_at_log(partition)
+            log = partition.log
+            signature = (log.log_start_offset, partition.high_watermark, log.log_end_offset)
+            if self._seen.get(partition) != signature:
+                self._seen[partition] = signature
+                self._look_at_log(partition)
 
     def _look_at(self, group: Group, timers: dict[Any, Any]) -> None:
         before = self._generations.get(group.group_id, -1)

@@ -46,7 +46,8 @@ class Conditions:
         return cls(
             latency_us=(low_us, low_us * rng.choice([1, 2, 10])),
             gap_us=rng.choice([0, 5, 1_000]),
-            largest_piece=rng.choice([1 << 20, 1 << 20, 1_000, 64, 9]),
+            # Byte by byte finds what it finds soon, and costs a step per piece.
+            largest_piece=rng.choice([1 << 20, 1 << 20, 1 << 20, 1 << 20, 1_000, 1_000, 100, 9]),
             window=rng.choice([1 << 20, 1 << 16, 4_096]),
         )
 
@@ -277,11 +278,12 @@ class Transport(asyncio.Transport):
         rng, conditions = self._network.rng, self._conditions
         in_order_us = self._last_arrival_us + rng.randint(0, conditions.gap_us)
         when_us = max(in_order_us, self._loop.now_us + rng.randint(*conditions.latency_us))
+        if not self._pieces or self._pieces[-1][0] != when_us:
+            self._loop.call_at_us(when_us, self._take_in, context=self.context)
         self._last_arrival_us = when_us
         if isinstance(piece, bytes):
             self._unread_bytes += len(piece)
         self._pieces.append((when_us, piece))
-        self._loop.call_at_us(when_us, self._take_in, context=self.context)
 
     def _take_in(self) -> None:
         while self._pieces and self._pieces[0][0] <= self._loop.now_us:
@@ -315,7 +317,8 @@ class Transport(asyncio.Transport):
             count = len(data)
         self._unread_bytes -= count
         self._network.trace.note("read", self.label, summary(data[:count]))
-        self._loop.call_soon(self.peer._flush, context=self.peer.context)
+        if self.peer._outgoing:
+            self._loop.call_soon(self.peer._flush, context=self.peer.context)
         if isinstance(self._protocol, asyncio.BufferedProtocol):
             self._protocol.buffer_updated(count)
         else:

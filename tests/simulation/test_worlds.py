@@ -1,0 +1,51 @@
+"""Whole worlds: a few here, hundreds in `make sim`; and one seed is one story, whatever the interpreter's hashes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.__main__ import main
+from tests.simulation.world import World
+
+
+def simulate(*arguments, hash_seed="0"):
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("seed", range(1_000, 1_006))
+def test_the_invariants_hold(seed):
+    assert World(seed).run().violations == []
+
+
+def test_one_seed_has_one_trace_in_two_processes_with_different_hashes():
+    first, second = (simulate("--seeds", "3", "--hashes", hash_seed=hash_seed) for hash_seed in ("1", "4711"))
+    hashes = [line for line in first.stdout.splitlines() if line.startswith("seed")]
+    assert len(hashes) == 3
+    assert hashes == [line for line in second.stdout.splitlines() if line.startswith("seed")]
+
+
+def test_a_kept_trace_has_the_same_hash_as_one_that_is_not_kept():
+    kept, forgotten = World(3, keep_trace=True).run(), World(3).run()
+    assert kept.digest == forgotten.digest
+    assert len(kept.lines) > 1_000
+
+
+def test_a_failing_seed_is_named_with_the_command_to_see_it_again(monkeypatch, capsys):
+    run = World.run
+
+    def fail(world):
+        world.judge.violated("I-0", "as this test wanted")
+        return run(world)
+
+    monkeypatch.setattr(World, "run", fail)
+    monkeypatch.setattr(sys, "argv", ["simulation", "--seeds", "1", "--first", "42"])
+    assert main() == 1
+    printed = capsys.readouterr().out
+    assert "seed 42 FAILED" in printed
+    assert "I-0: as this test wanted" in printed
+    assert "again: python -m tests.simulation --seeds 1 --first 42" in printed
+    assert "0 of 1 seeds passed" in printed
