@@ -15,6 +15,7 @@ renamed to `.log.swap`, the new segment counts, and recovery finishes what is le
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -151,17 +152,15 @@ def compact(plan: CompactionPlan) -> CompactionResult:
 
     Raises KafkaStorageError, after removing what it wrote. A damaged batch stops the pass: nobody may guess its keys.
     """
-    new: list[Segment] = []
     try:
         last_offsets, clean_until = _last_offsets(plan)
         groups: list[CleanedGroup] = []
         for group in _grouped(plan, clean_until):
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
-            new.append(segment)
             _Cleaner(plan, last_offsets, clean_until, segment).clean(group)
             groups.append(CleanedGroup(tuple(source.segment for source in group), segment))
     except (OSError, InvalidBatchError, KafkaError) as error:
-        _remove(plan.files, new)
+        _remove_results(plan)
         if isinstance(error, OSError):
             raise storage_error("compact", plan.directory, error) from error
         raise KafkaStorageError(f"could not compact {plan.directory}: {error}") from error
@@ -273,9 +272,10 @@ class _Cleaner:
 
 def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
     """Put the cleaned segments in place. False if the log was cut since the plan; then nothing changes."""
-    new = [group.new for group in result.groups]
     if log.cuts != result.plan.cuts or log.failure is not None:
-        _remove(log.files, new)
+        for group in result.groups:
+            group.new.release()
+        _remove_results(result.plan)
         return False
     log.replace_segments(
         [(group.old, group.new) for group in result.groups], clean_until=result.clean_until, now_wall_ms=now_wall_ms
@@ -283,9 +283,9 @@ def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) ->
     return True
 
 
-def _remove(files: FileSystem, segments: Sequence[Segment]) -> None:
-    for segment in segments:
-        paths = segment.existing_paths()
-        segment.release()
-        for path in paths:
-            files.remove(path)
+def _remove_results(plan: CompactionPlan) -> None:
+    """Whatever this cannot remove, opening the log does."""
+    with suppress(OSError):
+        for name in plan.files.list_directory(plan.directory):
+            if name.endswith(CLEANED_SUFFIX):
+                plan.files.remove(plan.directory / name)

@@ -26,7 +26,6 @@ class Cutting(LogBase):
         self._drop([segment for segment in self.segments if segment.base_offset > keeper.base_offset])
         position, end_offset = keeper.cut_point(offset)
         keeper.truncate(position, self._index_interval)
-        keeper.is_flushed = False
         self._set_active(keeper)
         self._end_at(end_offset)
         self.snapshots.remove_above(end_offset)

@@ -113,6 +113,7 @@ class LogBase:
 
     def _set_active(self, segment: Segment) -> None:
         self._active = segment
+        segment.is_flushed = False
         self._directory_changed = True
         # Spreads the rolling of many partitions that began together, the same way on every run.
         name = f"{self.topic}-{self.partition}-{segment.base_offset}".encode()

@@ -170,8 +170,9 @@ class _Opening:
         """The first segment that may hold something that never reached the disk."""
         if self.history.was_closed_cleanly:
             return len(segments)
-        at_or_before = [n for n, segment in enumerate(segments) if segment.base_offset <= self.history.recovery_point]
-        return at_or_before[-1] if at_or_before else 0
+        # A flush that ended exactly with a segment may have come before its indexes were written: strictly below.
+        before = [n for n, segment in enumerate(segments) if segment.base_offset < self.history.recovery_point]
+        return before[-1] if before else 0
 
     def _adopt(self, segment: Segment) -> bool:
         """Take a trusted segment as it is, if its indexes are sound."""

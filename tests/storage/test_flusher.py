@@ -1,0 +1,150 @@
+"""Group commit: one flush for all that waits, and what is promised when it is done."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.storage.config import LogConfig
+from ottla.storage.flusher import Flushable, Flusher
+from ottla.storage.log import Log
+from tests.fakes.disk import FakeDisk, Loss
+from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, new_log, open_directory, read_all, reopened
+
+EACH = LogConfig(flush_messages=1)
+
+
+class Thread:
+    """An executor that does its work when it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        self.jobs.append((work, done))
+
+    def run(self) -> None:
+        work, done = self.jobs.pop(0)
+        work()
+        done()
+
+
+class Told:
+    def __init__(self) -> None:
+        self.thread = Thread()
+        self.news: list[tuple[Flushable, KafkaStorageError | None]] = []
+        self.flusher = Flusher(self.thread.submit, lambda log, error: self.news.append((log, error)))
+
+
+def test_an_acknowledgement_waits_for_the_flush_that_follows_its_write() -> None:
+    told, disk = Told(), FakeDisk()
+    log = new_log(disk, EACH)
+    append(log, batch("a"))
+    assert log.needs_flush
+    told.flusher.request(log)
+
+    append(log, batch("b"))
+    told.flusher.request(log)
+    assert len(told.thread.jobs) == 1, "one flush is on its way at most"
+    told.thread.run()
+
+    assert (log.flushed_offset, log.sync_required_offset) == (1, 2), "b came after the flush had begun"
+    told.thread.run()
+    assert (log.flushed_offset, log.needs_flush) == (2, False)
+    assert told.news == [(log, None), (log, None)]
+    assert told.flusher.is_idle
+    assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH)) == [(0, b"a"), (1, b"b")]
+
+
+def test_all_logs_that_wait_are_flushed_together() -> None:
+    told, disk = Told(), FakeDisk()
+    directory = open_directory(disk, EACH)
+    logs = [directory.create_log("t", n, TOPIC_ID, EACH, now_wall_ms=NOW) for n in range(5)]
+    for log in logs:
+        append(log, batch("a"))
+        told.flusher.request(log)
+    told.thread.run()
+    told.thread.run()
+
+    assert not told.thread.jobs
+    assert [log.flushed_offset for log in logs] == [1] * 5
+
+
+def test_a_truncation_during_the_flush_makes_it_count_for_nothing() -> None:
+    told = Told()
+    log = new_log(FakeDisk(), EACH)
+    append(log, batch("a"), batch("b"))
+    told.flusher.request(log)
+
+    log.truncate_to(1)
+    append(log, batch("c"))
+    told.thread.run()
+    assert log.flushed_offset == 0
+
+    told.thread.run()
+    assert log.flushed_offset == 2
+
+
+def test_a_failed_flush_closes_the_log() -> None:
+    told, disk = Told(), FakeDisk()
+    log = new_log(disk, EACH)
+    append(log, batch("a"))
+    disk.fail("fsync", OSError(errno.EIO, "bad"))
+    told.flusher.request(log)
+    told.thread.run()
+
+    (_, error), *_ = told.news
+    assert "input/output error" in str(error)
+    with pytest.raises(KafkaStorageError):
+        log.append_as_leader(batch("b"), leader_epoch=0, now_wall_ms=NOW)
+    told.flusher.request(log)
+    assert isinstance(told.news[-1][1], KafkaStorageError)
+
+
+@pytest.mark.parametrize(
+    ("config", "requires"),
+    [
+        (LogConfig(), [0, 0, 0, 0]),
+        (LogConfig(flush_messages=1), [1, 2, 3, 4]),
+        (LogConfig(flush_messages=3), [0, 0, 3, 4]),
+        (LogConfig(flush_ms=2), [0, 0, 3, 4]),
+    ],
+)
+def test_flush_messages_and_flush_ms_say_which_append_waits(config: LogConfig, requires: list[int]) -> None:
+    log = new_log(FakeDisk(), config)
+    found: list[int] = []
+    for n in range(4):
+        append(log, batch("a"), now=NOW + n)
+        found.append(log.sync_required_offset)
+
+    assert found == requires
+
+
+def test_a_log_at_rest_is_overdue_after_flush_ms_and_when_a_segment_is_complete() -> None:
+    log = new_log(FakeDisk(), LogConfig(flush_ms=10))
+    append(log, batch("a"))
+    assert not log.is_flush_overdue(NOW + 9)
+    assert log.is_flush_overdue(NOW + 10)
+    log.flush()
+    assert not log.is_flush_overdue(NOW + 100)
+
+    log = new_log(FakeDisk())
+    append(log, batch("a"))
+    assert not log.is_flush_overdue(NOW * 2)
+    log.roll()
+    assert log.is_flush_overdue(NOW)
+
+
+def test_what_a_closed_log_flushes_survives_a_power_failure() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log: Log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(log, batch("a"))
+    directory.close()
+
+    after = FakeDisk.after(disk.journal, Loss.UNSYNCED)
+    directory = open_directory(after)
+    assert directory.was_closed_cleanly
+    assert read_all(directory.logs["t", 0]) == [(0, b"a")]
+    assert not after.exists(ROOT / "t-0" / "leader-epoch-checkpoint.tmp")

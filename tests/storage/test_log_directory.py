@@ -1,0 +1,208 @@
+"""Whose a data directory is, what is in it, and the sentences for those who bring the wrong one."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.storage import checkpoints
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import DataDirectoryError
+from ottla.storage.files import OsFileSystem
+from ottla.storage.log_directory import LogDirectory, partition_of
+from tests.fakes.disk import FakeDisk
+from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened
+
+
+def put(disk: FakeDisk, name: str, content: bytes) -> None:
+    disk.make_directory(ROOT)
+    file = disk.open(ROOT / name)
+    file.truncate(0)
+    file.writev([content])
+
+
+def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk, cluster_id="cluster")
+    directory.close()
+
+    again = open_directory(disk)
+
+    assert again.identity == directory.identity
+    assert (again.identity.cluster_id, again.identity.node_id) == ("cluster", 1)
+    fields = checkpoints.parse_properties(disk.read_bytes(ROOT / "meta.properties"))
+    assert (fields["version"], fields["node.id"], fields["cluster.id"]) == ("1", "1", "cluster")
+
+
+def test_only_one_broker_uses_a_directory() -> None:
+    disk = FakeDisk()
+    first = open_directory(disk)
+
+    with pytest.raises(DataDirectoryError, match="in use by another broker"):
+        open_directory(disk)
+
+    first.close()
+    open_directory(disk)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"version=1\ncluster.id=c\nnode.id=7\n", "belongs to node 7, this is node 1"),
+        (b"version=1\ncluster.id=other\nnode.id=1\n", "belongs to cluster other, this broker to mine"),
+        (b"version=0\nbroker.id=1\n", "format version 0"),
+        (b"version=2\ncluster.id=c\nnode.id=1\n", "format version 2"),
+        (b"version=1\nnode.id=1\n", "lacks a valid 'cluster.id'"),
+        (b"\xff\xfe", "not readable"),
+    ],
+)
+def test_a_directory_of_others_is_refused_with_a_sentence(content: bytes, sentence: str) -> None:
+    disk = FakeDisk()
+    put(disk, "meta.properties", content)
+
+    with pytest.raises(DataDirectoryError, match=sentence):
+        open_directory(disk, cluster_id="mine")
+
+    assert not disk.locked
+
+
+def test_a_directory_with_other_files_is_no_data_directory() -> None:
+    disk = FakeDisk()
+    put(disk, "holiday.jpg", b"")
+
+    with pytest.raises(DataDirectoryError, match="holds holiday.jpg but no meta.properties"):
+        open_directory(disk)
+
+
+def test_a_start_that_was_interrupted_does_not_make_a_directory_foreign() -> None:
+    disk = FakeDisk()
+    put(disk, "meta.properties.tmp", b"ver")
+    put(disk, "ottla-metadata.sqlite", b"")
+
+    assert open_directory(disk).logs == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"), [(errno.EACCES, "permission is denied"), (errno.EROFS, "read-only"), (errno.ENOSPC, "space")]
+)
+def test_a_disk_that_refuses_is_told_in_plain_words(code: int, sentence: str) -> None:
+    disk = FakeDisk()
+    disk.fail("make_directory", OSError(code, "x"))
+
+    with pytest.raises(DataDirectoryError, match=f"cannot use data directory /data: .*{sentence}"):
+        open_directory(disk)
+
+
+def test_a_log_that_cannot_be_created_is_not_there() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    disk.fail("open", OSError(errno.EMFILE, "x"))
+
+    with pytest.raises(KafkaStorageError, match="too many files open"):
+        directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+
+    assert directory.logs == {}
+    directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+
+
+def test_deleted_logs_vanish_at_once_and_their_files_later() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(log, batch("a"))
+    directory.delete_log("t", 0, now_wall_ms=NOW)
+
+    assert directory.logs == {}
+    directory.create_log("t", 0, bytes(15) + b"2", LogConfig(), now_wall_ms=NOW)
+    due = directory.take_due_deletions(NOW + 60_000)
+    assert due is not None
+    due.run()
+    assert [name for name in disk.list_directory(ROOT) if disk.is_directory(ROOT / name)] == ["t-0"]
+    assert reopened(disk).log_end_offset == 0
+
+
+def test_logs_whose_deletion_was_cut_short_are_removed_at_the_next_start() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    directory.create_log("t" * 249, 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    directory.delete_log("t" * 249, 0, now_wall_ms=NOW)
+    assert max(len(name) for name in disk.list_directory(ROOT)) <= 255
+    disk.locked.clear()
+
+    directory = open_directory(disk)
+
+    assert directory.logs == {}
+    assert not [name for name in disk.list_directory(ROOT) if name.endswith("-delete")]
+
+
+def test_directories_that_are_no_logs_are_left_alone_and_mentioned() -> None:
+    disk = FakeDisk()
+    open_directory(disk).close()
+    disk.make_directory(ROOT / "notes")
+    notices: list[str] = []
+
+    assert open_directory(disk, notices=notices.append).logs == {}
+    assert notices == ["/data/notes is no log of a partition and is left alone"]
+
+
+def test_a_missing_topic_id_can_be_assigned() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    disk.remove(log.directory / "partition.metadata")
+    disk.locked.clear()
+    directory = open_directory(disk)
+    assert directory.logs["t", 0].topic_id is None
+
+    directory.assign_topic_id(directory.logs["t", 0], TOPIC_ID)
+
+    assert reopened(disk).topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("a-0", ("a", 0)), ("my-topic-12", ("my-topic", 12)), ("a", None), ("a-b", None), ("-1", None), ("a--1", ("a-", 1))],
+)
+def test_topic_and_partition_are_read_off_the_directory_name(name: str, key: tuple[str, int] | None) -> None:
+    assert partition_of(name) == key
+
+
+def test_the_real_file_system_does_the_same(tmp_path: Path) -> None:
+    def opened() -> LogDirectory:
+        return LogDirectory.open(
+            tmp_path / "data",
+            node_id=1,
+            cluster_id="c",
+            new_id=lambda: "id",
+            config_of=lambda _: config,
+            now_wall_ms=NOW,
+            files=OsFileSystem(),
+        )
+
+    config = LogConfig(segment_bytes=400)
+    directory = opened()
+    with pytest.raises(DataDirectoryError, match="in use"):
+        opened()
+    log = directory.create_log("t", 0, TOPIC_ID, config, now_wall_ms=NOW)
+    append(log, *[batch(str(n)) for n in range(20)])
+    assert len(log.segments) > 2
+    expected = read_all(log)
+    directory.close(clean=False)
+
+    directory = opened()
+    assert read_all(directory.logs["t", 0]) == expected
+    directory.close()
+    directory = opened()
+    assert directory.was_closed_cleanly
+    log = directory.logs["t", 0]
+    assert read_all(log) == expected
+    log.truncate_to(3)
+    append(log, batch("x"))
+    assert read_all(log) == [*expected[:3], (3, b"x")]
+    directory.delete_log("t", 0, now_wall_ms=NOW)
+    due = directory.take_due_deletions(NOW + 60_000)
+    assert due is not None
+    due.run()
+    directory.close()
+    assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
