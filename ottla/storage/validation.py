@@ -38,7 +38,14 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec
 from ottla.protocol.records.crc import Buffer, crc32c
-from ottla.protocol.records.record import recompress_batch, record_block, records_fit, walk_block
+from ottla.protocol.records.record import (
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    recompress_batch,
+    record_block,
+    records_fit,
+    walk_block,
+)
 
 UNLIMITED_MS = (1 << 63) - 1
 
@@ -264,6 +271,8 @@ def _walk_records(block: Buffer, header: BatchHeader, config: ValidationConfig, 
     code = ErrorCode.INVALID_RECORD
     for index, bounds in enumerate(walk_block(block, header.record_count)):
         timestamp = header.base_timestamp + bounds[0]
+        if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+            raise InvalidTimestamp(f"timestamp {timestamp} of record {index} goes beyond 64 bits")
         largest = max(largest, timestamp)
         if bounds[1] != index:
             errors.append((index, f"offset delta {bounds[1]}, {index} expected"))

@@ -31,6 +31,7 @@ CONFIGS = (
     ValidationConfig(timestamp_before_max_ms=1000, timestamp_after_max_ms=1000),
 )
 HOSTILE = (-1, 0, 1, 48, 49, 127, 128, 1 << 16, (1 << 31) - 1, -(1 << 31))
+HOSTILE_LONGS = (-1, 0, 1, 1 << 32, (1 << 63) - 1, -(1 << 63))
 
 
 def run(seed: int, inputs: int) -> int:
@@ -82,7 +83,7 @@ def _damage(rng: random.Random, batch: bytearray) -> None:
     if not batch:
         return
     at = rng.randrange(len(batch))
-    match rng.randrange(6):
+    match rng.randrange(7):
         case 0:
             batch[at] = rng.randrange(256)
         case 1:
@@ -93,6 +94,8 @@ def _damage(rng: random.Random, batch: bytearray) -> None:
             batch[at:at] = rng.randbytes(rng.choice([1, 5, 20]))
         case 4 if len(batch) > BATCH_HEADER_SIZE:
             struct.pack_into(">i", batch, rng.choice([23, 57]), rng.choice(HOSTILE))
+        case 5 if len(batch) > BATCH_HEADER_SIZE:
+            struct.pack_into(">q", batch, rng.choice([0, 27, 35, 43]), rng.choice(HOSTILE_LONGS))
         case _:
             # A length or count among the records: ten bytes that say "more", then one that ends.
             batch[at:at] = bytes([rng.choice([0xFF, 0x80])]) * rng.randrange(1, 11) + bytes([rng.randrange(128)])

@@ -248,6 +248,16 @@ def test_records_without_a_timestamp_are_never_too_old():
     assert validated(build_batch([Record(timestamp=-1, value=b"v")]), config).max_timestamp == -1
 
 
+@pytest.mark.parametrize("config", [DEEP, ValidationConfig(deep=True, log_append_time=True)])
+@pytest.mark.parametrize(("base", "delta"), [((1 << 63) - 1, 1), (-(1 << 63), -1)])
+def test_a_timestamp_beyond_64_bits_is_refused(config: ValidationConfig, base: int, delta: int):
+    batch = build_batch([Record(timestamp=5), Record(timestamp=5 + delta)])
+    batch = sealed(batch, base=(27, base.to_bytes(8, "big", signed=True)))
+    assert isinstance(refusal(batch, config), InvalidTimestamp)
+    with pytest.raises(InvalidRecord):
+        list(iterate_records(batch))
+
+
 def test_a_topic_with_the_log_s_own_time_does_not_look_at_the_client_s():
     config = ValidationConfig(log_append_time=True, timestamp_before_max_ms=1, timestamp_after_max_ms=1)
 

@@ -33,6 +33,8 @@ from ottla.protocol.records.varint import append_varint, read_varint, read_varlo
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 NO_LEADER_EPOCH = -1
+TIMESTAMP_MIN, TIMESTAMP_MAX = -(1 << 63), (1 << 63) - 1
+"""Base and delta of a timestamp have 64 bits each; their sum must have no more."""
 
 
 class Record(NamedTuple):
@@ -64,12 +66,15 @@ def iterate_records(view: Buffer, max_decompressed_bytes: int = DECOMPRESSED_BYT
     block = bytes(record_block(view, header, max_decompressed_bytes))
     appended_at = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    for timestamp, offset, key_start, key_bytes, start, size, headers_start, headers in walk_block(
+    for delta, offset, key_start, key_bytes, start, size, headers_start, headers in walk_block(
         block, header.record_count
     ):
+        timestamp = base_timestamp + delta if appended_at is None else appended_at
+        if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+            raise InvalidRecord(f"timestamp {timestamp} of a record goes beyond 64 bits")
         yield Record(
             base_offset + offset,
-            base_timestamp + timestamp if appended_at is None else appended_at,
+            timestamp,
             None if key_bytes < 0 else block[key_start : key_start + key_bytes],
             None if size < 0 else block[start : start + size],
             _headers_at(block, headers_start, headers) if headers else (),
