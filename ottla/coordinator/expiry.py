@@ -34,7 +34,7 @@ def expire_offsets(turn: Turn) -> None:
 def _expire_in(turn: Turn, group: Group) -> None:
     expired = _expired_partitions(turn, group)
     if group.state is EMPTY and not group.pending_members and _leaves_nothing(turn, group, expired):
-        _bury(turn, group, expired, GroupGone(group, EXPIRED, len(expired)))
+        _bury(turn, group, expired, GroupGone(group.successor(), EXPIRED, len(expired)))
     elif expired:
         drop_offsets(turn, group.group_id, expired, EXPIRED)
 
@@ -89,7 +89,7 @@ def delete_group(turn: Turn, event: DeleteGroup) -> None:
         turn.reply(event.token, DeleteResult(ErrorCode.NON_EMPTY_GROUP))
     else:
         partitions = partitions_with_offsets(turn, group.group_id)
-        _bury(turn, group, partitions, GroupGone(group, "deleted by request", len(partitions), event.token))
+        _bury(turn, group, partitions, GroupGone(group.successor(), "deleted by request", len(partitions), event.token))
 
 
 def _bury(turn: Turn, group: Group, partitions: list[TopicPartition], after: "GroupGone") -> None:
@@ -107,21 +107,24 @@ def _bury(turn: Turn, group: Group, partitions: list[TopicPartition], after: "Gr
 
 @dataclass(frozen=True, slots=True)
 class GroupGone:
-    group: Group
+    successor: Group
+    """Takes the group's place if the tombstones fail."""
     reason: str
     offsets: int
     token: int | None = None
 
     def completed(self, turn: Turn) -> None:
-        del turn.groups[self.group.group_id]
-        turn.take_up_if_known(self.group.group_id)
+        group_id = self.successor.group_id
+        del turn.groups[group_id]
+        turn.take_up_if_known(group_id)
         if self.offsets:
-            turn.observe(OffsetsRemoved(self.group.group_id, self.offsets, self.reason))
+            turn.observe(OffsetsRemoved(group_id, self.offsets, self.reason))
         self._answer(turn, ErrorCode.NONE)
 
     def failed(self, turn: Turn, error: ErrorCode) -> None:
-        turn.groups[self.group.group_id] = self.group.successor()
-        turn.observe(StoreFailed(self.group.group_id, self.group.generation, "the end of the group", error))
+        group = self.successor
+        turn.groups[group.group_id] = group
+        turn.observe(StoreFailed(group.group_id, group.generation, "the end of the group", error))
         self._answer(turn, group_error(error))
 
     def _answer(self, turn: Turn, error: ErrorCode) -> None:

@@ -84,7 +84,7 @@ class Group:
         self.state_timestamp_ms = wall_ms
 
     def successor(self) -> "Group":
-        """An Empty group that goes on where this one, Dead too early, ended."""
+        """What goes on where this Empty group ends, should its end not come about after all."""
         group = Group(self.group_id)
         group.state_timestamp_ms = self.state_timestamp_ms
         group.generation = self.generation
