@@ -37,6 +37,7 @@ from ottla.protocol.errors import (
     InvalidConfig,
     InvalidRequest,
     KafkaError,
+    KafkaStorageError,
     UnknownTopicOrPartition,
 )
 from ottla.storage.config import LogConfig
@@ -312,6 +313,7 @@ class TopicService:
         config = self.log_config_of(topic)
         for index, partition in enumerate(topic.partitions):
             if self._broker.node_id in partition.replicas:
+                self._check_log_is_ours(topic, index)
                 hosted = self._broker.replicas.create_partition(topic.name, index, topic.topic_id, config)
                 hosted.take_state(
                     leader=partition.leader,
@@ -322,6 +324,11 @@ class TopicService:
                 )
         if topic.name == CONSUMER_OFFSETS:
             self._broker.groups.offsets_topic_created(topic)
+
+    def _check_log_is_ours(self, topic: TopicInfo, index: int) -> None:
+        log = self._broker.log_directory.logs.get((topic.name, index))
+        if log is not None and log.topic_id != topic.topic_id:
+            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
 
     def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
         """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
@@ -354,9 +361,9 @@ class TopicService:
     def _load(self, entries: Sequence[Entry]) -> None:
         self._broker_configs = broker_configs_of(entries)
         self.image = self.image.with_topics({topic.name: topic for topic in topics_of(entries)})
-        self._apply_broker_configs()
         self._remove_deleted(entries)
         self._make_logs(self.image.topics)
+        self._apply_broker_configs()
 
     def _remove_deleted(self, entries: Sequence[Entry]) -> None:
         """Finish the deletions that a crash has cut short."""
@@ -380,5 +387,6 @@ class TopicService:
     def _apply_broker_configs(self) -> None:
         of_this_broker = self._broker_configs.get(str(self._broker.node_id), {})
         self._broker.config.set_dynamic(of_this_broker=of_this_broker, of_all_brokers=self._broker_configs.get("", {}))
+        # They are the defaults of every topic that has no value of its own.
         for topic in self.image.topics.values():
             self._broker.replicas.configure(topic.name, self.log_config_of(topic))

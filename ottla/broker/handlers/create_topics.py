@@ -49,6 +49,7 @@ def _result(context: RequestContext, name: str, outcome: Outcome) -> CreatableTo
     return CreatableTopicResult(
         name=name,
         topic_id=outcome.topic_id,
+        error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=outcome.replication_factor,
         configs=[

@@ -24,7 +24,9 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Describe
 def _result(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    result = DescribeConfigsResult(
+        error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
     try:
         entries = _entries(context, resource)
     except KafkaError as error:

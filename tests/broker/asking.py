@@ -1,0 +1,87 @@
+"""A broker on the test's own loop, and a client that speaks single messages with it over a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.apis import APIS
+from ottla.broker.broker import Broker
+from ottla.broker.config.server import ServerConfig
+from ottla.protocol.headers import build_request_frame, parse_response
+
+QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+
+
+class Client:
+    """One connection: requests are answered in order, `send` without waiting and `ask` with."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._number = 0
+
+    async def ask(self, request: Any, version: int) -> Any:
+        self.send(request, version)
+        return await self.answer(request, version)
+
+    def send(self, request: Any, version: int) -> None:
+        self._number += 1
+        self._writer.write(build_request_frame(request, version, self._number, "tester"))
+
+    async def answer(self, request: Any, version: int) -> Any:
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        frame = await self._reader.readexactly(size)
+        correlation_id, response = parse_response(APIS[request.API_KEY].response_class(), version, frame)
+        assert correlation_id <= self._number
+        return response
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class Asking:
+    """A running broker and how to talk to it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        host, _, port = self.broker.bootstrap.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        self._clients.append(client)
+        return client
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """On a connection of its own."""
+        client = await self.client()
+        return await client.ask(request, version)
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+@asynccontextmanager
+async def running(
+    data_dir: Path, settings: dict[str, str] | None = None, *, crash: bool = False, **parts: Any
+) -> AsyncIterator[Asking]:
+    """`crash=True` leaves the data as a killed process would: nothing is closed cleanly."""
+    broker = Broker(ServerConfig({**QUICK, **(settings or {})}), data_dir=data_dir, port=0, node_id=1, **parts)
+    await broker.start()
+    asking = Asking(broker)
+    try:
+        yield asking
+    finally:
+        await asking.close()
+        if crash:
+            broker._close_data = lambda *, clean: Broker._close_data(broker, clean=False)
+        await broker.stop()
+
+
+def messages(module: str) -> Any:
+    return import_module(f"ottla.protocol.messages.{module}")
