@@ -25,6 +25,10 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoor
 
 
 def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type == TRANSACTION:
+        # docs/decisions/transactional-ids.md says why this code: others make librdkafka ask again until its timeout.
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _unknown(key, error, "this broker does not support transactions")
     if key_type != GROUP:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
     broker = context.broker.groups.coordinator_of(key)
@@ -38,8 +42,6 @@ def _unknown(key: str, error: ErrorCode, message: str) -> Coordinator:
 
 
 def _why_not(key_type: int, version: int) -> str:
-    if key_type == TRANSACTION:
-        return "this broker does not support transactions"
     if key_type == SHARE and version >= _SHARE_FROM:
         return "this broker does not support share groups"
     return f"there is no key type {key_type} in version {version}"
