@@ -9,13 +9,15 @@ import socket
 from typing import NamedTuple, TypeVar
 
 from ottla.cli.failures import ClientError, NoAnswer
+from ottla.protocol.codec import decode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame, parse_response
+from ottla.protocol.headers import build_request_frame, response_header_version
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, skip_tags
 from ottla.protocol.schema import Message
 
 CLIENT_ID = "ottla"
+CORRELATION_ID_BYTES = 4
 RESPONSE_SIZE_MIN = 6
 # Describing a cluster of many thousand partitions takes a few megabytes; a size above this is another protocol's bytes.
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
@@ -94,9 +96,7 @@ class Connection:
         version = ApiVersionsRequest.VERSIONS[1]
         payload = await self._exchange(request, version, timeout_s)
         if _error_code(payload) == ErrorCode.UNSUPPORTED_VERSION:
-            refusal = self._parse(ApiVersionsResponse, 0, payload)
-            theirs = next((row.max_version for row in refusal.api_keys if row.api_key == request.API_KEY), 0)
-            version = max(0, min(version - 1, theirs))
+            version = max(0, min(version - 1, _version_offered(payload)))
             payload = await self._exchange(request, version, timeout_s)
         response = self._parse(ApiVersionsResponse, version, payload)
         if response.error_code != ErrorCode.NONE:
@@ -136,10 +136,31 @@ class Connection:
 
     def _parse(self, answer: type[Response], version: int, payload: bytes) -> Response:
         try:
-            return parse_response(answer, version, payload)[1]
+            return _parse_leniently(answer, version, payload)
         except DecodeError as error:
             name = answer.__name__
             raise ClientError(f"{self.address} sent a {name} that is not Kafka's version {version}: {error}") from error
+
+
+def _parse_leniently(answer: type[Response], version: int, payload: bytes) -> Response:
+    """Bytes left after the message are let pass, as every client does: librdkafka's mock cluster sends some."""
+    position = CORRELATION_ID_BYTES
+    if response_header_version(answer.API_KEY, version) == 1:
+        try:
+            position = skip_tags(payload, position + 1, payload[position], len(payload))
+        except IndexError:
+            raise DecodeError("the header ends inside its tags") from None
+    return decode(answer, version, payload, position)[0]
+
+
+def _version_offered(refusal: bytes) -> int:
+    """The version of ApiVersions that a broker knows, as its refusal of another says; 0, which all know, if it does not
+    say so in the way of Kafka (librdkafka's mock cluster answers in a layout of its own)."""
+    try:
+        rows = _parse_leniently(ApiVersionsResponse, 0, refusal).api_keys
+    except DecodeError:
+        return 0
+    return next((row.max_version for row in rows if row.api_key == ApiVersionsRequest.API_KEY), 0)
 
 
 def _error_code(payload: bytes) -> int:

@@ -60,6 +60,7 @@ class FakeBroker:
     def __init__(self, *, ranges: dict[int, tuple[int, int]] | None = None, api_versions_max: int = 4) -> None:
         self.ranges = {key: cls.VERSIONS for key, cls in REQUESTS.items()} if ranges is None else ranges
         self.api_versions_max = api_versions_max
+        self.refuses_oddly = False
         self.answers: dict[type[Any], Answer | list[Answer]] = {}
         self.asked: list[tuple[Any, int]] = []
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -113,6 +114,8 @@ class FakeBroker:
     def _versions_frame(self, version: int, correlation_id: int) -> bytes:
         self.asked.append((api_versions.ApiVersionsRequest(), version))
         if version > self.api_versions_max:
+            if self.refuses_oddly:
+                return b"\0\0\0\x09" + correlation_id.to_bytes(4, "big") + b"\0\x23\xff\xff\xff"
             known = [api_versions.ApiVersion(api_key=API_VERSIONS, min_version=0, max_version=self.api_versions_max)]
             refusal = api_versions.ApiVersionsResponse(error_code=35, api_keys=known)
             return build_response_frame(refusal, 0, correlation_id)

@@ -29,6 +29,15 @@ async def test_a_broker_of_any_age_can_be_asked_for_its_versions(theirs: int, as
     assert broker.versions(ApiVersionsRequest) == asked
 
 
+async def test_a_refusal_that_nobody_can_read_leads_to_the_version_that_all_know() -> None:
+    with FakeBroker(api_versions_max=3) as broker:
+        broker.refuses_oddly = True
+        connection = await Connection.open(local(broker.port), 5)
+        await connection.close()
+
+    assert broker.versions(ApiVersionsRequest) == [4, 0]
+
+
 @pytest.mark.parametrize(
     ("theirs", "version"), [((0, 20), 12), ((0, 1), 1), ((1, 7), 7), ((13, 20), None), (None, None)]
 )
