@@ -21,22 +21,22 @@ NO_TIMESTAMP: Final = -1
 
 _messages = define(
     """
-OffsetCommitKey  key -1  versions 0-1  flexible none
+OffsetCommitKey  key none  versions 0-1  flexible none
   group      string  0+
   topic      string  0+
   partition  int32   0+
 
-OffsetCommitValue  key -1  versions 0-4  flexible 4+
+OffsetCommitValue  key none  versions 0-4  flexible 4+
   offset            int64   0+
   leader_epoch      int32   3+  = -1
   metadata          string  0+
   commit_timestamp  int64   0+
   expire_timestamp  int64   1   = -1
 
-GroupMetadataKey  key -1  versions 2-2  flexible none
+GroupMetadataKey  key none  versions 2-2  flexible none
   group  string  2
 
-GroupMetadataValue  key -1  versions 0-4  flexible 4+
+GroupMetadataValue  key none  versions 0-4  flexible 4+
   protocol_type            string  0+
   generation               int32   0+
   protocol                 string  0+  null

@@ -344,7 +344,7 @@ class Client:
         return self.shell.send(LeaveGroup(self.shell.token(), self.group_id, (leaving,))).members[0].error
 
 
-def timeline(facts: list[tuple[int, Fact]], names: dict[str, str] | None = None) -> str:
+def timeline(facts: list[tuple[int, Fact]]) -> str:
     """What happened to a group, one line per fact that a reader asks about, with the time in seconds."""
     lines = []
     for now_ms, fact in facts:
@@ -354,7 +354,8 @@ def timeline(facts: list[tuple[int, Fact]], names: dict[str, str] | None = None)
             case RebalanceStarted():
                 text = f"rebalance: {fact.cause} ({fact.member_id}), {fact.members} members"
             case GenerationStarted():
-                text = f"generation {fact.generation} of {fact.group_id}, leader {fact.leader_id}: {', '.join(fact.member_ids)}"
+                members = ", ".join(fact.member_ids)
+                text = f"generation {fact.generation}, leader {fact.leader_id}: {members}"
             case MemberRemoved():
                 text = f"member {fact.member_id} removed: {fact.cause}"
             case _:

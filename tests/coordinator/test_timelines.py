@@ -92,7 +92,7 @@ def test_g10_one_after_the_other_and_rebalance_three_times(
 
 
 def test_g11_a_follower_that_lost_its_join_answer_catches_up_without_a_rebalance(shell: Shell) -> None:
-    c1, c2, c3 = clients = [shell.client(name) for name in ("c1", "c2", "c3")]
+    c1, c2, _ = clients = [shell.client(name) for name in ("c1", "c2", "c3")]
     for client in clients:
         client.join()
     shell.advance(0)
