@@ -11,6 +11,7 @@ import random
 import traceback
 from dataclasses import dataclass, field
 
+from ottla.broker.broker import StartError
 from ottla.coordinator.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -52,8 +53,8 @@ class Plan:
             members_of_group=[rng.randint(1, 5) for _ in range(rng.randint(1, 3))],
             stormy_ms=rng.choice([20_000, 40_000, 80_000]),
             fault_every_ms=rng.choice([1_000, 4_000, 15_000]),
-            restarts=rng.random() < 0.6,
-            may_lose_power=rng.random() < 0.3,
+            restarts=rng.random() < 0.7,
+            may_lose_power=rng.random() < 0.5,
             syncs_every_write=rng.random() < 0.5,
         )
 
@@ -177,7 +178,7 @@ class World:
     async def _fault(self, rng: random.Random) -> None:
         connections = list(self.network.connections)
         kind = rng.random()
-        if kind < 0.1 and self.plan.restarts:
+        if kind < 0.2 and self.plan.restarts:
             await self._restart(rng)
         elif kind < 0.5 and connections:
             rng.choice(connections).reset()
@@ -220,7 +221,11 @@ class World:
         self.judge.incarnation += 1
         self.trace.note("start", self.judge.incarnation)
         self._broker = self._machine.boot(ADDRESS)
-        await self._broker.started
+        try:
+            await self._broker.started
+        except StartError as error:
+            self.judge.violated("start", str(error))
+            raise Violated from None
         self._inspector = Inspector(self.judge, self._broker.broker)
 
     async def _restart(self, rng: random.Random) -> None:

@@ -1,0 +1,110 @@
+"""The judge is tested too: bugs that were put into the broker on purpose are found within a few seeds."""
+
+import pytest
+
+from ottla.coordinator import loading, offsets, partition, rebalance, sync
+from ottla.coordinator.durable import DurableState
+from ottla.coordinator.join import JoinResult
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.world import World
+
+SEEDS_MAX = 40
+
+
+def commits_of_any_generation(patch):
+    patch.setattr(offsets, "_error_in", lambda group, event: None)
+
+
+def every_fifth_offset_is_lost(patch):
+    merge, calls = DurableState._merge, []
+
+    def forgetful(durable, key, logged):
+        calls.append(key)
+        if len(calls) % 5:
+            merge(durable, key, logged)
+
+    patch.setattr(DurableState, "_merge", forgetful)
+
+
+def nobody_waits_for_syncs(patch):
+    def without_timer(turn, group):
+        group.pending_sync = dict.fromkeys(group.members)
+
+    patch.setattr(rebalance, "wait_for_syncs", without_timer)
+
+
+def generations_start_anew_after_a_restart(patch):
+    restore = loading._restore
+
+    def young(group_id, metadata):
+        group = restore(group_id, metadata)
+        group.generation = 0
+        return group
+
+    patch.setattr(loading, "_restore", young)
+
+
+def assignments_go_to_the_next_member(patch):
+    hand_out = sync._hand_out
+
+    def rotated(turn, group, assignments):
+        members = list(group.members)
+        following = dict(zip(members, members[1:] + members[:1], strict=True))
+        hand_out(turn, group, {member: assignments.get(following[member], b"") for member in members})
+
+    patch.setattr(sync, "_hand_out", rotated)
+
+
+def everybody_believes_to_lead(patch):
+    joined = rebalance.joined
+
+    def flattering(group, member):
+        answer = joined(group, member)
+        return JoinResult(
+            answer.error,
+            answer.member_id,
+            answer.generation,
+            answer.protocol_type,
+            answer.protocol_name,
+            member.member_id,
+            rebalance.members_to_assign(group),
+        )
+
+    patch.setattr(rebalance, "joined", flattering)
+
+
+def join_phases_never_end_by_time(patch):
+    patch.setattr(partition.rebalance, "join_phase_timer_fired", lambda turn, group: None)
+
+
+def sessions_never_expire(patch):
+    patch.setattr(partition.departures, "session_timer_fired", lambda turn, group, key: None)
+
+
+def the_disk_lies_about_syncing(patch):
+    patch.setattr(SimulatedDisk, "_fsync", lambda disk, number: None)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "invariants"),
+    [
+        (commits_of_any_generation, {"I-13", "I-14"}),
+        (every_fifth_offset_is_lost, {"I-16"}),
+        (nobody_waits_for_syncs, {"I-19"}),
+        (generations_start_anew_after_a_restart, {"I-8"}),
+        (assignments_go_to_the_next_member, {"I-12"}),
+        (everybody_believes_to_lead, {"I-11"}),
+        (join_phases_never_end_by_time, {"I-18", "I-19"}),
+        (sessions_never_expire, {"I-19", "I-20"}),
+        (the_disk_lies_about_syncing, {"I-5", "I-16", "I-17", "answers", "start"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_broken_broker_is_found_out(monkeypatch, mutate, invariants):
+    mutate(monkeypatch)
+    for seed in range(SEEDS_MAX):
+        violations = World(seed).run().violations
+        if violations:
+            assert {violation.split(":")[0] for violation in violations} & invariants, violations
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds found nothing")
