@@ -1,7 +1,6 @@
 """Topic ids and other UUIDs: 16 bytes on the wire, 22 characters of URL-safe base64 in files and tools."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
 
 UUID_SIZE = 16
 
@@ -16,7 +15,7 @@ def parse_uuid(text: str) -> bytes:
     """The 16 bytes of Kafka's text; ValueError when it is not one."""
     try:
         uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except Error:
+    except ValueError:
         uuid = b""
     if len(uuid) != UUID_SIZE or uuid_text(uuid) != text.rstrip("="):
         raise ValueError(f"{text!r} is not a UUID of 16 bytes in URL-safe base64")

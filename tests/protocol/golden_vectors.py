@@ -1,7 +1,7 @@
 """Golden vectors: for every version of every message, bytes and the values in them.
 
-The bytes were written by kafka-python's encoder, and are kept only if kio reads and writes them the same. So they do not
-come from the code they test. `python -m tests.protocol.golden_vectors` writes them anew, which is needed only for
+The bytes were written by kafka-python's encoder, and are kept only if kio reads and writes them the same. So they do
+not come from the code they test. `python -m tests.protocol.golden_vectors` writes them anew, which is needed only for
 messages or versions that were added.
 """
 

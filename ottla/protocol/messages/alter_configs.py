@@ -1,4 +1,8 @@
-"""AlterConfigs."""
+"""AlterConfigs: replace all settings of a broker or topic.
+
+By version:
+- 2 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

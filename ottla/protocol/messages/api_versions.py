@@ -1,4 +1,11 @@
-"""ApiVersions."""
+"""ApiVersions: which versions of which APIs a broker serves.
+
+By version:
+- 1 adds the throttle time to the answer.
+- 2 is as 1; clients of it expect throttled answers at once.
+- 3 is flexible; the request names the client software, the answer may list features (KIP-511, KIP-584).
+- 4 may list features whose lowest version is 0, which clients of version 3 reject.
+"""
 
 from ottla.protocol.schema import define
 

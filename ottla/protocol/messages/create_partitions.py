@@ -1,4 +1,9 @@
-"""CreatePartitions."""
+"""CreatePartitions: add partitions to topics.
+
+By version:
+- 2 is flexible.
+- 3 knows another error, of quotas (KIP-599).
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,10 @@
-"""CreateTopics."""
+"""CreateTopics: create topics, or check that they could be created.
+
+By version:
+- 4 takes -1 for the broker's default of partitions and replicas (KIP-464).
+- 5 is flexible and answers with the configuration (KIP-525).
+- 7 answers with topic ids.
+"""
 
 from ottla.protocol.schema import define
 

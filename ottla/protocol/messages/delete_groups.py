@@ -1,4 +1,8 @@
-"""DeleteGroups."""
+"""DeleteGroups: delete groups that have no members.
+
+By version:
+- 2 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

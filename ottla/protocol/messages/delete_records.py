@@ -1,4 +1,8 @@
-"""DeleteRecords."""
+"""DeleteRecords: delete all records below an offset.
+
+By version:
+- 2 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

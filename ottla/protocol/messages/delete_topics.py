@@ -1,4 +1,10 @@
-"""DeleteTopics."""
+"""DeleteTopics: delete topics.
+
+By version:
+- 4 is flexible.
+- 5 tells errors in words.
+- 6 can name topics by id.
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,9 @@
-"""DescribeCluster."""
+"""DescribeCluster: the cluster's id, brokers and controller (KIP-700).
+
+By version:
+- 1 can ask for controllers in place of brokers (KIP-919).
+- 2 can include fenced brokers (KIP-1073).
+"""
 
 from ottla.protocol.schema import define
 

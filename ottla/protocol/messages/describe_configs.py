@@ -1,4 +1,10 @@
-"""DescribeConfigs."""
+"""DescribeConfigs: the settings of brokers and topics, and where their values come from.
+
+By version:
+- 1 tells the source of a value and its synonyms.
+- 3 can tell types and documentation (KIP-569).
+- 4 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

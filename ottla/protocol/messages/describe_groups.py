@@ -1,4 +1,12 @@
-"""DescribeGroups."""
+"""DescribeGroups: state, members and assignments of groups.
+
+By version:
+- 1 tells the throttle time.
+- 3 can tell authorized operations.
+- 4 has static members.
+- 5 is flexible.
+- 6 answers for an unknown group with an error and a sentence (KIP-1043).
+"""
 
 from ottla.protocol.schema import define
 

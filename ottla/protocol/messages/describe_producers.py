@@ -1,4 +1,4 @@
-"""DescribeProducers."""
+"""DescribeProducers: the producers whose state a partition keeps (KIP-664)."""
 
 from ottla.protocol.schema import define
 

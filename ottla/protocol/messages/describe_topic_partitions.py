@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions."""
+"""DescribeTopicPartitions: topics page by page, each with its partitions and eligible leaders (KIP-966)."""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,18 @@
-"""Fetch."""
+"""Fetch: read record batches from partitions, as a consumer or as a follower.
+
+By version:
+- 4 has an isolation level and aborted transactions (KIP-98).
+- 5 has log start offsets.
+- 7 has sessions, in which only changes are sent (KIP-227).
+- 9 fences by leader epoch (KIP-320).
+- 10 allows zstd.
+- 11 has the rack of the client, and answers with a nearer replica (KIP-392).
+- 12 is flexible, and tells a follower where its log diverges (KIP-595).
+- 13 has topic ids in place of names (KIP-516).
+- 15 moves the replica id into a tagged structure with its epoch (KIP-903).
+- 16 can tell the new leader's address (KIP-951).
+- 17 has the follower's directory id (KIP-853).
+"""
 
 from ottla.protocol.schema import define
 

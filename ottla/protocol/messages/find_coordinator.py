@@ -1,4 +1,11 @@
-"""FindCoordinator."""
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
+
+By version:
+- 1 has the kind of key, and tells errors in words.
+- 3 is flexible.
+- 4 asks for several keys at once (KIP-699).
+- 5 and 6 allow other errors and kinds of key.
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,10 @@
-"""Heartbeat."""
+"""Heartbeat: a member shows that it lives and hears of rebalances.
+
+By version:
+- 1 tells the throttle time.
+- 3 has static members.
+- 4 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,8 @@
-"""IncrementalAlterConfigs."""
+"""IncrementalAlterConfigs: change single settings of a broker or topic (KIP-339).
+
+By version:
+- 1 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

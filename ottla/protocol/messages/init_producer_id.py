@@ -1,4 +1,10 @@
-"""InitProducerId."""
+"""InitProducerId: a producer id and epoch for an idempotent or transactional producer.
+
+By version:
+- 2 is flexible.
+- 3 asks for a new epoch of a known producer id (KIP-360).
+- 4 and 5 know other errors.
+"""
 
 from ottla.protocol.schema import define
 

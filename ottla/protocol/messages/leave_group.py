@@ -1,4 +1,11 @@
-"""LeaveGroup."""
+"""LeaveGroup: members leave a group.
+
+By version:
+- 1 tells the throttle time.
+- 3 removes several members, static ones by their instance id.
+- 4 is flexible.
+- 5 has the reason for leaving (KIP-800).
+"""
 
 from ottla.protocol.schema import define
 

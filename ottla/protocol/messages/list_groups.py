@@ -1,4 +1,11 @@
-"""ListGroups."""
+"""ListGroups: the groups that a broker coordinates.
+
+By version:
+- 1 tells the throttle time.
+- 3 is flexible.
+- 4 tells states and can ask for some of them (KIP-518).
+- 5 does the same with types (KIP-848).
+"""
 
 from ottla.protocol.schema import define
 

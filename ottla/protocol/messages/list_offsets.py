@@ -1,4 +1,14 @@
-"""ListOffsets."""
+"""ListOffsets: the offset of a moment in time, or of the start or end of a partition.
+
+By version:
+- 1 answers with one offset and its timestamp.
+- 2 has an isolation level.
+- 4 has leader epochs.
+- 6 is flexible.
+- 7 knows the timestamp -3, the record with the largest timestamp (KIP-734).
+- 8 and 9 know -4 and -5 of tiered storage (KIP-405, KIP-1005).
+- 10 has a timeout.
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,19 @@
-"""Metadata."""
+"""Metadata: brokers, topics, partitions and their leaders.
+
+By version:
+- 1 tells the controller, racks and internal topics; a null list of topics asks for all, as an empty one did before.
+- 2 tells the cluster id.
+- 3 tells the throttle time.
+- 4 lets the client forbid the creation of topics it asks for.
+- 5 tells offline replicas.
+- 7 tells leader epochs.
+- 8 can tell authorized operations.
+- 9 is flexible.
+- 10 has topic ids (KIP-516).
+- 11 drops the cluster's authorized operations, which DescribeCluster tells.
+- 12 can ask by topic id: names may be null.
+- 13 can answer with an error for the whole request.
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,14 @@
-"""OffsetCommit."""
+"""OffsetCommit: store the offsets up to which a group has consumed.
+
+By version:
+- 2 has a retention time for the whole request, until 4.
+- 3 tells the throttle time.
+- 5 leaves retention to the broker.
+- 6 has leader epochs.
+- 7 has static members.
+- 8 is flexible.
+- 9 can carry the member epoch of the new group protocol (KIP-848).
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,4 @@
-"""OffsetDelete."""
+"""OffsetDelete: forget committed offsets of a group (KIP-496)."""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,14 @@
-"""OffsetFetch."""
+"""OffsetFetch: what a group has committed.
+
+By version:
+- 2 asks for all partitions by a null list, and can answer with one error for the group.
+- 3 tells the throttle time.
+- 5 has leader epochs.
+- 6 is flexible.
+- 7 can ask for offsets that no open transaction will change (KIP-447).
+- 8 asks for several groups at once (KIP-709).
+- 9 has member id and epoch of the new group protocol (KIP-848).
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,10 @@
-"""OffsetForLeaderEpoch."""
+"""OffsetForLeaderEpoch: where the log of a leader epoch ends.
+
+By version:
+- 2 fences by the current leader epoch (KIP-320).
+- 3 has the replica id.
+- 4 is flexible.
+"""
 
 from ottla.protocol.schema import define
 

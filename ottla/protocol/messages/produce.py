@@ -1,4 +1,14 @@
-"""Produce."""
+"""Produce: append record batches to partitions.
+
+By version:
+- 3 carries record batches of format 2 and a transactional id.
+- 4 to 6 differ in errors only, but 5 answers with the log start offset.
+- 7 allows zstd (KIP-110).
+- 8 answers with the records at fault (KIP-467).
+- 9 is flexible.
+- 10 can tell the new leader and its address (KIP-951).
+- 11 knows another error of transactions (KIP-890).
+"""
 
 from ottla.protocol.schema import define
 

@@ -1,4 +1,11 @@
-"""SyncGroup."""
+"""SyncGroup: the leader hands in the assignment, and each member gets its part.
+
+By version:
+- 1 tells the throttle time.
+- 3 has static members.
+- 4 is flexible.
+- 5 repeats protocol type and name, which are checked (KIP-559).
+"""
 
 from ottla.protocol.schema import define
 
