@@ -24,7 +24,3 @@ def every_version() -> Iterator[tuple[type[Message], int]]:
     for cls in MESSAGES:
         for version in versions(cls):
             yield cls, version
-
-
-def name_of(case: tuple[type[Message], int]) -> str:
-    return f"{case[0].__name__}-v{case[1]}"

@@ -170,7 +170,8 @@ LARGE_REQUESTS = [
             OffsetCommitRequestTopic(
                 name="t",
                 partitions=[
-                    OffsetCommitRequestPartition(partition_index=index, committed_offset=2**40) for index in range(10_000)
+                    OffsetCommitRequestPartition(partition_index=index, committed_offset=2**40)
+                    for index in range(10_000)
                 ],
             )
         ]
