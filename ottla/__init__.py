@@ -1,1 +1,20 @@
-"""A broker that speaks Kafka's wire protocol."""
+"""A broker that speaks Kafka's wire protocol.
+
+`Broker` and `BrokerThread` put one into a program of yours; `ottla serve` runs one by itself.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.embedding import Broker, BrokerThread
+
+__all__ = ["Broker", "BrokerThread"]
+
+
+def __getattr__(name: str) -> object:
+    # Imported when asked for: the command line and the packages below should not pay for it.
+    if name in __all__:
+        from ottla.broker import embedding
+
+        return getattr(embedding, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,326 @@
+"""Frames, order, holds and limits of connections."""
+
+import asyncio
+import struct
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.connection import KEPT_WHILE_HELD, Connection
+from ottla.protocol.headers import build_request_frame
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.produce import ProduceResponse
+from tests.broker.wire import (
+    Client,
+    batch,
+    client_of,
+    create_topic,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+    running_broker,
+    values_of,
+)
+
+ASK = ApiVersionsRequest()
+
+
+async def test_frames_may_arrive_byte_by_byte(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        connection = Connection(broker.server)
+        transport = FakeTransport()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+
+        for byte in build_request_frame(ASK, 0, 1, "c") * 3:
+            feed(connection, bytes([byte]))
+        connection.connection_lost(None)
+
+    assert len(transport.frames) == 3
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 13, 14, 15, 20])
+async def test_frames_may_be_cut_and_joined_anywhere(tmp_path: Path, cut: int) -> None:
+    async with running_broker(tmp_path) as broker:
+        connection = Connection(broker.server)
+        transport = FakeTransport()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        data = b"".join(build_request_frame(ASK, 0, number, "c") for number in range(5))
+
+        feed(connection, data[:cut])
+        feed(connection, data[cut:])
+        connection.connection_lost(None)
+
+    assert [struct.unpack_from(">i", frame, 4)[0] for frame in transport.frames] == [0, 1, 2, 3, 4]
+
+
+async def test_a_frame_larger_than_the_scratch_buffer_is_put_together(tmp_path: Path) -> None:
+    value = bytes(range(256)) * 12_000
+    async with running_broker(tmp_path, message_max_bytes=4_000_000) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+
+        answer = await produce(client, "t", value)
+        fetched = await fetch(client, "t", max_bytes=4_000_000)
+
+    assert answer.error_code == 0
+    assert values_of(fetched.records) == [value]
+
+
+async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: Path) -> None:
+    """I-27."""
+    async with running_broker(tmp_path) as broker:
+        connection = Connection(broker.server)
+        connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+
+        feed(connection, struct.pack(">i", 100 << 20) + bytes(10))
+
+        assert connection.get_buffer(-1).nbytes <= 4096
+        for _ in range(10):
+            buffer = connection.get_buffer(-1)
+            connection.buffer_updated(buffer.nbytes)
+        received = 10 * 4096
+        assert connection.get_buffer(-1).nbytes <= 4 * 1024 * received
+        connection.connection_lost(None)
+
+
+async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
+    """§1.4: answers keep the order, and nothing is handled meanwhile."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as other:
+        await create_topic(client, "t")
+        waiting = client.send(fetch_request("t", max_wait_ms=5_000), 11)
+        behind = client.send(ASK, 0)
+        await asyncio.sleep(0)
+
+        await produce(other, "t", b"a")
+
+        assert (await client.receive_frame())[0] == waiting
+        assert (await client.receive_frame())[0] == behind
+
+
+async def test_pipelined_bytes_behind_a_parked_request_are_bounded(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        broker.topics.auto_create("t")
+        connection = Connection(broker.server)
+        transport = FakeTransport()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        feed(connection, build_request_frame(fetch_request("t", max_wait_ms=60_000), 11, 1, "c"))
+
+        frames = build_request_frame(ASK, 0, 2, "c") * 1000
+        taken = 0
+        while not transport.reading_paused:
+            taken += feed(connection, frames)
+
+        assert taken <= 8 * KEPT_WHILE_HELD
+        assert transport.frames == []
+        connection.connection_lost(None)
+        assert len(broker.replicas.delayed_fetch) == 0, "the wait ends with the connection"
+
+
+async def test_a_client_that_does_not_read_is_not_served_more(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        await produce(client, "t", bytes(900_000))
+        connection = Connection(broker.server)
+        transport = FakeTransport(high_water=100_000)
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        transport.protocol = connection
+
+        frame = build_request_frame(fetch_request("t"), 11, 1, "c")
+        feed(connection, frame * 100)
+
+        assert transport.written_bytes < 4_000_000, "two answers at most, not a hundred"
+        answered = transport.answers
+        while transport.answers < 100:
+            transport.drain()
+            await asyncio.sleep(0)
+        assert 0 < answered < 4
+        connection.connection_lost(None)
+
+
+async def test_a_request_sees_the_produce_before_it_on_the_same_connection(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        latest = ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
+        )
+        frames = [
+            build_request_frame(produce_request("t", batch(b"a", b"b")), 9, 1, "c"),
+            build_request_frame(latest, 2, 2, "c"),
+            build_request_frame(fetch_request("t"), 11, 3, "c"),
+        ]
+        client.writer.write(b"".join(frames))
+
+        await client.receive(ProduceResponse, 9)
+        offsets = await client.receive(ListOffsetsResponse, 2)
+        fetched = await client.receive(FetchResponse, 11)
+
+    assert offsets.topics[0].partitions[0].offset == 2
+    assert values_of(fetched.responses[0].partitions[0].records) == [b"a", b"b"]
+
+
+async def test_many_produce_requests_in_one_read_event_are_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        broker.topics.auto_create("t")
+        writes: list[int] = []
+        file = broker.replicas.partition("t", 0).log.segments.active.file
+        monkeypatch.setattr(type(file), "writev", counting(type(file).writev, writes))
+        connection = Connection(broker.server)
+        transport = FakeTransport()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+
+        feed(connection, build_request_frame(produce_request("t", batch(b"a")), 9, 1, "c") * 50)
+        connection.connection_lost(None)
+
+        assert writes == [50]
+        assert transport.writes == 1
+        assert len(transport.frames) == 50
+
+
+async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
+    """§1.8."""
+    async with running_broker(tmp_path, connections_max_idle_ms=50) as broker, client_of(broker) as client:
+        await client.call(ASK, ApiVersionsResponse, 0)
+
+        assert await client.is_closed_by_broker()
+        assert broker.log.reasons() == ["idle for 50 ms"]
+
+
+async def test_a_connection_that_waits_for_its_answer_is_not_idle(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, connections_max_idle_ms=30) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        client.send(fetch_request("t", max_wait_ms=200), 11)
+
+        assert (await client.receive(FetchResponse, 11)).error_code == 0
+
+
+async def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, max_connections=2) as broker:
+        async with client_of(broker) as first, client_of(broker) as second:
+            await first.call(ASK, ApiVersionsResponse, 0)
+            await second.call(ASK, ApiVersionsResponse, 0)
+            third = await Client.connect(broker)
+            assert await third.is_closed_by_broker()
+            first.close()
+            assert await first.is_closed_by_broker()
+        async with client_of(broker) as fourth:
+            assert (await fourth.call(ASK, ApiVersionsResponse, 0)).error_code == 0
+
+
+async def test_connections_from_one_address_are_limited_unless_overridden(tmp_path: Path) -> None:
+    settings = {"max_connections_per_ip": 0, "max_connections_per_ip_overrides": "127.0.0.1:1"}
+    async with running_broker(tmp_path, **settings) as broker, client_of(broker) as first:
+        await first.call(ASK, ApiVersionsResponse, 0)
+        second = await Client.connect(broker)
+
+        assert await second.is_closed_by_broker()
+
+
+async def test_connections_that_come_too_fast_are_served_later(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, max_connection_creation_rate=20) as broker:
+        clients = [await Client.connect(broker) for _ in range(23)]
+        started_ms = broker.clock.now_ms()
+
+        for client in clients:
+            assert (await client.call(ASK, ApiVersionsResponse, 0)).error_code == 0
+            client.close()
+
+        assert broker.clock.now_ms() - started_ms >= 50, "a second's worth comes at once, three more wait 50 ms each"
+
+
+async def test_an_idle_connection_costs_little(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        connections = [Connection(broker.server) for _ in range(200)]
+        for connection in connections:
+            connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+            feed(connection, build_request_frame(MetadataRequest(topics=[]), 5, 1, "c"))
+        used = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        for connection in connections:
+            connection.connection_lost(None)
+
+    assert used / 200 < 4096
+    assert MetadataResponse.API_KEY == 3
+
+
+class FakeTransport:
+    """What the connection writes to; `high_water` bytes of unread answers pause it."""
+
+    def __init__(self, high_water: int | None = None) -> None:
+        self.frames: list[bytes] = []
+        self.writes = 0
+        self.written_bytes = 0
+        self.answers = 0
+        self.reading_paused = False
+        self.protocol: Connection | None = None
+        self._high_water = high_water
+        self._unread = 0
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        self.writes += 1
+        # An answer may come as several buffers; each begins with its size.
+        self.frames += [bytes(buffer) for buffer in buffers]
+        size = sum(map(len, buffers))
+        self.written_bytes += size
+        self._unread += size
+        self.answers += max(size // 900_000, 1)
+        if self._high_water is not None and self._unread > self._high_water:
+            assert self.protocol is not None
+            self.protocol.pause_writing()
+
+    def drain(self) -> None:
+        if self._unread:
+            self._unread = 0
+            assert self.protocol is not None
+            self.protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.reading_paused = False
+
+    def close(self) -> None:
+        self.reading_paused = True
+
+    def abort(self) -> None:
+        self.reading_paused = True
+
+
+def feed(connection: Connection, data: bytes) -> int:
+    """As a transport does: into the buffer the connection gives, as much as fits, until all is there or it is paused.
+
+    Returns how many bytes were taken."""
+    position = 0
+    while position < len(data):
+        buffer = connection.get_buffer(-1)
+        piece = data[position : position + buffer.nbytes]
+        buffer[: len(piece)] = piece
+        position += len(piece)
+        connection.buffer_updated(len(piece))
+        if getattr(connection.transport, "reading_paused", False):
+            break
+    return position
+
+
+def counting(function: object, counts: list[int]) -> object:
+    def counted(self: object, buffers: list[bytes]) -> object:
+        counts.append(len(buffers))
+        return function(self, buffers)  # type: ignore[operator]
+
+    return counted

@@ -1,0 +1,187 @@
+"""A broker on the test's loop, and a client that speaks bytes to it."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.broker import Broker
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.logging import LazyLog
+from ottla.protocol.codec import decode_whole
+from ottla.protocol.headers import build_request_frame, response_header_version
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.protocol.records.record import Record, build_batch, iterate_records
+
+WAIT_S = 10
+
+
+class RecordingLog(LazyLog):
+    """Keeps events instead of writing them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def _write(self, level: int, method: str, event: str, fields: dict[str, Any]) -> None:
+        self.events.append((event, fields))
+
+    def reasons(self) -> list[str]:
+        """Why connections were closed."""
+        return [fields["reason"] for event, fields in self.events if event == "connection closed"]
+
+
+@asynccontextmanager
+async def running_broker(data_dir: Path, **settings: object) -> AsyncIterator[Broker]:
+    """Settings are Kafka's names with underscores for dots."""
+    static = {"group.initial.rebalance.delay.ms": "0"}
+    static |= {name.replace("_", "."): str(value) for name, value in settings.items()}
+    broker = Broker(ServerConfig(static), data_dir=data_dir, port=0, log=RecordingLog())
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+class Client:
+    """One connection. Frames can be sent and received by themselves, or a request and its answer together."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, broker: Broker) -> "Client":
+        host, port = broker.bootstrap.rsplit(":", 1)
+        return cls(*await asyncio.open_connection(host, int(port), limit=1 << 24))
+
+    async def call(self, request: Any, response: Any, version: int) -> Any:
+        self.send(request, version)
+        return await self.receive(response, version)
+
+    def send(self, request: Any, version: int, client_id: str | None = "test") -> int:
+        self._correlation_id += 1
+        self.writer.write(build_request_frame(request, version, self._correlation_id, client_id))
+        return self._correlation_id
+
+    async def receive(self, response: Any, version: int) -> Any:
+        correlation_id, body = await self.receive_frame()
+        self.last_correlation_id = correlation_id
+        return decode_whole(response, version, body, response_header_version(response.API_KEY, version))
+
+    async def receive_frame(self) -> tuple[int, bytes]:
+        """Correlation id, and what follows it."""
+        async with asyncio.timeout(WAIT_S):
+            size = struct.unpack(">i", await self.reader.readexactly(4))[0]
+            frame = await self.reader.readexactly(size)
+        return struct.unpack(">i", frame[:4])[0], frame[4:]
+
+    async def is_closed_by_broker(self) -> bool:
+        """Waits for the end of the stream; anything else that arrives is an answer, and False."""
+        async with asyncio.timeout(WAIT_S):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionResetError:
+                return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@asynccontextmanager
+async def client_of(broker: Broker) -> AsyncIterator[Client]:
+    client = await Client.connect(broker)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+async def create_topic(client: Client, name: str, partitions: int = 1, **configs: object) -> None:
+    from ottla.protocol.messages.create_topics import CreatableTopicConfig
+
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=str(value)) for key, value in configs.items()],
+    )
+    response = await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse, 5)
+    assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def batch(*values: bytes, codec: int = 0, **fields: Any) -> bytes:
+    records = [Record(offset=i, timestamp=1_000 + i, key=None, value=value) for i, value in enumerate(values)]
+    return bytes(build_batch(records, codec=codec, **fields))
+
+
+def produce_request(topic: str, *records: bytes, acks: int = -1, index: int = 0, timeout_ms: int = 5000) -> ProduceRequest:
+    """One batch per partition, from `index` on."""
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(index=index + i, records=memoryview(each)) for i, each in enumerate(records)
+                ],
+            )
+        ],
+    )
+
+
+async def produce(client: Client, topic: str, *values: bytes, acks: int = -1, version: int = 9, index: int = 0) -> Any:
+    """The answer for the partition."""
+    request = produce_request(topic, batch(*values), acks=acks, index=index)
+    response = await client.call(request, ProduceResponse, version)
+    return response.responses[0].partition_responses[0]
+
+
+def fetch_request(
+    topic: str,
+    offset: int = 0,
+    *,
+    index: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    **fields: Any,
+) -> FetchRequest:
+    partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+        **fields,
+    )
+
+
+async def fetch(client: Client, topic: str, offset: int = 0, *, version: int = 11, **fields: Any) -> Any:
+    """The answer for the partition."""
+    response = await client.call(fetch_request(topic, offset, **fields), FetchResponse, version)
+    assert response.error_code == 0
+    return response.responses[0].partitions[0]
+
+
+def values_of(records: Any) -> list[bytes | None]:
+    """Values of all records in fetched batches."""
+    from ottla.protocol.records.batch import iterate_batches
+
+    view = memoryview(bytes(records))
+    values: list[bytes | None] = []
+    for position, header in iterate_batches(view):
+        values += [record.value for record in iterate_records(view[position : position + header.size_bytes])]
+    return values
