@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 IMAGE = "ottla-under-test"
 HEALTHY_WITHIN_S = 60
 STOPPED_WITHIN_S = 10
+CLEAN_MARK = ".kafka_cleanshutdown"
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -95,6 +96,8 @@ def test_the_image_serves_keeps_its_data_and_stops_in_time(image: str, volume: s
         docker("stop", "--time", "30", first.id)
         assert time.monotonic() - started_at < STOPPED_WITHIN_S
         assert first.inspect("{{.State.ExitCode}}") == "0"
+        kept = docker("run", "--rm", "--volume", f"{volume}:/data", "--entrypoint", "ls", image, "-A", "/data")
+        assert CLEAN_MARK in kept.splitlines()
     finally:
         first.remove()
 

@@ -13,6 +13,8 @@ def mock_cluster() -> Iterator[str]:
     owner = Producer({"bootstrap.servers": "replaced.invalid:1", "test.mock.num.brokers": 3, "log_level": 0})
     brokers = owner.list_topics(timeout=10).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    # The cluster lives as long as the producer that it belongs to.
+    owner.flush(1)
 
 
 def ottla(bootstrap: str, *arguments: str, stdin: str = "") -> str:
