@@ -25,6 +25,10 @@ class Cutting(LogBase):
         keeper = self.segments[self.segments.index_of(offset)]
         self._drop([segment for segment in self.segments if segment.base_offset > keeper.base_offset])
         position, end_offset = keeper.cut_point(offset)
+        if end_offset < self.log_start_offset:
+            # The batch that goes holds the log start, and what is before the start is deleted already.
+            self._restart_at(self.log_start_offset)
+            return
         keeper.truncate(position, self._index_interval)
         self._set_active(keeper)
         self._end_at(end_offset)

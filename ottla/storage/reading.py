@@ -1,6 +1,6 @@
 """Reading: records from an offset on, and offsets of moments."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
@@ -88,7 +88,7 @@ class Reading(LogBase):
             )
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self) -> Generator[None]:
         try:
             yield
         except OSError as error:

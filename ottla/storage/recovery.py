@@ -124,8 +124,8 @@ class _Opening:
 
     def _end_offset_of(self, path: Path, base: int) -> int:
         file = self.files.open(path)
+        end_offset = base
         try:
-            end_offset = base
             for batch in scan(file, 0, file.size(), check_crc=False):
                 end_offset = batch.header.next_offset
         except InvalidBatchError:

@@ -50,7 +50,8 @@ def test_nothing_at_or_above_the_high_watermark_is_given_up() -> None:
 
 
 def test_segments_below_the_log_start_go_whatever_the_policy() -> None:
-    log = filled(FakeDisk(), LogConfig(segment_bytes=2 * SIZE, cleanup_policy=frozenset({"compact"}), retention_ms=0))
+    log = filled(FakeDisk(), FOREVER)
+    log.configure(LogConfig(segment_bytes=2 * SIZE, cleanup_policy=frozenset({"compact"}), retention_ms=0))
     log.delete_records_before(5)
 
     log.apply_retention(NOW + 5000, 10)
