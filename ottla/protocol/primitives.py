@@ -61,21 +61,6 @@ def rest_of_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     return parse_uvarint(buffer, position - 1)
 
 
-def parse_uvarlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 10 bytes and 64 bits; give it and the position after it."""
-    value = shift = 0
-    for _ in range(10):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0xFFFFFFFFFFFFFFFF:
-                break
-            return value, position
-        shift += 7
-    raise DecodeError("a varlong is longer than 10 bytes or 64 bits")
-
-
 def build_uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
     out = bytearray()

@@ -18,7 +18,6 @@ from ottla.protocol.primitives import (
     DecodeError,
     build_uvarint,
     parse_uvarint,
-    parse_uvarlong,
     skip_tags,
 )
 
@@ -78,19 +77,11 @@ def test_a_varint_of_more_than_32_bits_or_5_bytes_is_refused(data: bytes) -> Non
         parse_uvarint(data, 0)
 
 
-@pytest.mark.parametrize("data", [b"\x80" * 10 + b"\x00", b"\xff" * 9 + b"\x7f"])
-def test_a_varlong_of_more_than_64_bits_or_10_bytes_is_refused(data: bytes) -> None:
-    """§1.7.4"""
-    with pytest.raises(DecodeError, match="varlong"):
-        parse_uvarlong(data, 0)
-
-
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 16383, 16384, 2**32 - 1])
 def test_varints_come_back_as_they_were_built(value: int) -> None:
     data = build_uvarint(value)
 
     assert parse_uvarint(b"?" + data + b"?", 1) == (value, 1 + len(data))
-    assert parse_uvarlong(data, 0) == (value, len(data))
 
 
 def tags(*fields: tuple[int, bytes]) -> bytes:
