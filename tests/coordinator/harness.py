@@ -189,8 +189,10 @@ class Shell:
         changes = [fact for fact in self.facts_of(StateChanged) if fact.group_id == group_id]
         return [changes[0].from_state.value, *(change.to_state.value for change in changes)] if changes else []
 
-    def appended_for(self, key: bytes) -> list[bytes | None]:
-        return [record.value for batch in self.log for record in batch.records if record.key == key]
+    def appended_for(self, key: bytes, *, committed: bool = False) -> list[bytes | None]:
+        """The values of a key in the log, or only those below the high watermark."""
+        batches = [batch for batch in self.log if batch.committed or not committed]
+        return [record.value for batch in batches for record in batch.records if record.key == key]
 
     def fetch(self, topic: str = "t", partition: int = 0, *, group_id: str = "g", require_stable: bool = False) -> Any:
         result = self.send(FetchOffsets(self.token(), group_id, ((topic, (partition,)),), require_stable))
