@@ -1,6 +1,7 @@
 """`python -m tests.simulation --seeds 300`: runs worlds; says which seed failed and how to see it again."""
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
@@ -39,14 +40,14 @@ def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
     parser.add_argument("--first", type=int, default=0, help="the first one (0)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--hashes", action="store_true", help="print the hash of each run's trace")
     parser.add_argument("--trace", action="store_true", help="print the traces themselves")
     return parser.parse_args()
 
 
 def _outcomes(options: argparse.Namespace, seeds: range) -> Iterator[Outcome]:
-    if options.jobs == 1:
+    if options.jobs == 1 or len(seeds) == 1:
         yield from (_run(seed, options.trace) for seed in seeds)
         return
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -91,9 +91,16 @@ class Machine:
         )
         return BrokerProcess(process, broker, self._loop)
 
+    def light_fuse(self, rng: random.Random) -> None:
+        """Let the broker crash in the middle of one of its next few file operations."""
+        self._disk.light_fuse(rng, rng.randint(1, 60))
+
+    def put_out_fuse(self) -> None:
+        self._disk.put_out_fuse()
+
     def kill(self, running: BrokerProcess, *, power: bool) -> None:
         self._loop.kill(running.process)
         self._network.kill(running.process)
-        self._disk.release_locks()
+        self._disk.holder_has_died()
         if power:
             self._disk.lose_power(self._rng)

@@ -3,6 +3,7 @@
 import random
 
 from tests.fakes.disk import FakeDisk, Operation
+from tests.simulation.loop import Crash
 from tests.simulation.trace import Trace, summary
 
 
@@ -10,17 +11,38 @@ class SimulatedDisk(FakeDisk):
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self._trace = trace
+        self._fuse: int | None = None
+        self._fuse_rng = random.Random()
+
+    def light_fuse(self, rng: random.Random, operations: int) -> None:
+        """The process crashes during the n-th operation from now; of a write, any part may then have happened."""
+        self._fuse_rng = rng
+        self._fuse = operations
+
+    def put_out_fuse(self) -> None:
+        self._fuse = None
 
     def do(self, operation: Operation) -> None:
+        if self._fuse is not None:
+            self._fuse -= 1
+            if self._fuse <= 0:
+                if self._fuse == 0 and operation[0] == "write":
+                    self._do(("write", operation[1], operation[2][: self._fuse_rng.randint(0, len(operation[2]))]))
+                # A process that is dying of it changes nothing any more.
+                raise Crash
+        self._do(operation)
+
+    def _do(self, operation: Operation) -> None:
         super().do(operation)
         # Nothing is replayed from it here, and a long run would fill the memory with it.
         self.journal.clear()
         words = [summary(word) if isinstance(word, (bytes, bytearray, memoryview)) else word for word in operation]
         self._trace.note("disk", *words)
 
-    def release_locks(self) -> None:
-        """Their holder has died."""
+    def holder_has_died(self) -> None:
+        """Its locks are free, and the fuse is out."""
         self.locked.clear()
+        self._fuse = None
 
     def lose_power(self, rng: random.Random) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""

@@ -33,6 +33,10 @@ class Process:
         return context
 
 
+class Crash(KeyboardInterrupt):
+    """Ends the running process in the middle of what it does. asyncio lets only interrupts through to the loop."""
+
+
 class NothingLeftToDo(Exception):
     """The run waits for something that no callback and no timer will ever bring about."""
 
@@ -58,6 +62,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.after_step: Callable[[Process | None], None] | None = None
         # What callbacks raised and tasks left unretrieved; the caller judges.
         self.failures: list[dict[str, Any]] = []
+        # Called with the process in which `Crash` was raised.
+        self.on_crash: Callable[[Process], None] | None = None
         self.steps = 0
         self._executor_delay_us = executor_delay_us
         self._ready: deque[tuple[Process | None, asyncio.Handle]] = deque()
@@ -100,7 +106,12 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             process, handle = self._ready.popleft()
             if not handle.cancelled() and (process is None or process.alive):
                 break
-        handle._run()
+        try:
+            handle._run()
+        except Crash:
+            assert process is not None, "only a process can crash"
+            assert self.on_crash is not None, "nobody expects a crash"
+            self.on_crash(process)
         self.steps += 1
         if self.after_step is not None:
             self.after_step(process)
@@ -213,7 +224,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return None
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.failures.append(context)
+        if not isinstance(context.get("exception"), Crash):
+            self.failures.append(context)
 
     async def shutdown_asyncgens(self) -> None:
         pass

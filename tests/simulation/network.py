@@ -239,6 +239,9 @@ class Transport(asyncio.Transport):
             self._closed = self._closing = True
             self._network.connections.pop(self, None)
             self._network.connections.pop(self.peer, None)
+            # What it had sent may still arrive, or may not.
+            if self._network.rng.random() < 0.5:
+                self.peer._pieces.clear()
             self.peer.arrive(End.BY_RESET)
 
     # The way of the bytes.

@@ -8,31 +8,29 @@ from tests.simulation.invariants import hosted_partitions
 from tests.simulation.traffic import records_of
 
 Snapshot = dict[str, Any]
-"""Durable facts by a name that says which."""
+"""Durable facts of one partition of `__consumer_offsets`, by a name that says which."""
 
 
-def snapshot(broker: Any) -> Snapshot:
-    """The committed state of all groups of a live broker."""
-    facts: Snapshot = {}
-    for hosted in hosted_partitions(broker):
-        _add(facts, hosted.coordinator.durable)
-    return facts
+def snapshots(broker: Any) -> dict[int, Snapshot]:
+    """The committed state of all groups of a live broker, by partition."""
+    return {
+        hosted.index: _facts(hosted.coordinator.durable)
+        for hosted in hosted_partitions(broker)
+        if not hosted.is_loading
+    }
 
 
-def replayed(broker: Any) -> Snapshot:
-    """The same, from nothing but the records that stand in the log."""
-    facts: Snapshot = {}
-    for hosted in hosted_partitions(broker):
-        log = broker.replicas.partition(CONSUMER_OFFSETS, hosted.index).log
-        durable = DurableState()
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
-            for record in records_of(chunk.records):
-                durable.replay(record.key, record.value, record.offset)
-            offset = chunk.end_offset
-        _add(facts, durable)
-    return facts
+def replayed(broker: Any, index: int) -> Snapshot:
+    """The same for one partition, from nothing but the records that stand in its log."""
+    log = broker.replicas.partition(CONSUMER_OFFSETS, index).log
+    durable = DurableState()
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
+        for record in records_of(chunk.records):
+            durable.replay(record.key, record.value, record.offset)
+        offset = chunk.end_offset
+    return _facts(durable)
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
@@ -43,9 +41,30 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
     ]
 
 
-def _add(facts: Snapshot, durable: DurableState) -> None:
-    for group_id, metadata in durable.metadata.items():
-        facts[f"group {group_id}"] = metadata
+class LoadCheck:
+    """Looks at each partition in the step in which it is loaded, before any client can change it."""
+
+    def __init__(self, expected: dict[int, Snapshot]) -> None:
+        self._all = expected
+        self._left = dict(expected)
+
+    def look(self, broker: Any) -> list[str]:
+        if not self._left or not hasattr(broker, "groups"):
+            return []
+        found: list[str] = []
+        for hosted in hosted_partitions(broker):
+            if not hosted.is_loading and hosted.index in self._left:
+                found += differences(self._left.pop(hosted.index), _facts(hosted.coordinator.durable))
+        return found
+
+    def once_more(self) -> "LoadCheck | None":
+        """For the next start, if the broker has died before it could serve anything."""
+        return self if len(self._left) == len(self._all) else None
+
+
+def _facts(durable: DurableState) -> Snapshot:
+    facts: Snapshot = {f"group {group_id}": metadata for group_id, metadata in durable.metadata.items()}
     for group_id, offsets in durable.offsets.items():
         for partition, logged in offsets.items():
             facts[f"offset of {group_id} for {partition}"] = logged
+    return facts

@@ -19,10 +19,10 @@ from tests.simulation.broker_process import BrokerProcess, Machine
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import Inspector, hosted_partitions
 from tests.simulation.judge import Judge, seat_of
-from tests.simulation.loop import NothingLeftToDo, Process, SimulationLoop, VirtualClock
+from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoop, VirtualClock
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
-from tests.simulation.replay import differences, replayed, snapshot
+from tests.simulation.replay import LoadCheck, differences, replayed, snapshots
 from tests.simulation.trace import Trace
 from tests.simulation.traffic import Producer, Reader, Traffic
 from tests.simulation.wire import Wire, connect
@@ -104,9 +104,12 @@ class World:
         self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.plan.settings())
         self._broker: BrokerProcess | None = None
         self._inspector: Inspector | None = None
+        self._next_crash_takes_power = False
+        self._load_check: LoadCheck | None = None
 
     def run(self) -> Outcome:
         self.loop.after_step = self._after_step
+        self.loop.on_crash = self._crash
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS + 2_000
         try:
             self.loop.run_until_complete(self._story())
@@ -217,43 +220,78 @@ class World:
 
     # The broker's lives.
 
-    async def _start_broker(self) -> None:
+    async def _start_broker(self) -> bool:
+        """Whether it has started; a crash may come first."""
         self.judge.incarnation += 1
         self.trace.note("start", self.judge.incarnation)
+        self._inspector = None
         self._broker = self._machine.boot(ADDRESS)
         try:
             await self._broker.started
+        except Crash:
+            return False
         except StartError as error:
             self.judge.violated("start", str(error))
             raise Violated from None
+        if not self._broker.process.alive:
+            return False
         self._inspector = Inspector(self.judge, self._broker.broker)
+        return True
 
     async def _restart(self, rng: random.Random) -> None:
         broker = self._running()
         way = rng.choice(["stop", "kill", "power" if self.plan.may_lose_power else "kill"])
         self.trace.note(way)
         self.judge.counts[way] += 1
-        live = snapshot(broker.broker)
+        self._next_crash_takes_power = way == "power"
+        if rng.random() < 0.5:
+            self._machine.light_fuse(rng)
+            await asyncio.sleep(rng.randint(0, 3_000) / 1000)
+        await self._end(broker, way)
+        while True:
+            await asyncio.sleep(rng.randint(0, 12_000) / 1000)
+            if rng.random() < 0.3:
+                self._machine.light_fuse(rng)
+            if await self._start_broker() and await self._wait_until_loaded():
+                break
+        self._machine.put_out_fuse()
+
+    async def _end(self, broker: BrokerProcess, way: str) -> None:
+        # What it holds between two steps its successor has to find in the log (I-17).
+        live = snapshots(broker.broker) if broker.process.alive else None
         self._inspector = None
-        if way == "stop":
-            await broker.stop()
-        else:
-            self._machine.kill(broker, power=way == "power")
-        if way == "power" and not self.plan.syncs_every_write:
+        if way == "stop" and broker.process.alive:
+            with contextlib.suppress(Crash):
+                await broker.stop()
+        if broker.process.alive:
+            self._kill(broker.process)
+        survives = way != "power" or self.plan.syncs_every_write
+        self._load_check = LoadCheck(live) if live is not None and survives else None
+
+    def _crash(self, process: Process) -> None:
+        self.judge.counts["crash within an operation"] += 1
+        self._kill(process)
+
+    def _kill(self, process: Process) -> None:
+        power = self._next_crash_takes_power
+        self.trace.note("dead", process.name, power)
+        self._inspector = None
+        self._load_check = None if self._load_check is None else self._load_check.once_more()
+        self._machine.kill(self._running(), power=power)
+        if power and not self.plan.syncs_every_write:
             self.has_lost_power = True
+            self._load_check = None
             self.judge.power_was_lost()
             self.traffic.power_was_lost()
-        await asyncio.sleep(rng.randint(0, 12_000) / 1000)
-        await self._start_broker()
-        await self._wait_until_loaded()
-        if way != "power" or self.plan.syncs_every_write:
-            for difference in differences(live, snapshot(self._running().broker)):
-                self.judge.violated("I-17", f"after {way}: {difference}")
 
-    async def _wait_until_loaded(self) -> None:
-        broker = self._running().broker
-        while any(hosted.is_loading for hosted in hosted_partitions(broker)):  # noqa: ASYNC110 - there is no event
+    async def _wait_until_loaded(self) -> bool:
+        """False if the broker dies first."""
+        running = self._running()
+        while running.process.alive:
+            if not any(hosted.is_loading for hosted in hosted_partitions(running.broker)):
+                return True
             await asyncio.sleep(0.001)
+        return False
 
     def _running(self) -> BrokerProcess:
         assert self._broker is not None, "no broker was started"
@@ -306,8 +344,9 @@ class World:
     async def _clean_up(self) -> None:
         """I-17 for the log as it is, then I-19: when everybody has gone, their timers have gone with them."""
         broker = self._running().broker
-        for difference in differences(snapshot(broker), replayed(broker)):
-            self.judge.violated("I-17", f"live against its own log: {difference}")
+        for index, live in snapshots(broker).items():
+            for difference in differences(live, replayed(broker, index)):
+                self.judge.violated("I-17", f"live against its own log: {difference}")
         sessions_ms = max(member.habits.session_timeout_ms for member in self.members)
         rebalance_ms = max(member.habits.group_rebalance_timeout_ms for member in self.members)
         await asyncio.sleep((sessions_ms + 2 * rebalance_ms + PROMPT_MS) / 1000)
@@ -326,6 +365,9 @@ class World:
     # Hooks.
 
     def _after_step(self, process: Process | None) -> None:
+        if process is not None and self._load_check is not None:
+            for difference in self._load_check.look(self._running().broker):
+                self.judge.violated("I-17", f"after a restart: {difference}")
         if process is not None and self._inspector is not None:
             self._inspector.look()
         if self.judge.violations or self.loop.failures:
