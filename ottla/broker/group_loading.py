@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # At some 10 µs each, a slice is a few milliseconds.
 RECORDS_PER_SLICE = 200
+# Reading checks every batch, at some 10 ms per MiB of small ones, and does not let go of the loop meanwhile.
+READ_BYTES_MAX = 256 * 1024
 
 # Of a transaction's marker, which only data directories of other brokers have: version and type.
 _MARKER_KEY = Struct(">hh")
@@ -30,9 +32,10 @@ async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -
     It is read to the end and not to the high watermark: the leader's own log is the truth (§4.4.2)."""
     log = partition.log
     offset = log.log_start_offset
+    read_bytes = min(broker.config.offsets_load_buffer_size, READ_BYTES_MAX)
     replayed = 0
     while offset < log.log_end_offset:
-        chunk = await _read(broker, partition, offset, broker.config.offsets_load_buffer_size)
+        chunk = await _read(broker, partition, offset, read_bytes)
         if chunk.end_offset <= offset:
             break
         for record, header in _records(chunk.records):

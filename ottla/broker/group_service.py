@@ -131,9 +131,10 @@ class GroupService:
         self.deliver(token, refusal(request, error))
         return token
 
-    def forget(self, token: int) -> None:
-        """Nobody waits for this answer any more."""
-        self._waiting.pop(token, None)
+    def forget(self, *tokens: int) -> None:
+        """Nobody waits for these answers any more."""
+        for token in tokens:
+            self._waiting.pop(token, None)
 
     def list_groups(self, states: Sequence[str], types: Sequence[str], deliver: Callable[[ListResult], None]) -> None:
         """The groups of all partitions here; COORDINATOR_LOAD_IN_PROGRESS beside them if some are still loading."""

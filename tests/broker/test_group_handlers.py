@@ -107,15 +107,25 @@ async def test_the_coordinator_is_found_and_its_topic_created(tmp_path: Path, ve
         assert topic.configs["cleanup.policy"] == "compact"
 
 
-@pytest.mark.parametrize(("version", "key_type"), [(1, 1), (5, 2), (6, 2), (6, 9)])
-async def test_other_kinds_of_coordinators_are_refused(tmp_path: Path, version: int, key_type: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "key_type", "code"),
+    [
+        (1, 1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (5, 2, ErrorCode.INVALID_REQUEST),
+        (6, 2, ErrorCode.INVALID_REQUEST),
+        (6, 9, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_other_kinds_of_coordinators_are_refused(
+    tmp_path: Path, version: int, key_type: int, code: ErrorCode
+) -> None:
     async with running(tmp_path) as broker:
         response = await broker.ask(
             find.FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=key_type), version
         )
         answer = response.coordinators[0] if version >= 4 else response
 
-        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (ErrorCode.INVALID_REQUEST, -1, "", -1)
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (code, -1, "", -1)
         assert "support" in answer.error_message or "key type" in answer.error_message
 
 

@@ -26,7 +26,8 @@ class OffsetsOptions:
     offsets_load_buffer_size = integer(
         "offsets.load.buffer.size",
         5242880,
-        "Bytes read at a time when groups and offsets are loaded from their partition.",
+        "The most bytes read at a time when groups and offsets are loaded. "
+        "Never more than 256 KiB, so that other clients do not wait for it.",
         at_least=1,
     )
     offsets_retention_minutes = integer(

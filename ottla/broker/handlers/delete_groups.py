@@ -28,7 +28,7 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroup
     gathering = Gathering(len(group_ids), done)
     for index, group_id in enumerate(group_ids):
         tokens.append(groups.ask(_event_of(group_id), _putter(gathering, index)))
-    return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
+    return answer.now_or_parked(lambda: groups.forget(*tokens))
 
 
 def _event_of(group_id: str) -> Callable[[int], DeleteGroup]:

@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeG
     gathering = Gathering(len(request.groups), done)
     for index, group_id in enumerate(request.groups):
         tokens.append(groups.ask(_event_of(group_id), _putter(gathering, index)))
-    return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
+    return answer.now_or_parked(lambda: groups.forget(*tokens))
 
 
 def _event_of(group_id: str) -> Callable[[int], DescribeGroup]:

@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
     gathering = Gathering(len(asked), done)
     for index, each in enumerate(asked):
         tokens.append(groups.ask(_event_of(each, request.require_stable), _putter(gathering, index)))
-    return answer.now_or_parked(lambda: [groups.forget(token) for token in tokens])
+    return answer.now_or_parked(lambda: groups.forget(*tokens))
 
 
 def _asked(request: OffsetFetchRequest, version: int) -> list[_Asked]:
