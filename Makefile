@@ -30,10 +30,11 @@ fuzz: $(VENV)/ready-dev
 bench: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Regenerate what is made from the code: the README's table of APIs, docs/configuration.md, the message stubs.
+# Regenerate what is made from the code: message stubs, the README table of APIs, docs/configuration.md, docs/cli.md.
 docs: $(VENV)/ready-dev
 	$(BIN)/python -m ottla.protocol.stubs
 	$(BIN)/python -m ottla.broker.reference
+	$(BIN)/python -m ottla.cli.reference
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
+from typing import cast
 
 from crc32c import crc32c
 
@@ -53,8 +54,7 @@ class Echo(asyncio.BufferedProtocol):
         self._held = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._buffer)[self._held :]

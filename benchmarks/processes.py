@@ -53,7 +53,19 @@ def broker(**settings: str) -> Iterator[Server]:
 
 
 def broker_command(directory: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0", "--data-dir", directory, *options]
+    quiet = ("--log-level", "error")
+    return [
+        sys.executable,
+        "-m",
+        "ottla",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        directory,
+        *quiet,
+        *options,
+    ]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from ottla.protocol.codec import decode_whole
 from ottla.protocol.headers import build_request_frame, response_header_version
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -17,7 +18,15 @@ from ottla.protocol.records.record import Record, build_batch
 from ottla.protocol.schema import Message
 
 CLIENT_ID = "bench"
-VERSIONS = {"Produce": 9, "Fetch": 12, "Heartbeat": 4, "JoinGroup": 5, "SyncGroup": 3, "CreateTopics": 5}
+VERSIONS = {
+    "Produce": 9,
+    "Fetch": 12,
+    "Heartbeat": 4,
+    "JoinGroup": 5,
+    "SyncGroup": 3,
+    "CreateTopics": 5,
+    "FindCoordinator": 2,
+}
 
 
 class RawClient:
@@ -111,6 +120,7 @@ def join_request(group: str, member_id: str = "", metadata: bytes = b"") -> Join
 
 def joined_member(client: RawClient, group: str) -> tuple[str, int]:
     """(member id, generation) of the only member of a stable group."""
+    find_coordinator(client, group)
     first = client.call(join_request(group), JoinGroupResponse, VERSIONS["JoinGroup"])
     assert isinstance(first, JoinGroupResponse)
     second = client.call(join_request(group, first.member_id), JoinGroupResponse, VERSIONS["JoinGroup"])
@@ -124,6 +134,16 @@ def joined_member(client: RawClient, group: str) -> tuple[str, int]:
     assert isinstance(synced, SyncGroupResponse)
     assert synced.error_code == 0
     return second.member_id, second.generation_id
+
+
+def find_coordinator(client: RawClient, group: str) -> None:
+    """The first one makes the broker create and load `__consumer_offsets`; asks until that is done."""
+    request = FindCoordinatorRequest(key=group)
+    while True:
+        found = client.call(request, FindCoordinatorResponse, VERSIONS["FindCoordinator"])
+        assert isinstance(found, FindCoordinatorResponse)
+        if found.error_code == 0:
+            return
 
 
 def sync_request(group: str, generation: int, member_id: str, members: Sequence[str]) -> SyncGroupRequest:
