@@ -37,7 +37,7 @@ def join_group(turn: Turn, event: JoinGroup) -> None:
             return
         # Taken up among the partition's groups with its first member or promise of one.
         group = Group(event.group_id)
-    if not _has_room_for(turn, group, event.member_id):
+    if not _has_room_for(turn, group, event):
         _turn_away(turn, group, event)
     elif group.state is DEAD:
         refuse(turn, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, event.member_id)
@@ -53,12 +53,16 @@ def refuse(turn: Turn, event: JoinGroup, error: ErrorCode, member_id: str) -> No
     turn.reply(event.token, JoinResult(error, member_id))
 
 
-def _has_room_for(turn: Turn, group: Group, member_id: str) -> bool:
-    """The size check of KAFKA_SEMANTICS §5.9."""
+def _has_room_for(turn: Turn, group: Group, event: JoinGroup) -> bool:
+    """The size check of KAFKA_SEMANTICS §5.9, except that whoever takes over a seat needs no other one.
+
+    Kafka turns a static member away that restarts while its group is full, and with an error that ends the client.
+    """
     size_max = turn.config.group_max_size
     if group.state in (EMPTY, DEAD):
         return True
-    member = group.members.get(member_id)
+    member_id = event.member_id or group.static_members.get(event.group_instance_id or "")
+    member = group.members.get(member_id or "")
     if group.state is PREPARING_REBALANCE:
         return (member is not None and member.parked_join is not None) or group.parked_joins < size_max
     return member is not None or len(group.members) < size_max

@@ -35,22 +35,8 @@ def take_over_seat(turn: Turn, group: Group, event: JoinGroup, group_instance_id
     member = group.members[group.static_members[group_instance_id]]
     leader_before = group.leader_id or ""
     # Captured before anything is overwritten: an undo must bring back the old protocols, not the new.
-    former = Occupant(
-        member.member_id,
-        member.client_id,
-        member.client_host,
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
-        member.protocols,
-    )
-    newcomer = Occupant(
-        turn.new_member_id(group_instance_id),
-        event.client_id,
-        event.client_host,
-        event.session_timeout_ms,
-        event.rebalance_timeout_ms,
-        event.protocols,
-    )
+    former = _occupant(member.member_id, member)
+    newcomer = _occupant(turn.new_member_id(group_instance_id), event)
     sessions.answer_parked(turn, group, member, ErrorCode.FENCED_INSTANCE_ID, former.member_id)
     _seat(turn, group, member, newcomer)
     turn.observe(
@@ -64,6 +50,17 @@ def take_over_seat(turn: Turn, group: Group, event: JoinGroup, group_instance_id
         group.park_join(member, event.token)
         why = Why(Cause.STATIC_MEMBER_REPLACED, member.member_id, event.reason)
         rebalance.rebalance(turn, group, why)
+
+
+def _occupant(member_id: str, described_by: Member | JoinGroup) -> Occupant:
+    return Occupant(
+        member_id,
+        described_by.client_id,
+        described_by.client_host,
+        described_by.session_timeout_ms,
+        described_by.rebalance_timeout_ms,
+        described_by.protocols,
+    )
 
 
 def _seat(turn: Turn, group: Group, member: Member, occupant: Occupant) -> None:

