@@ -1,6 +1,8 @@
 """Appending: check a batch, give it offsets, queue it; then write the whole queue with one system call."""
 
+from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
@@ -43,6 +45,14 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
+_CLIENT = Origin.CLIENT
+# One is made for every batch; this takes half the time of calling the class.
+_info_of: Callable[[tuple[int, int, int, int, int, bool]], AppendInfo] = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType] - typeshed leaves the tuple's items open here.
+    AppendInfo,
+)
+
+
 class Appending(Cutting, Flushing):
     """The part of a log that grows it."""
 
@@ -73,7 +83,7 @@ class Appending(Cutting, Flushing):
             records,
             config=self._validation,
             now_wall_ms=now_wall_ms,
-            from_client=origin is Origin.CLIENT,
+            from_client=origin is _CLIENT,
             zstd_allowed=zstd_allowed,
         )
         if header.producer_id >= 0:
@@ -87,14 +97,10 @@ class Appending(Cutting, Flushing):
         base_offset = self._next_offset
         self._enqueue(records, header, base_offset, now_wall_ms)
         assign_offset_and_epoch(records, 0, base_offset, leader_epoch)
-        return AppendInfo(
-            base_offset,
-            base_offset + header.last_offset_delta,
-            header.max_timestamp,
-            header.max_timestamp if self._validation.log_append_time else NO_LOG_APPEND_TIME,
-            self.log_start_offset,
-            duplicate=False,
-        )
+        last_offset = base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        appended_at = timestamp if self._validation.log_append_time else NO_LOG_APPEND_TIME
+        return _info_of((base_offset, last_offset, timestamp, appended_at, self.log_start_offset, False))
 
     def append_as_follower(self, records: memoryview, *, now_wall_ms: int) -> int:
         """Queue the whole batches that a leader sent, as they are; the number of them.

@@ -18,16 +18,18 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """The epochs of one log. `save` is called with all entries after each change of them."""
+    """The epochs of one log. `save` is called with all entries after each change of them.
+
+    `latest_epoch` is the newest one, or -1.
+    """
 
     def __init__(self, entries: Iterable[EpochEntry], save: Callable[[list[EpochEntry]], None]) -> None:
         self._entries = rising_entries(entries)
         self._save = save
+        self._note_latest()
 
-    @property
-    def latest_epoch(self) -> int:
-        """The newest epoch, or -1 when there is none."""
-        return self._entries[-1].epoch if self._entries else UNKNOWN_EPOCH
+    def _note_latest(self) -> None:
+        self.latest_epoch = self._entries[-1].epoch if self._entries else UNKNOWN_EPOCH
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -72,8 +74,9 @@ class LeaderEpochCache:
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         if entries != self._entries:
-            self._entries = entries
             self._save(entries)
+            self._entries = entries
+            self._note_latest()
 
 
 def rising_entries(entries: Iterable[EpochEntry]) -> list[EpochEntry]:

@@ -60,6 +60,11 @@ class Reading(LogBase):
                 self.epochs,
             )
             return select_waiting(read) if wait else select_nowait(read)
+        except CorruptMessage:
+            # A damaged index leads into the middle of a batch.
+            if segment is self._active or not segment.remake_indexes(self._index_interval):
+                raise
+            return self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
         except OSError as error:
             raise storage_error("read", segment.path(LOG_SUFFIX), error) from error
 

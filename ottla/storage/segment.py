@@ -16,7 +16,7 @@ from ottla.storage import offset_index, time_index
 from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.files import File, FileSystem, sync_file, write_file
 from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.scan import ScannedBatch, scan
+from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.time_index import TimeIndex
 
 LOG_SUFFIX = ".log"
@@ -81,6 +81,7 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._read_ends: dict[int, int] = {}
+        self._indexes_were_remade = False
 
     # Opening and closing
 
@@ -235,6 +236,25 @@ class Segment:
         for batch in scan(self.file, 0, self.size, check_crc=False):
             self.note_scanned(batch.header, interval_bytes)
         self.write_indexes()
+
+    def remake_indexes(self, interval_bytes: int) -> bool:
+        """Replace the indexes of an inactive segment, where reading by them led astray, by new ones.
+
+        False if that was done before or cannot be done, so that the log file itself is to blame.
+        """
+        if self._indexes_were_remade:
+            return False
+        self._indexes_were_remade = True
+        fresh = Segment(self._files, self._directory, self.base_offset)
+        fresh.size = self.size
+        try:
+            fresh.rebuild_indexes(interval_bytes)
+        except InvalidBatchError:
+            return False
+        self.release()
+        self._offset_index, self._time_index = fresh.offset_index, fresh.time_index
+        self._read_ends.clear()
+        return True
 
     def note_scanned(self, header: BatchHeader, interval_bytes: int) -> None:
         """Account for a batch that was read from the file itself."""

@@ -282,6 +282,22 @@ def read_until_error(log: Log) -> tuple[list[tuple[int, bytes | None]], CorruptM
     return served, None
 
 
+@pytest.mark.parametrize("bit", range(0, 64, 5))
+def test_a_damaged_index_does_not_hide_good_records(bit: int) -> None:
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+    disk = FakeDisk()
+    directory = open_directory(disk, config)
+    log = directory.create_log("t", 0, TOPIC_ID, config, now_wall_ms=NOW)
+    append(log, *[batch(str(n), timestamp=NOW + n) for n in range(30)])
+    expected = read_all(log)
+    directory.close()
+    disk.flip_bit(log.segments[0].path(".index"), 64 + bit)
+    log = reopened(disk, config)
+
+    for offset in range(30):
+        assert read_all(log, offset) == expected[offset:]
+
+
 def test_any_flipped_bit_is_found_by_recovery() -> None:
     disk, log, size = flippable_log(cold_start=False)
     good = read_all(log)
