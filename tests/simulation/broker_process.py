@@ -1,5 +1,6 @@
 """The machine that a simulated broker runs on, and the broker as a process on it."""
 
+import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.simulation.loop import Process, SimulationLoop, VirtualClock
 from tests.simulation.network import SimulatedNetwork
 
 DATA_DIR = Path("/data")
+DISK_FAULT = "no space is left on the device"
 
 
 class JudgedLog:
@@ -28,7 +30,9 @@ class JudgedLog:
     warning = debug
 
     def error(self, event: str, **fields: Any) -> None:
-        self._judge.violated("log", f"{event}: {fields}")
+        self._judge.trace.note("log", event)
+        if DISK_FAULT not in str(fields):
+            self._judge.violated("log", f"{event}: {fields}")
 
     exception = error
 
@@ -90,6 +94,11 @@ class Machine:
             log=JudgedLog(self._judge),  # type: ignore[arg-type]
         )
         return BrokerProcess(process, broker, self._loop)
+
+    def fail_a_write(self, rng: random.Random) -> None:
+        """One of the next writes fails, and leaves a part of its bytes behind (G16)."""
+        self._disk.torn_bytes = rng.choice([0, 30])
+        self._disk.fail("writev", OSError(errno.ENOSPC, DISK_FAULT), after=rng.randint(0, 5))
 
     def light_fuse(self, rng: random.Random) -> None:
         """Let the broker crash in the middle of one of its next few file operations."""

@@ -40,9 +40,10 @@ class SimulatedDisk(FakeDisk):
         self._trace.note("disk", *words)
 
     def holder_has_died(self) -> None:
-        """Its locks are free, and the fuse is out."""
+        """Its locks are free, the fuse is out, and there is room on the disk again."""
         self.locked.clear()
         self._fuse = None
+        self._failures.clear()
 
     def lose_power(self, rng: random.Random) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""

@@ -45,6 +45,7 @@ class Plan:
     restarts: bool
     may_lose_power: bool
     syncs_every_write: bool
+    disk_fails: bool
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Plan":
@@ -56,6 +57,7 @@ class Plan:
             restarts=rng.random() < 0.7,
             may_lose_power=rng.random() < 0.5,
             syncs_every_write=rng.random() < 0.5,
+            disk_fails=rng.random() < 0.3,
         )
 
     def settings(self) -> dict[str, str]:
@@ -183,7 +185,10 @@ class World:
         kind = rng.random()
         if kind < 0.2 and self.plan.restarts:
             await self._restart(rng)
-        elif kind < 0.5 and connections:
+        elif kind < 0.3 and self.plan.disk_fails:
+            self.judge.counts["failed write"] += 1
+            self._machine.fail_a_write(rng)
+        elif kind < 0.55 and connections:
             rng.choice(connections).reset()
         elif connections:
             near = rng.choice(connections)
@@ -232,7 +237,7 @@ class World:
             return False
         except StartError as error:
             self.judge.violated("start", str(error))
-            raise Violated from None
+            return False
         if not self._broker.process.alive:
             return False
         self._inspector = Inspector(self.judge, self._broker.broker)
