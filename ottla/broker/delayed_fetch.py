@@ -149,7 +149,8 @@ class DelayedFetch(DelayedOperation):
         self._bytes_read = 0
         room = self._max_bytes
         for target in self._fetch.targets:
-            answer = PartitionData(partition_index=target.partition, records=b"")
+            aborted = [] if self._isolation_level == READ_COMMITTED else None
+            answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
             self._answers.append(answer)
             try:
                 room -= self._read(target, answer, room)
@@ -165,8 +166,6 @@ class DelayedFetch(DelayedOperation):
         answer.high_watermark = partition.high_watermark
         answer.last_stable_offset = partition.last_stable_offset
         answer.log_start_offset = log.log_start_offset
-        if self._isolation_level == READ_COMMITTED:
-            answer.aborted_transactions = []
         if target.last_fetched_epoch >= 0 and self._diverges(target, partition, answer):
             self._ends_wait = True
             return 0

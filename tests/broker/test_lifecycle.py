@@ -1,0 +1,137 @@
+"""Start and stop of a broker, by itself and inside a program."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker as EmbeddedBroker
+from ottla import BrokerThread
+from ottla.broker.broker import Broker, StartError
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.network import address_for_clients
+from ottla.broker.serve import ServeOptions, run
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchResponse
+from tests.broker.wire import client_of, create_topic, fetch, fetch_request, produce, running_broker, values_of
+
+
+async def test_records_topics_and_the_cluster_id_survive_a_restart(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", 2)
+        await produce(client, "t", b"a", index=1)
+        cluster_id = broker.cluster_id
+
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        fetched = await fetch(client, "t", index=1)
+        assert broker.cluster_id == cluster_id
+        assert broker.log_directory.was_closed_cleanly
+
+    assert values_of(fetched.records) == [b"a"]
+    assert fetched.high_watermark == 1
+
+
+async def test_parked_requests_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        connecting = client_of(broker)
+        client = await connecting.__aenter__()
+        await create_topic(client, "t")
+        client.send(fetch_request("t", max_wait_ms=60_000), 11)
+        while not len(broker.replicas.delayed_fetch):
+            await asyncio.sleep(0)
+
+    response = await client.receive(FetchResponse, 11)
+    assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await client.is_closed_by_broker()
+    client.close()
+
+
+async def test_no_timer_is_left_when_the_broker_has_stopped(tmp_path: Path) -> None:
+    """I-19."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        await fetch(client, "t", max_wait_ms=5)
+
+    assert len(broker.wheel) == 0
+
+
+async def test_a_port_in_use_is_one_sentence_and_leaves_the_directory_free(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = Broker(ServerConfig(), data_dir=tmp_path, port=port)
+
+        with pytest.raises(StartError, match=f"^cannot listen on 127.0.0.1:{port}: "):
+            await broker.start()
+
+    async with running_broker(tmp_path):
+        pass
+
+
+async def test_a_directory_in_use_is_one_sentence(tmp_path: Path) -> None:
+    async with running_broker(tmp_path):
+        with pytest.raises(StartError, match="is in use by another broker$"):
+            await Broker(ServerConfig(), data_dir=tmp_path, port=0).start()
+
+
+def test_serve_says_in_one_sentence_why_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "letters.txt").write_text("dear")
+    refused = [
+        ServeOptions(data_dir=str(foreign)),
+        ServeOptions(data_dir=str(tmp_path / "x"), config=str(tmp_path / "none.properties")),
+        ServeOptions(data_dir=str(tmp_path / "y"), settings=("num.partitons=3",)),
+        ServeOptions(data_dir=str(tmp_path / "z"), listen="203.0.113.1:9092"),
+    ]
+
+    assert [run(options) for options in refused] == [1] * 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert all(line.startswith("ottla: ") for line in captured.err.splitlines())
+    assert len(captured.err.splitlines()) == 4
+
+
+async def test_embedded_on_the_callers_loop(tmp_path: Path) -> None:
+    async with EmbeddedBroker(settings={"num.partitions": 2, "auto.create.topics.enable": False}) as broker:
+        host, port = broker.bootstrap.rsplit(":", 1)
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.close()
+        assert broker.cluster_id
+
+
+def test_embedded_in_a_thread_of_its_own() -> None:
+    with BrokerThread(settings={"num.partitions": 2}) as broker:
+        host, port = broker.bootstrap.rsplit(":", 1)
+        socket.create_connection((host, int(port))).close()
+        assert "ottla" in [thread.name for thread in threading.enumerate()]
+
+    assert "ottla" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_an_embedded_broker_that_cannot_start_raises_and_leaves_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(StartError):
+        BrokerThread(listen=f"127.0.0.1:{taken.getsockname()[1]}").start()
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        EmbeddedBroker(settings={"num.partitons": 2})
+
+    assert "ottla" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_who_listens_everywhere_is_reached_by_a_name() -> None:
+    assert address_for_clients("10.0.0.1") == "10.0.0.1"
+    assert address_for_clients("0.0.0.0") not in ("", "0.0.0.0")
+
+
+def test_the_start_imports_nothing_it_does_not_need() -> None:
+    """structlog alone would double the time of a start."""
+    slow = ["structlog", "rich", "click", "aiokafka", "ottla.coordinator"]
+    code = f"import sys, ottla.broker.serve; print([name for name in {slow} if name in sys.modules])"
+
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed == "[]\n"

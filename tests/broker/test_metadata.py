@@ -1,0 +1,116 @@
+"""Metadata over the wire."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.broker.wire import client_of, create_topic, running_broker
+
+
+def named(*names: str, **fields: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **fields)
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_every_version_names_the_broker_and_the_leaders(tmp_path: Path, version: int) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", 2)
+
+        response = await client.call(named("t"), MetadataResponse, version)
+
+    host, port = broker.bootstrap.rsplit(":", 1)
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(0, host, int(port))]
+    topic = response.topics[0]
+    assert (topic.error_code, topic.name, topic.is_internal) == (0, "t", False)
+    assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in topic.partitions] == [
+        (0, 0, [0], [0]),
+        (1, 0, [0], [0]),
+    ]
+    assert response.cluster_id == (broker.cluster_id if version >= 2 else None)
+    assert response.controller_id == (0 if version >= 1 else -1)
+
+
+@pytest.mark.parametrize(("version", "topics", "count"), [(0, [], 2), (1, None, 2), (1, [], 0), (12, None, 2), (13, [], 0)])
+async def test_all_topics_are_asked_for_with_null_and_in_version_0_with_nothing(
+    tmp_path: Path, version: int, topics: list[Any] | None, count: int
+) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "a")
+        await create_topic(client, "b")
+
+        response = await client.call(MetadataRequest(topics=topics), MetadataResponse, version)
+
+    assert len(response.topics) == count
+
+
+async def test_an_unknown_topic_comes_into_being_if_the_client_lets_it(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, num_partitions=3) as broker, client_of(broker) as client:
+        refused = await client.call(named("t", allow_auto_topic_creation=False), MetadataResponse, 4)
+        created = await client.call(named("t"), MetadataResponse, 4)
+
+    assert refused.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (created.topics[0].error_code, len(created.topics[0].partitions)) == (0, 3)
+
+
+async def test_no_topic_comes_into_being_where_that_is_switched_off(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, auto_create_topics_enable="false") as broker, client_of(broker) as client:
+        response = await client.call(named("t"), MetadataResponse, 4)
+
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+@pytest.mark.parametrize("name", ["a b", "..", "", "x" * 250])
+async def test_an_impossible_name_is_an_invalid_topic(tmp_path: Path, name: str, may_create: bool) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        response = await client.call(named(name, allow_auto_topic_creation=may_create), MetadataResponse, 9)
+
+    assert response.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_topics_are_found_by_id(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        topic_id = broker.image.topics["t"].topic_id
+        by_id = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(topic_id=b"\1" * 16, name=None)]
+        )
+
+        response = await client.call(by_id, MetadataResponse, 12)
+        too_early = await client.call(by_id, MetadataResponse, 10)
+
+    assert [(t.error_code, t.name) for t in response.topics] == [(0, "t"), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
+    assert [t.error_code for t in too_early.topics] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+async def test_permitted_operations_are_told_when_asked_for(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+
+        silent = await client.call(named("t"), MetadataResponse, 8)
+        asked = await client.call(
+            named("t", include_cluster_authorized_operations=True, include_topic_authorized_operations=True),
+            MetadataResponse,
+            8,
+        )
+
+    assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (NOT_ASKED, NOT_ASKED)
+    assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS
+    assert asked.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+
+
+async def test_a_kept_answer_is_forgotten_when_the_image_changes(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        everything = MetadataRequest(topics=None)
+        await create_topic(client, "a")
+
+        before = [await client.call(everything, MetadataResponse, 9) for _ in range(2)]
+        await create_topic(client, "b")
+        after = await client.call(everything, MetadataResponse, 9)
+
+    assert [[t.name for t in response.topics] for response in before] == [["a"], ["a"]]
+    assert [t.name for t in after.topics] == ["a", "b"]
