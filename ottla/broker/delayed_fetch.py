@@ -1,9 +1,9 @@
 """One fetch request: read what is there, and wait if that is too little (§15.3).
 
-    start ── enough, an error, or nothing to wait for ───────────────────────────→ answer
-      ├───── a partition is not in the page cache: read it in a thread, then ────→ answer
-      └───── too little: watch all partitions
-               └── enough was appended, leadership changed, or max wait ── read ─→ answer
+start ── enough, an error, or nothing to wait for ───────────────────────────→ answer
+  ├───── a partition is not in the page cache: read it in a thread, then ────→ answer
+  └───── too little: watch all partitions
+           └── enough was appended, leadership changed, or max wait ── read ─→ answer
 """
 
 from collections.abc import Sequence

@@ -9,43 +9,55 @@ Without arguments: a free port of 127.0.0.1, and a temporary directory that is r
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ottla.broker import broker as core
 from ottla.broker.broker import StartError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 
+if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact
+
 __all__ = ["Broker", "BrokerThread", "StartError"]
+
+
+class BrokerOptions(TypedDict, total=False):
+    """What `Broker` and `BrokerThread` can be told."""
+
+    listen: str
+    """HOST:PORT; by default a free port of 127.0.0.1."""
+    data_dir: str | Path
+    settings: Mapping[str, object]
+    """Kafka's server properties: `{"group.initial.rebalance.delay.ms": 0, "num.partitions": 3}`."""
+    advertise: str
+    """HOST:PORT that clients are told, where it is not the one listened on."""
+    node_id: int
+    log_level: str
+    log_format: str
+    observers: "Iterable[Callable[[Fact], None]]"
+    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block."""
 
 
 class Broker:
     """An asynchronous context manager; `bootstrap` is HOST:PORT while it is open.
 
-    `settings` are Kafka's server properties: `{"group.initial.rebalance.delay.ms": 0, "num.partitions": 3}`.
     Raises ConfigError for settings that do not exist, and StartError, on entering, where a broker cannot start.
     """
 
-    def __init__(
-        self,
-        *,
-        listen: str = "127.0.0.1:0",
-        data_dir: str | Path | None = None,
-        settings: Mapping[str, object] | None = None,
-        advertise: str | None = None,
-        node_id: int = 0,
-        log_level: str = "warning",
-        log_format: str = "console",
-    ) -> None:
-        self._config = ServerConfig({name: _text(value) for name, value in (settings or {}).items()})
-        self._listen = split_address(listen)
-        self._advertise = None if advertise is None else split_address(advertise)
-        self._data_dir = None if data_dir is None else Path(data_dir)
-        self._node_id = node_id
-        self._log = LazyLog(log_format, log_level)
+    def __init__(self, **options: Unpack[BrokerOptions]) -> None:
+        settings = options.get("settings", {})
+        self._config = ServerConfig({name: _text(value) for name, value in settings.items()})
+        self._listen = split_address(options.get("listen", "127.0.0.1:0"))
+        self._advertise = split_address(options["advertise"]) if "advertise" in options else None
+        self._data_dir = Path(options["data_dir"]) if "data_dir" in options else None
+        self._node_id = options.get("node_id", 0)
+        self._log = LazyLog(options.get("log_format", "console"), options.get("log_level", "warning"))
+        self._observers = tuple(options.get("observers", ()))
         self._temporary: TemporaryDirectory[str] | None = None
         self._core: core.Broker | None = None
 
@@ -82,6 +94,7 @@ class Broker:
         except StartError:
             self._remove_temporary()
             raise
+        broker.groups.observers += self._observers
         self._core = broker
 
     async def stop(self) -> None:
@@ -109,26 +122,8 @@ class Broker:
 class BrokerThread:
     """The same for programs without a loop: the broker runs on uvloop in a thread of its own. Takes what `Broker` takes."""
 
-    def __init__(
-        self,
-        *,
-        listen: str = "127.0.0.1:0",
-        data_dir: str | Path | None = None,
-        settings: Mapping[str, object] | None = None,
-        advertise: str | None = None,
-        node_id: int = 0,
-        log_level: str = "warning",
-        log_format: str = "console",
-    ) -> None:
-        self._broker = Broker(
-            listen=listen,
-            data_dir=data_dir,
-            settings=settings,
-            advertise=advertise,
-            node_id=node_id,
-            log_level=log_level,
-            log_format=log_format,
-        )
+    def __init__(self, **options: Unpack[BrokerOptions]) -> None:
+        self._broker = Broker(**options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 

@@ -53,7 +53,9 @@ def _make_logger(log_format: str, stream: TextIO) -> Any:
     if log_format == "json":
         rendering = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        rendering = [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        rendering = [
+            structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
     return structlog.wrap_logger(
         structlog.PrintLogger(stream),
         processors=[

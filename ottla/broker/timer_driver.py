@@ -11,7 +11,11 @@ class DrivenWheel(TimingWheel):
     """A timing wheel that advances by itself while the loop runs."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, settle: Callable[[], None], report: Callable[[Exception], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        settle: Callable[[], None],
+        report: Callable[[Exception], None],
     ) -> None:
         """`settle` is called after timers have run; `report` gets what they have raised."""
         super().__init__(start_ms=clock.now_ms())

@@ -115,7 +115,9 @@ class Partition:
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
         if acks == ACKS_ALL and len(self.isr) < self.min_isr:
-            raise NotEnoughReplicas(f"{len(self.isr)} replicas in sync, {self.min_isr} are needed (min.insync.replicas)")
+            raise NotEnoughReplicas(
+                f"{len(self.isr)} replicas in sync, {self.min_isr} are needed (min.insync.replicas)"
+            )
         return self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed
         )

@@ -58,7 +58,7 @@ async def test_a_client_name_out_of_pattern_is_an_invalid_request(tmp_path: Path
 async def test_versions_that_old_clients_look_for_are_advertised(tmp_path: Path) -> None:
     """librdkafka up to 2.11.0 tests single versions: a missing one silently disables a feature (KAFKA-18659, KAFKA-19444)."""
     wanted = {0: (0, 3, 7), 1: (4, 10), 2: (1,), 10: (0,), 8: (2,), 9: (1,), 22: (0,), 18: (0,), 3: (0,)}
-    wanted |= {key: (0,) for key in (11, 12, 13, 14)}
+    wanted |= dict.fromkeys((11, 12, 13, 14), (0,))
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         response = await client.call(NAMED, ApiVersionsResponse, 0)
 
@@ -112,7 +112,8 @@ async def test_bytes_after_the_last_field_are_ignored(tmp_path: Path) -> None:
 async def test_answers_come_in_the_order_of_the_requests(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         sent = [
-            client.send(*(pair)) for pair in [(NAMED, 0), (MetadataRequest(topics=[]), 5), (NAMED, 4), (MetadataRequest(), 1)]
+            client.send(*(pair))
+            for pair in [(NAMED, 0), (MetadataRequest(topics=[]), 5), (NAMED, 4), (MetadataRequest(), 1)]
         ]
 
         answered = [(await client.receive_frame())[0] for _ in sent]

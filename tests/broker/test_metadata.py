@@ -34,7 +34,9 @@ async def test_every_version_names_the_broker_and_the_leaders(tmp_path: Path, ve
     assert response.controller_id == (0 if version >= 1 else -1)
 
 
-@pytest.mark.parametrize(("version", "topics", "count"), [(0, [], 2), (1, None, 2), (1, [], 0), (12, None, 2), (13, [], 0)])
+@pytest.mark.parametrize(
+    ("version", "topics", "count"), [(0, [], 2), (1, None, 2), (1, [], 0), (12, None, 2), (13, [], 0)]
+)
 async def test_all_topics_are_asked_for_with_null_and_in_version_0_with_nothing(
     tmp_path: Path, version: int, topics: list[Any] | None, count: int
 ) -> None:
@@ -77,7 +79,10 @@ async def test_topics_are_found_by_id(tmp_path: Path) -> None:
         await create_topic(client, "t")
         topic_id = broker.image.topics["t"].topic_id
         by_id = MetadataRequest(
-            topics=[MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(topic_id=b"\1" * 16, name=None)]
+            topics=[
+                MetadataRequestTopic(topic_id=topic_id, name=None),
+                MetadataRequestTopic(topic_id=b"\1" * 16, name=None),
+            ]
         )
 
         response = await client.call(by_id, MetadataResponse, 12)
@@ -98,7 +103,10 @@ async def test_permitted_operations_are_told_when_asked_for(tmp_path: Path) -> N
             8,
         )
 
-    assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (NOT_ASKED, NOT_ASKED)
+    assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (
+        NOT_ASKED,
+        NOT_ASKED,
+    )
     assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS
     assert asked.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
 

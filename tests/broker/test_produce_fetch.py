@@ -413,9 +413,7 @@ async def test_a_batch_that_is_sent_twice_is_stored_once(tmp_path: Path) -> None
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         identity = await client.call(InitProducerIdRequest(transactional_id=None), InitProducerIdResponse, 4)
-        once = batch(
-            b"a", producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, base_sequence=0
-        )
+        once = batch(b"a", producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, base_sequence=0)
 
         answers = [await client.call(produce_request("t", once), ProduceResponse, 9) for _ in range(2)]
         fetched = await fetch(client, "t")
@@ -430,7 +428,9 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     for _ in range(3):
         async with running_broker(tmp_path) as broker, client_of(broker) as client:
             for version in range(6):
-                answer = await client.call(InitProducerIdRequest(transactional_id=None), InitProducerIdResponse, version)
+                answer = await client.call(
+                    InitProducerIdRequest(transactional_id=None), InitProducerIdResponse, version
+                )
                 assert (answer.error_code, answer.producer_epoch) == (0, 0)
                 given.append(answer.producer_id)
 

@@ -126,7 +126,9 @@ def batch(*values: bytes, codec: int = 0, **fields: Any) -> bytes:
     return bytes(build_batch(records, codec=codec, **fields))
 
 
-def produce_request(topic: str, *records: bytes, acks: int = -1, index: int = 0, timeout_ms: int = 5000) -> ProduceRequest:
+def produce_request(
+    topic: str, *records: bytes, acks: int = -1, index: int = 0, timeout_ms: int = 5000
+) -> ProduceRequest:
     """One batch per partition, from `index` on."""
     return ProduceRequest(
         acks=acks,

@@ -39,7 +39,9 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(context, request, topic.name, asked, (topic.name, asked.partition_index) in repeated, lookups)
+                    _answer(
+                        context, request, topic.name, asked, (topic.name, asked.partition_index) in repeated, lookups
+                    )
                     for asked in topic.partitions
                 ],
             )

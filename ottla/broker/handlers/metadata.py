@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.context import RequestContext
 from ottla.broker.prepared import PreparedFrame
-from ottla.cluster.image import NO_LEADER, ZERO_ID, MetadataImage, TopicInfo
+from ottla.cluster.image import NO_LEADER, ZERO_ID, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException
 from ottla.protocol.messages.metadata import (
@@ -95,9 +95,7 @@ def _topic(
     if by_id:
         topic = broker.image.topic_by_id(asked.topic_id)
         if topic is None:
-            return MetadataResponseTopic(
-                name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)
-            )
+            return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
         return _known_topic(topic, broker, topic_operations)
     name = asked.name or ""
     error = ErrorCode.NONE if broker.image.topic(name) else _missing(broker, name, may_create)

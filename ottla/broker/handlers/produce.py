@@ -116,9 +116,7 @@ def _refusal(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCod
 def _refused(request: ProduceRequest, code: ErrorCode, why: str) -> ProduceResponse:
     def answers(topic: TopicProduceData) -> list[PartitionProduceResponse]:
         return [
-            PartitionProduceResponse(
-                index=data.index, error_code=int(code), base_offset=NO_OFFSET, error_message=why
-            )
+            PartitionProduceResponse(index=data.index, error_code=int(code), base_offset=NO_OFFSET, error_message=why)
             for data in topic.partition_data
         ]
 
