@@ -230,4 +230,5 @@ class GroupService:
 
 
 def _fields(fact: Fact) -> dict[str, object]:
-    return {field.name: getattr(fact, field.name) for field in fields(fact)}
+    values = {field.name: getattr(fact, field.name) for field in fields(fact)}
+    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
