@@ -151,3 +151,17 @@ def test_a_session_that_was_made_shorter_ends_earlier(shell: Shell) -> None:
     client.sync_all([client])
     shell.advance(6_000)
     assert shell.state() == "Empty"
+
+
+def test_g19_sessions_start_when_the_join_phase_ends(shell: Shell) -> None:
+    """§8.4.4: a new member's five minutes are over with its first answer, delivered or not (§8.4.5)."""
+    silent, lively = shell.client("c1", session_timeout_ms=10_000), shell.client("c2", session_timeout_ms=10_000)
+    silent.join()
+    lively.join()
+    shell.advance(0)
+    assert lively.joined.generation == 1
+    shell.advance(9_999)
+    assert lively.heartbeat() is ErrorCode.NONE
+    shell.advance(1)
+    assert lively.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert list(shell.group().members) == [lively.member_id]
