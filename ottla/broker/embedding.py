@@ -120,7 +120,7 @@ class Broker:
 
 
 class BrokerThread:
-    """The same for programs without a loop: the broker runs on uvloop in a thread of its own. Takes what `Broker` takes."""
+    """The same for programs without a loop: the broker runs on uvloop in a thread of its own."""
 
     def __init__(self, **options: Unpack[BrokerOptions]) -> None:
         self._broker = Broker(**options)
