@@ -133,7 +133,7 @@ class Broker:
 
     @property
     def groups(self) -> "GroupService":
-        """The group coordinator, which is imported and started when a broker that has no groups is first asked for it."""
+        """The group coordinator; where there are no groups yet, it is imported and started when first asked for."""
         if self._groups is None:
             from ottla.broker.group_service import GroupService
 

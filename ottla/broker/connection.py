@@ -16,11 +16,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
+from ottla.broker.dispatch import Route, skip_header_tags
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
-    from ottla.broker.dispatch import Route
     from ottla.broker.server import Server
     from ottla.timer.wheel import TimerEntry
 
@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self._server.connected(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport says why; nothing depends on it
         self._holds |= CLOSED
         self._own = None
         self._out = []
@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
                 context.on_disconnect()
         self._server.disconnected(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more
         own = self._own
         return self._scratch if own is None else memoryview(own)[self._own_filled :]
 
@@ -139,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     def _handle(self, buffer: memoryview, end: int) -> int:
-        """Handles the complete frames of `buffer[:end]` until a hold; returns the position of the first byte left over."""
+        """Handles the complete frames of `buffer[:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
         self.last_event_ms = self._broker.clock.now_ms()
         self._handling = True
@@ -173,19 +173,25 @@ class Connection(asyncio.BufferedProtocol):
             context = self._context
             if context is None:
                 context = self._context = RequestContext(self._broker, self)
-            context.begin(route, correlation_id, body, client_id_length)
+            context.route = route
+            context.correlation_id = correlation_id
+            context.client_id_position = body
+            context.client_id_length = client_id_length
             if client_id_length > 0:
                 body += client_id_length
             self._serve(context, route, buffer, body, frame_end)
             position = frame_end
         return position
 
-    def _serve(self, context: RequestContext, route: "Route", buffer: memoryview, body: int, frame_end: int) -> None:
+    def _serve(self, context: RequestContext, route: Route, buffer: memoryview, body: int, frame_end: int) -> None:
         if not route.defers_answer and self._deferred:
             self._answer_deferred()
         try:
-            request = route.parse(buffer, body, frame_end)
-            response = route.handle(context, request)
+            if route.has_tagged_header:
+                # Almost no client sends tagged fields in the header.
+                body = body + 1 if body < frame_end and not buffer[body] else skip_header_tags(buffer, body, frame_end)
+            # Bytes after the last field are ignored, as Kafka does: librdkafka 2.16 ends Metadata v13 with three.
+            response = route.handle(context, route.decode(buffer, body, frame_end)[0])
         except DecodeError as error:
             self.close(f"malformed {route.api.name} request: {error}")
             return
@@ -237,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         if context.mutes or len(self._in_flight) >= IN_FLIGHT_MAX:
             self._holds |= HELD_BY_PARKED
 
-    def completed(self, context: RequestContext) -> None:
+    def completed(self) -> None:
         """Called by `RequestContext.complete`."""
         waiting = self._in_flight
         if waiting is None:

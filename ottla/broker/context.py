@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class RequestContext:
     __slots__ = (
         "_client_id",
-        "_client_id_length",
-        "_client_id_position",
         "broker",
+        "client_id_length",
+        "client_id_position",
         "connection",
         "correlation_id",
         "frame",
@@ -43,15 +43,10 @@ class RequestContext:
         # The answer of a parked request: None while it is unknown.
         self.frame: Any | None = None
         self._client_id: str | None = None
-        self._client_id_position = 0
-        self._client_id_length = -1
-
-    def begin(self, route: "Route", correlation_id: int, client_id_position: int, client_id_length: int) -> None:
-        """The connection is about to hand the next request to its handler."""
-        self.route = route
-        self.correlation_id = correlation_id
-        self._client_id_position = client_id_position
-        self._client_id_length = client_id_length
+        # Where the client id lies in the connection's buffer. These, `route` and `correlation_id` are set by the
+        # connection for each request.
+        self.client_id_position = 0
+        self.client_id_length = -1
 
     @property
     def api_key(self) -> int:
@@ -70,13 +65,13 @@ class RequestContext:
         """Decoded when asked for: few handlers look at it, and the bytes are still in the receive buffer."""
         if self.is_parked:
             return self._client_id
-        if self._client_id_length < 0:
+        if self.client_id_length < 0:
             return None
-        start = self._client_id_position
-        return str(self.connection.buffer[start : start + self._client_id_length], "utf-8", "replace")
+        start = self.client_id_position
+        return str(self.connection.buffer[start : start + self.client_id_length], "utf-8", "replace")
 
     def park(self, *, mutes: bool = True) -> None:
-        """The answer comes later. `mutes=False` lets the requests behind this one be handled meanwhile; their answers wait."""
+        """The answer comes later. `mutes=False`: requests behind this one are handled meanwhile; their answers wait."""
         assert not self.is_parked, "a request can be parked once"
         self._client_id = self.client_id
         self.is_parked = True
@@ -88,7 +83,7 @@ class RequestContext:
         assert self.is_parked, "only a parked request is completed; others return their response"
         assert self.frame is None, "a request is answered once"
         self.frame = self.route.build_frame(response, self.correlation_id)
-        self.connection.completed(self)
+        self.connection.completed()
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""

@@ -149,7 +149,7 @@ class DelayedFetch(DelayedOperation):
         self._bytes_read = 0
         room = self._max_bytes
         for target in self._fetch.targets:
-            aborted = [] if self._isolation_level == READ_COMMITTED else None
+            aborted: list[Any] | None = [] if self._isolation_level == READ_COMMITTED else None
             answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
             self._answers.append(answer)
             try:

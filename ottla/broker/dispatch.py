@@ -19,10 +19,19 @@ VERSION_BITS = 16
 class Route:
     """How requests of one API in one version are served."""
 
-    __slots__ = ("_decode", "_response_class", "api", "build_frame", "defers_answer", "handle", "parse", "version")
+    __slots__ = (
+        "_response_class",
+        "api",
+        "build_frame",
+        "decode",
+        "defers_answer",
+        "handle",
+        "has_tagged_header",
+        "version",
+    )
 
-    parse: Callable[[memoryview, int, int], Any]
-    """(buffer, start of the body, its end) to the request; raises DecodeError."""
+    decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    """(buffer, start of the body, its end) to the request and where it ends; raises DecodeError."""
     handle: Callable[..., Any]
     build_frame: Callable[[Any, int], Any]
     """(response, correlation id) to the frame: bytes, or for records a list of buffers, the records uncopied."""
@@ -34,16 +43,15 @@ class Route:
         # A produce request is answered when the appends of the whole read event have been written.
         self.defers_answer = api.key == PRODUCE
         request_class = api.request_class()
-        self._decode = decoder(request_class, version)
+        self.decode = decoder(request_class, version)
         self._response_class = api.response_class()
         frame = frame_parts_encoder if api.key == FETCH else frame_encoder
         self.build_frame = frame(self._response_class, version)
         if api.key == METADATA:
             self.build_frame = _prepared_or(self.build_frame)
         flexible_from = request_class.FLEXIBLE_FROM
-        # A flexible version's header ends in tagged fields.
-        is_flexible = flexible_from is not None and version >= flexible_from
-        self.parse = self._parse_flexible if is_flexible else self._parse
+        # The header of a flexible version ends in tagged fields.
+        self.has_tagged_header = flexible_from is not None and version >= flexible_from
 
     def error_response(self, error: Exception) -> Any | None:
         """The API's answer to a request that failed as a whole, or None where the API has no place for an error."""
@@ -55,21 +63,15 @@ class Route:
             response.error_message = str(error)
         return response
 
-    def _parse(self, buffer: memoryview, start: int, end: int) -> Any:
-        # Bytes after the last field are ignored, as Kafka ignores them: librdkafka 2.16 ends Metadata v13 with three.
-        return self._decode(buffer, start, end)[0]
 
-    def _parse_flexible(self, buffer: memoryview, start: int, end: int) -> Any:
-        if start >= end:
-            raise DecodeError("the request ends within its header")
-        tag_count = buffer[start]
-        start += 1
-        if tag_count:
-            try:
-                start = skip_tags(buffer, start, tag_count, end)
-            except IndexError:
-                raise DecodeError("the request ends within its header") from None
-        return self._parse(buffer, start, end)
+def skip_header_tags(buffer: memoryview, start: int, end: int) -> int:
+    """Where the body begins after a header with tagged fields. Raises DecodeError."""
+    if start >= end:
+        raise DecodeError("the request ends within its header")
+    try:
+        return skip_tags(buffer, start + 1, buffer[start], end)
+    except IndexError:
+        raise DecodeError("the request ends within its header") from None
 
 
 def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
@@ -108,5 +110,5 @@ def unsupported_api_versions_route() -> Route:
 
     route = Route(APIS[API_VERSIONS], 0, unsupported_version)
     # Nothing behind the header can be understood, and nothing needs to be.
-    route.parse = lambda buffer, start, end: None  # noqa: ARG005
+    route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
     return route

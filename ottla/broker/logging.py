@@ -50,6 +50,7 @@ class LazyLog:
 def _make_logger(log_format: str, stream: TextIO) -> Any:
     import structlog
 
+    rendering: list[Any]
     if log_format == "json":
         rendering = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:

@@ -145,7 +145,7 @@ class Server:
         connection.idle_timer = self.broker.wheel.schedule(deadline_ms, check)
 
     def _if_set(self, option: "Option[int]") -> int | None:
-        """Kafka's default of 100 KiB holds loopback and fast networks back; only a size that was asked for is applied."""
+        """Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied."""
         first = next(self.broker.config.values_of(option))  # type: ignore[arg-type]
         value = int(first.value or -1)
         return value if first.source.name != "DEFAULT" and value > 0 else None

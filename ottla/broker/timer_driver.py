@@ -29,13 +29,13 @@ class DrivenWheel(TimingWheel):
 
     def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
         entry = super().schedule(deadline_ms, action)
-        if self._handle is None or deadline_ms < self._armed_ms:
+        if not self._is_armed_before(deadline_ms):
             self._arm(deadline_ms)
         return entry
 
     def reschedule(self, entry: TimerEntry, deadline_ms: int) -> None:
         super().reschedule(entry, deadline_ms)
-        if self._handle is None or deadline_ms < self._armed_ms:
+        if not self._is_armed_before(deadline_ms):
             self._arm(deadline_ms)
 
     def stop(self) -> None:
@@ -65,5 +65,8 @@ class DrivenWheel(TimingWheel):
                 self._report(error)
         self._settle()
         wakeup_ms = self.next_wakeup_ms()
-        if wakeup_ms is not None and (self._handle is None or wakeup_ms < self._armed_ms):
+        if wakeup_ms is not None and not self._is_armed_before(wakeup_ms):
             self._arm(wakeup_ms)
+
+    def _is_armed_before(self, wakeup_ms: int) -> bool:
+        return self._handle is not None and self._armed_ms <= wakeup_ms

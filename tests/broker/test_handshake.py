@@ -56,7 +56,7 @@ async def test_a_client_name_out_of_pattern_is_an_invalid_request(tmp_path: Path
 
 
 async def test_versions_that_old_clients_look_for_are_advertised(tmp_path: Path) -> None:
-    """librdkafka up to 2.11.0 tests single versions: a missing one silently disables a feature (KAFKA-18659, KAFKA-19444)."""
+    """librdkafka up to 2.11.0 tests single versions: a missing one silently disables a feature (KAFKA-18659)."""
     wanted = {0: (0, 3, 7), 1: (4, 10), 2: (1,), 10: (0,), 8: (2,), 9: (1,), 22: (0,), 18: (0,), 3: (0,)}
     wanted |= dict.fromkeys((11, 12, 13, 14), (0,))
     async with running_broker(tmp_path) as broker, client_of(broker) as client:

@@ -42,8 +42,8 @@ async def test_parked_requests_are_answered_when_the_broker_stops(tmp_path: Path
         client = await connecting.__aenter__()
         await create_topic(client, "t")
         client.send(fetch_request("t", max_wait_ms=60_000), 11)
-        while not len(broker.replicas.delayed_fetch):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
+        assert len(broker.replicas.delayed_fetch) == 1
 
     response = await client.receive(FetchResponse, 11)
     assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -74,7 +74,7 @@ async def test_a_port_in_use_is_one_sentence_and_leaves_the_directory_free(tmp_p
 
 async def test_a_directory_in_use_is_one_sentence(tmp_path: Path) -> None:
     async with running_broker(tmp_path):
-        with pytest.raises(StartError, match="is in use by another broker$"):
+        with pytest.raises(StartError, match=r"is in use by another broker$"):
             await Broker(ServerConfig(), data_dir=tmp_path, port=0).start()
 
 

@@ -39,19 +39,19 @@ def _begin(context: RequestContext, request: FetchRequest) -> FetchContext:
         if uses_topic_ids:
             known = image.topic_by_id(topic.topic_id)
             name = "" if known is None else known.name
-        for asked in topic.partitions:
-            targets.append(
-                FetchTarget(
-                    name,
-                    topic.topic_id,
-                    asked.partition,
-                    fetch_offset=asked.fetch_offset,
-                    max_bytes=asked.partition_max_bytes,
-                    current_leader_epoch=asked.current_leader_epoch,
-                    last_fetched_epoch=asked.last_fetched_epoch,
-                    uses_topic_ids=uses_topic_ids,
-                )
+        targets += [
+            FetchTarget(
+                name,
+                topic.topic_id,
+                asked.partition,
+                fetch_offset=asked.fetch_offset,
+                max_bytes=asked.partition_max_bytes,
+                current_leader_epoch=asked.current_leader_epoch,
+                last_fetched_epoch=asked.last_fetched_epoch,
+                uses_topic_ids=uses_topic_ids,
             )
+            for asked in topic.partitions
+        ]
     forgotten: list[PartitionKey] = [
         (topic.topic_id if uses_topic_ids else topic.topic, index)
         for topic in request.forgotten_topics_data

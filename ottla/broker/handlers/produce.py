@@ -12,7 +12,6 @@ from typing import Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.delayed_produce import DelayedProduce
-from ottla.broker.replica_manager import ReplicaManager
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import (
     CorruptMessage,
@@ -43,20 +42,27 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
     refusal = _refusal(context, request)
     if refusal is not None:
         response = _refused(request, *refusal)
-        return _without_answer(context, response) if request.acks == NO_ACKS else response
-    replicas = context.broker.replicas
+        if request.acks != NO_ACKS:
+            return response
+        _close_on_error(context, response)
+        return None
     awaiting_disk: list[tuple[Partition, AppendInfo, PartitionProduceResponse]] = []
-    responses = []
-    for topic in request.topic_data:
-        name = topic.name
-        answers = []
-        for data in topic.partition_data:
-            answers.append(_append(context, replicas, request.acks, name, data, awaiting_disk))
-        responses.append(TopicProduceResponse(name=name, partition_responses=answers))
-    response = ProduceResponse(responses=responses)
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    _append(context, request.acks, topic.name, data, awaiting_disk) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
     if request.acks == NO_ACKS:
-        return _without_answer(context, response)
+        _close_on_error(context, response)
+        return None
     if awaiting_disk:
+        replicas = context.broker.replicas
         # Whether a sync is due, the log knows when it has written.
         replicas.flush_appends()
         if any(partition.log.needs_flush for partition, _, _ in awaiting_disk):
@@ -67,13 +73,13 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
 
 def _append(
     context: RequestContext,
-    replicas: ReplicaManager,
     acks: int,
     topic: str,
     data: PartitionProduceData,
     awaiting_disk: list[Any],
 ) -> PartitionProduceResponse:
     index = data.index
+    replicas = context.broker.replicas
     answer = PartitionProduceResponse(index=index)
     try:
         if topic in INTERNAL_TOPICS:
@@ -94,7 +100,7 @@ def _append(
     return answer
 
 
-def _without_answer(context: RequestContext, response: ProduceResponse) -> None:
+def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code:
