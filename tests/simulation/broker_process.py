@@ -100,6 +100,10 @@ class Machine:
         self._disk.torn_bytes = rng.choice([0, 30])
         self._disk.fail("writev", OSError(errno.ENOSPC, DISK_FAULT), after=rng.randint(0, 5))
 
+    def repair_disk(self) -> None:
+        """No write fails any more."""
+        self._disk.repair()
+
     def light_fuse(self, rng: random.Random) -> None:
         """Let the broker crash in the middle of one of its next few file operations."""
         self._disk.light_fuse(rng, rng.randint(1, 60))

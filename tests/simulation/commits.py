@@ -67,7 +67,8 @@ class Commits:
         response = await member.wire.call(request, self._commit_version, within_ms=PROMPT_MS)
         error = ErrorCode(response.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
-            ledger.acknowledge(write, judge.trace.now_us())
+            if sent.incarnation >= judge.binding_since:
+                ledger.acknowledge(write, judge.trace.now_us())
             judge.accepted("commit", member.habits.group_id, sent, generation, member.member_id)
         elif error in NEVER_APPLIED:
             ledger.refuse((topic, partition), write)

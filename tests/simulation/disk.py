@@ -43,6 +43,9 @@ class SimulatedDisk(FakeDisk):
         """Its locks are free, the fuse is out, and there is room on the disk again."""
         self.locked.clear()
         self._fuse = None
+        self.repair()
+
+    def repair(self) -> None:
         self._failures.clear()
 
     def lose_power(self, rng: random.Random) -> None:

@@ -52,6 +52,8 @@ class Judge:
         self.trace = trace
         self.violations: list[str] = []
         self.incarnation = 0
+        # What lives before this one have told binds nobody: answers of theirs may still be on their way.
+        self.binding_since = 0
         # How much longer than by the broker's fault an answer may take on this network.
         self.network_allowance_ms = 0
         self.groups: dict[str, GroupHistory] = {}
@@ -73,6 +75,7 @@ class Judge:
 
     def power_was_lost(self) -> None:
         """What was not synced is gone, so nothing that was told before binds the broker any more."""
+        self.binding_since = self.incarnation + 1
         for group in self.groups.values():
             group.highest_completed = -1
             group.nonces.clear()
@@ -104,6 +107,8 @@ class Judge:
         group = self.group(group_id)
         self.counts["synced"] += 1
         self.accepted("sync", group_id, sent, generation, member_id)
+        if sent.incarnation < self.binding_since:
+            return
         group.highest_completed = max(group.highest_completed, generation)
         if told is None:
             return

@@ -102,10 +102,13 @@ class Producer:
             await self.world.sleep_ms(self.rng.randint(20, 2_000))
 
     async def _begin_anew(self) -> None:
-        response = await self.wire.call(InitProducerIdRequest(), self.rng.randint(0, 5), within_ms=PROMPT_MS)
-        if response.error_code == ErrorCode.NONE:
-            self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
-            self.sequences.clear()
+        request = InitProducerIdRequest(transactional_id=None)
+        response = await self.wire.call(request, self.rng.randint(0, 5), within_ms=PROMPT_MS)
+        if response.error_code != ErrorCode.NONE:
+            error = ErrorCode(response.error_code)
+            self.world.judge.violated("answers", f"init producer id was answered {error.name}")
+        self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+        self.sequences.clear()
 
     def _next_batch(self) -> tuple[tuple[str, int], list[bytes]]:
         word = "once" if self.is_idempotent else "any"

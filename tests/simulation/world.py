@@ -119,6 +119,9 @@ class World:
             pass
         except NothingLeftToDo as nothing:
             self.judge.violated("liveness", str(nothing))
+        except Exception:
+            # One seed's trouble is not to keep the others from being run.
+            self.judge.violated("exceptions", traceback.format_exc())
         for failure in self.loop.failures:
             self.judge.violated("exceptions", f"{failure.get('message')}: {failure.get('exception')!r}")
         return Outcome(
@@ -266,6 +269,7 @@ class World:
         live = snapshots(broker.broker) if broker.process.alive else None
         self._inspector = None
         if way == "stop" and broker.process.alive:
+            self._machine.repair_disk()
             with contextlib.suppress(Crash):
                 await broker.stop()
         if broker.process.alive:
@@ -363,6 +367,7 @@ class World:
             self.judge.violated("I-19", f"{waiting} operations in purgatory when everybody has gone")
         if len(broker.server.connections):
             self.judge.violated("I-19", f"{len(broker.server.connections)} connections when everybody has gone")
+        self._machine.repair_disk()
         await self._running().stop()
         if len(broker.wheel):
             self.judge.violated("I-19", f"{len(broker.wheel)} timers in a broker that has stopped")
