@@ -243,11 +243,15 @@ class Broker:
             self._when_idle.set_result(None)
             self._when_idle = None
 
-    def _run(self, action: Callable[[], None]) -> None:
+    def guard(self, action: Callable[..., object], *arguments: object) -> None:
+        """Runs `action`; a failure of it is logged and does not reach those who are served after it."""
         try:
-            action()
+            action(*arguments)
         except Exception as error:
             self._report(error)
+
+    def _run(self, action: Callable[[], None]) -> None:
+        self.guard(action)
         self.settle()
 
     def _report(self, error: Exception) -> None:

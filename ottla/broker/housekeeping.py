@@ -1,4 +1,4 @@
-"""What a broker does by itself from time to time: retention, compaction, removing files, checkpoints.
+"""What a broker does by itself from time to time: retention, removing files, checkpoints; and it starts the cleaner.
 
 Each job is decided on the loop; the part that only touches files runs in a thread.
 """
@@ -6,6 +6,7 @@ Each job is decided on the loop; the part that only touches files runs in a thre
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.cleaner import Cleaner
 from ottla.protocol.errors import KafkaError
 from ottla.timer.wheel import TimerEntry
 
@@ -20,7 +21,7 @@ class Housekeeping:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._timers: dict[str, TimerEntry] = {}
-        self._deleting = False
+        self._cleaner = Cleaner(broker)
 
     def start(self) -> None:
         config = self._broker.config
@@ -36,11 +37,13 @@ class Housekeeping:
             config.log_flush_start_offset_checkpoint_interval_ms, "log starts", directory.checkpoint_log_start_offsets
         )
         self._every(DELETION_INTERVAL_MS, "deletion", self._remove_files)
+        self._cleaner.start()
 
     def stop(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._cleaner.stop()
 
     def _every(self, interval_ms: int, job: str, action: Callable[[], None]) -> None:
         def run() -> None:
@@ -75,4 +78,4 @@ class Housekeeping:
     def _remove_files(self) -> None:
         due = self._broker.log_directory.take_due_deletions(self._broker.clock.wall_ms())
         if due is not None:
-            self._broker.offload(lambda: due.run(), lambda: None)
+            self._broker.offload(due.run, lambda: None)

@@ -148,9 +148,9 @@ class ReplicaManager:
             for partition, answers in unwritten.items():
                 self._write(partition, answers)
             for outcome in own_appends:
-                outcome.tell()
+                self._broker.guard(outcome.tell)
             for partition in unwritten:
-                self.delayed_fetch.check_and_complete(partition)
+                self._broker.guard(self.delayed_fetch.check_and_complete, partition)
 
     def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
         try:

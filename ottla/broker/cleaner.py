@@ -1,0 +1,107 @@
+"""Compaction of logs with the policy `compact`: one log at a time, the heavy part in a thread.
+
+A round looks at every log once. When a whole round has found nothing to do, the cleaner rests for
+`log.cleaner.backoff.ms`.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import KafkaError
+from ottla.replication.partition import Partition
+from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.storage.compaction import CompactionPlan, CompactionResult
+
+
+class Cleaner:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._round: list[Partition] = []
+        self._found_work = False
+        self._timer: TimerEntry | None = None
+
+    def start(self) -> None:
+        rest_ms = self._broker.config.log_cleaner_backoff_ms
+        self._timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + rest_ms, self._begin_round)
+
+    def stop(self) -> None:
+        self._round = []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin_round(self) -> None:
+        self._found_work = False
+        self._round = []
+        if self._broker.config.log_cleaner_enable:
+            self._round = [partition for partition in self._broker.replicas if partition.log.config.is_compacted]
+        self._next()
+
+    def _next(self) -> None:
+        while self._round:
+            partition = self._round.pop()
+            try:
+                plan = self._plan(partition)
+            except KafkaError as error:
+                self._log_failure(partition, error)
+                continue
+            if plan is not None:
+                self._found_work = True
+                self._clean(partition, plan)
+                return
+        if self._timer is None:
+            return
+        if self._found_work:
+            self._broker.soon(self._begin_round)
+        else:
+            self.start()
+
+    def _plan(self, partition: Partition) -> "CompactionPlan | None":
+        # Most brokers have nothing to compact when they start.
+        from ottla.storage.compaction import plan_compaction
+
+        now_wall_ms = self._broker.clock.wall_ms()
+        return plan_compaction(partition.log, now_wall_ms=now_wall_ms, upper_bound=partition.last_stable_offset)
+
+    def _clean(self, partition: Partition, plan: "CompactionPlan") -> None:
+        from ottla.storage.compaction import compact
+
+        results: list[CompactionResult] = []
+        failures: list[KafkaError] = []
+
+        def work() -> None:
+            try:
+                results.append(compact(plan))
+            except KafkaError as error:
+                failures.append(error)
+
+        def done() -> None:
+            for result in results:
+                self._apply(partition, result)
+            for error in failures:
+                self._log_failure(partition, error)
+            self._next()
+
+        self._broker.offload(work, done)
+
+    def _apply(self, partition: Partition, result: "CompactionResult") -> None:
+        from ottla.storage.compaction import apply_compaction
+
+        try:
+            applied = apply_compaction(partition.log, result, now_wall_ms=self._broker.clock.wall_ms())
+        except KafkaError as error:
+            self._log_failure(partition, error)
+            return
+        if applied:
+            self._broker.log.info(
+                "compaction",
+                topic=partition.topic,
+                partition=partition.index,
+                bytes_before=result.bytes_before,
+                bytes_after=result.bytes_after,
+            )
+
+    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+        self._broker.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))
