@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from benchmarks.raw_client import RawClient, join_request
+from benchmarks.raw_client import RawClient, create_topic, join_request
 from ottla import BrokerThread
 from ottla.coordinator.facts import MemberJoined, RebalanceStarted
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -20,7 +20,6 @@ TOPIC = "t"
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    "num.partitions": "3",
 }
 
 
@@ -31,6 +30,15 @@ class Stage:
         self.broker = broker
         self.timeline = timeline
         self.members: list[Member] = []
+
+    def create_topic(self) -> None:
+        """Before anybody joins: a topic that appears later would be a reason to rebalance."""
+        client = self.client()
+        create_topic(client, TOPIC, partitions=3)
+        client.close()
+
+    def client(self) -> RawClient:
+        return RawClient(int(self.broker.bootstrap.rsplit(":", 1)[1]))
 
     def member(self, **settings: object) -> Member:
         member = Member(self.broker.bootstrap, TOPIC, self.timeline.group_id, **settings)
@@ -56,6 +64,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     timeline = Timeline("g")
     with BrokerThread(settings=SETTINGS, observers=[timeline]) as broker:
         stage = Stage(broker, timeline)
+        stage.create_topic()
         yield stage
         stage.close_members()
     if request.config.getoption("--show-timeline"):
@@ -102,7 +111,7 @@ def test_g08_one_rebalance_for_three(stage: Stage) -> None:
     assert stage.timeline.sizes() == [1, 3]
     assert [m.assigned for m in stage.members] == [[m.owned] for m in stage.members], "assigned once each"
     assert [len(m.revoked) for m in stage.members] == [1, 1, 1]
-    assert sorted(m.owned for m in stage.members) == [{0}, {1}, {2}]
+    assert sorted(list(m.owned) for m in stage.members) == [[0], [1], [2]]
 
 
 def test_g09_two_rebalances_for_three(stage: Stage) -> None:
@@ -120,7 +129,7 @@ def test_g09_two_rebalances_for_three(stage: Stage) -> None:
     assert [len(m.assigned) for m in stage.members] == [2, 1, 1]
     assert [len(m.revoked) for m in stage.members] == [2, 1, 1]
     assert first.assigned[0] == {0, 1, 2}
-    assert sorted(m.owned for m in stage.members) == [{0}, {1}, {2}]
+    assert sorted(list(m.owned) for m in stage.members) == [[0], [1], [2]]
 
 
 def test_g10_three_rebalances_for_three(stage: Stage) -> None:
@@ -141,6 +150,7 @@ def test_g05_a_fleet_that_starts_together_joins_one_generation() -> None:
     settings = {**SETTINGS, "group.initial.rebalance.delay.ms": "1000"}
     with BrokerThread(settings=settings, observers=[timeline]) as broker:
         stage = Stage(broker, timeline)
+        stage.create_topic()
         for _ in range(3):
             stage.member()
         stage.wait_for_generation(1)
@@ -176,7 +186,7 @@ def test_g19_a_silent_member_expires(stage: Stage) -> None:
 
 
 def join_and_fall_silent(stage: Stage) -> Callable[[], None]:
-    client = RawClient(int(stage.broker.bootstrap.rsplit(":", 1)[1]))
+    client = stage.client()
     request = join_request(stage.timeline.group_id)
     request.session_timeout_ms = 1500
     first = client.call(request, JoinGroupResponse, 5)
@@ -229,7 +239,6 @@ def static_consumer(stage: Stage, instance_id: str, errors: list[str] | None = N
             "session.timeout.ms": 20_000,
             "heartbeat.interval.ms": 200,
             "auto.offset.reset": "earliest",
-            "allow.auto.create.topics": True,
             "error_cb": lambda error: None if errors is None else errors.append(error.name()),
         }
     )
@@ -249,8 +258,6 @@ def test_g29_cooperative_members_keep_what_stays(stage: Stage) -> None:
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": 6000,
                 "heartbeat.interval.ms": 200,
-                "allow.auto.create.topics": True,
-                "topic.metadata.refresh.interval.ms": 500,
             }
         )
 
