@@ -132,7 +132,6 @@ class Producer:
                 TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=bytes(records))])
             ],
         )
-        incarnation = self.wire.incarnation
         response = await self.wire.call(request, self.version, within_ms=2 * PROMPT_MS)
         answer = response.responses[0].partition_responses[0]
         error = ErrorCode(answer.error_code)
@@ -144,7 +143,7 @@ class Producer:
                 world.judge.violated("answers", f"produce to {partition} was answered {error.name}")
             return False
         self.sequences[partition] = self.sequences.get(partition, 0) + len(values)
-        if incarnation == world.judge.incarnation or not world.has_lost_power:
+        if self.wire.incarnation >= world.judge.binding_since:
             self._acknowledged(partition, answer.base_offset, values)
         return True
 
@@ -197,9 +196,8 @@ class Reader:
             min_bytes=1,
             topics=[FetchTopic(topic=self.partition[0], partitions=[part])],
         )
-        incarnation = judge.incarnation
         response = await wire.call(request, self.version, within_ms=FETCH_WAIT_MS + PROMPT_MS)
-        if incarnation != judge.incarnation or not response.responses:
+        if wire.incarnation < judge.binding_since or not response.responses:
             return offset
         data = response.responses[0].partitions[0]
         error = ErrorCode(data.error_code)
