@@ -11,6 +11,7 @@ they are not.
 import asyncio
 import base64
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -98,6 +99,7 @@ class Broker:
         self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
+        self.listens_on = ""
         self.bootstrap = ""
 
     # Life.
@@ -152,7 +154,7 @@ class Broker:
             node_id=self.node_id,
             cluster_id=None,
             new_id=self._new_id,
-            config_of=self._config_of_stored_topic,
+            config_of=self._stored_topic_configs(),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
             notices=lambda sentence: self.log.warning("recovery", notice=sentence),
@@ -183,7 +185,8 @@ class Broker:
 
     def _announce(self, listener: Listener) -> None:
         host, port = self._advertise or (address_for_clients(listener.host), listener.port)
-        self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.listens_on = _written(listener.host, listener.port)
+        self.bootstrap = _written(host, port)
         self.topics.start([BrokerInfo(self.node_id, host, port, self.config.broker_rack)])
 
     def _close_data(self, *, clean: bool) -> None:
@@ -202,12 +205,20 @@ class Broker:
             self._store = EmbeddedStore(self._data_dir / METADATA_FILE)
         return self._store
 
-    def _config_of_stored_topic(self, name: str) -> LogConfig:
-        configs: dict[str, LogConfig] = {}
-        self._opened_store().read(
-            "", lambda entries: configs.update((t.name, log_config(t.configs, self.config)) for t in topics_of(entries))
-        )
-        return configs.get(name) or log_config({}, self.config)
+    def _stored_topic_configs(self) -> Callable[[str], LogConfig]:
+        """What the store says of topics whose logs are being loaded: read once, after the directory was locked."""
+
+        @cache
+        def configs() -> dict[str, LogConfig]:
+            found: dict[str, LogConfig] = {}
+            self._opened_store().read(
+                "",
+                lambda entries: found.update((t.name, log_config(t.configs, self.config)) for t in topics_of(entries)),
+            )
+            return found
+
+        default = log_config({}, self.config)
+        return lambda name: configs().get(name, default)
 
     def _new_id(self) -> str:
         """Kafka's text form of a random UUID, which must not begin with a dash."""
@@ -262,3 +273,7 @@ class Broker:
             if self._when_idle is None:
                 self._when_idle = self.loop.create_future()
             await self._when_idle
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -199,3 +199,19 @@ async def test_a_broker_says_which_properties_are_read_only(tmp_path: Path) -> N
         assert read_only["num.partitions"]
         assert not read_only["log.retention.ms"]
         assert not any(config.is_sensitive for config in result.configs)
+
+
+async def test_a_broker_says_what_its_command_line_told_it(tmp_path: Path) -> None:
+    """kafka-python's own tests look for the advertised address."""
+    async with running(tmp_path) as broker:
+        result = await described(broker, BROKER, "1", keys=["node.id", "advertised.listeners", "listeners", "log.dirs"])
+
+        told = {config.name: config for config in result.configs}
+        address = f"PLAINTEXT://{broker.broker.bootstrap}"
+        assert {name: config.value for name, config in told.items()} == {
+            "node.id": "1",
+            "advertised.listeners": address,
+            "listeners": address,
+            "log.dirs": str(tmp_path),
+        }
+        assert all(config.read_only and config.config_source == 4 for config in told.values())
