@@ -224,7 +224,7 @@ class TopicService:
 
     def _plan_for_client(self, topic: NewTopic, image: MetadataImage) -> Outcome:
         try:
-            check_creatable_by_clients(topic.spec.name)
+            check_creatable_by_clients(topic.spec.name, image)
             configs = self._checked(topic.configs)
         except KafkaError as error:
             return error

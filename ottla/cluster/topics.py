@@ -112,8 +112,9 @@ def check_deletable(topic: TopicInfo | None, *, deletion_enabled: bool, says_dis
     return topic
 
 
-def check_creatable_by_clients(name: str) -> None:
+def check_creatable_by_clients(name: str, image: MetadataImage) -> None:
     if name in INTERNAL_TOPICS:
+        _check_not_taken(name, image)
         raise InvalidRequest(f"{name} belongs to the broker, which creates it when it is needed")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.authorization import GROUP_OPERATIONS
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, Client, messages, running
 from tests.broker.test_topics import creatable, created, deleted
@@ -392,7 +393,7 @@ async def test_groups_are_described_in_every_version(tmp_path: Path, version: in
             "/127.0.0.1",
         )
         assert described.member_assignment == b"assigned"
-        assert known.authorized_operations == (0b101001000 if version >= 3 else -(2**31))
+        assert known.authorized_operations == (GROUP_OPERATIONS if version >= 3 else -(2**31))
         expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
         assert (unknown.error_code, unknown.group_state) == (expected, "Dead")
 

@@ -35,7 +35,9 @@ class TopicOptions:
         "cleanup.policy",
         ("delete",),
         CLEANUP_POLICIES,
-        "Whether old segments are deleted, or compacted to the last record of each key, or both.",
+        "Whether old segments are deleted, or compacted to the last record of each key, or both. "
+        "With an empty list they are kept for ever.",
+        may_be_empty=True,
     )
     compression_type = choice(
         "compression.type",

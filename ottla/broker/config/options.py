@@ -151,13 +151,19 @@ def choice(
 
 
 def choices(
-    name: str, default: tuple[str, ...], allowed: tuple[str, ...], meaning: str, *, update: Update = Update.READ_ONLY
+    name: str,
+    default: tuple[str, ...],
+    allowed: tuple[str, ...],
+    meaning: str,
+    *,
+    may_be_empty: bool = False,
+    update: Update = Update.READ_ONLY,
 ) -> Option[tuple[str, ...]]:
-    """A comma-separated list of at least one of `allowed`."""
+    """A comma-separated list of at least one of `allowed`, or of none where that means something."""
 
     def parse(text: str) -> tuple[str, ...]:
         items = tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
-        if not items or any(item not in allowed for item in items):
+        if not (items or may_be_empty) or any(item not in allowed for item in items):
             raise ValueError(f"expected a list of {', '.join(allowed)}")
         return items
 

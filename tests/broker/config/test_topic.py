@@ -122,6 +122,17 @@ def test_alterations_set_remove_append_and_subtract() -> None:
     assert alter(changed, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"))["cleanup.policy"] == "compact"
 
 
+def test_a_topic_without_any_cleanup_policy_keeps_all_its_records() -> None:
+    """confluent-kafka's own tests take the last policy away."""
+    none_left = alter({}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"))
+
+    config = log_config(check_topic_configs(none_left, ServerConfig()), ServerConfig())
+
+    assert not config.is_compacted
+    assert not config.deletes_old_segments
+    assert entry(none_left, ServerConfig(), "cleanup.policy").value == ""
+
+
 @pytest.mark.parametrize(
     ("alteration", "code"),
     [
