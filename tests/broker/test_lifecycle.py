@@ -16,6 +16,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.network import address_for_clients
 from ottla.broker.serve import ServeOptions, run
+from ottla.cluster.embedded import EmbeddedStore
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
 from tests.broker.wire import client_of, create_topic, fetch, fetch_request, produce, running_broker, values_of
@@ -135,3 +136,18 @@ def test_the_start_imports_nothing_it_does_not_need() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert printed == "[]\n"
+
+
+async def test_a_start_reads_the_metadata_of_all_logs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the configs of the logs, once for the producer ids' or the topics' own sake, however many logs."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", 20, segment_bytes=2_000_000)
+    reads: list[str] = []
+    read = EmbeddedStore.read
+    monkeypatch.setattr(EmbeddedStore, "read", lambda *arguments: (reads.append(arguments[1]), read(*arguments)))
+
+    async with running_broker(tmp_path) as broker:
+        log = broker.replicas.partition("t", 19).log
+
+    assert log.config.segment_bytes == 2_000_000
+    assert len(reads) <= 3
