@@ -1,4 +1,5 @@
-"""Which partition of `__consumer_offsets` a group lives in (KAFKA_SEMANTICS §4.1)."""
+"""Texts as Java sees them: which partition of `__consumer_offsets` a group lives in (KAFKA_SEMANTICS §4.1), and how
+long a text is."""
 
 import struct
 
@@ -11,6 +12,11 @@ def java_hash(text: str) -> int:
     for (code_unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
         value = (31 * value + code_unit) & 0xFFFF_FFFF
     return value + 2 * _INT32_MIN if value >= -_INT32_MIN else value
+
+
+def java_length(text: str) -> int:
+    """`String.length` of Java: in UTF-16 code units, of which a character beyond the basic plane takes two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def partition_for(group_id: str, partition_count: int) -> int:

@@ -13,6 +13,7 @@ from ottla.coordinator.effects import CoordinatorRecord
 from ottla.coordinator.events import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit, TopicsDeleted
 from ottla.coordinator.facts import OffsetsCommitted, OffsetsRemoved, StoreFailed
 from ottla.coordinator.group import Group
+from ottla.coordinator.hashing import java_length
 from ottla.coordinator.identity import identity_error
 from ottla.coordinator.records import (
     NO_TIMESTAMP,
@@ -47,11 +48,12 @@ def commit_offsets(turn: Turn, event: CommitOffsets) -> None:
     if member is not None:
         sessions.renew(turn, member)
     metadata_max = turn.config.offset_metadata_max_bytes
-    accepted = [offset for offset in event.offsets if len(offset.metadata or "") <= metadata_max]
+    errors = [_metadata_error(offset, metadata_max) for offset in event.offsets]
+    accepted = [offset for offset, error in zip(event.offsets, errors, strict=True) if not error]
     result = CommitResult(
         tuple(
-            PartitionError(offset.topic, offset.partition, _metadata_error(offset, metadata_max))
-            for offset in event.offsets
+            PartitionError(offset.topic, offset.partition, error)
+            for offset, error in zip(event.offsets, errors, strict=True)
         )
     )
     if accepted:
@@ -92,7 +94,7 @@ def _error_in(group: Group, event: CommitOffsets) -> ErrorCode | None:
 
 
 def _metadata_error(offset: OffsetToCommit, metadata_max: int) -> ErrorCode:
-    too_large = len(offset.metadata or "") > metadata_max
+    too_large = java_length(offset.metadata or "") > metadata_max
     return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE
 
 
