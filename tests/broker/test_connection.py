@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.connection import KEPT_WHILE_HELD, Connection
+from ottla.broker.receive_buffers import LENT_MAX
 from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
@@ -90,6 +91,34 @@ async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: 
         received = 10 * 4096
         assert connection.get_buffer(-1).nbytes <= 4 * 1024 * received
         connection.connection_lost(None)
+
+
+async def test_clients_that_begin_large_frames_and_leave_give_their_buffers_back(tmp_path: Path) -> None:
+    """I-27."""
+    async with running_broker(tmp_path) as broker:
+        for _ in range(3 * LENT_MAX):
+            connection = Connection(broker.server)
+            connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+            feed(connection, struct.pack(">i", 1_000_000) + bytes(10))
+            assert connection.get_buffer(-1).nbytes == 1_000_000 - 10
+            connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("value_bytes", [70_000, 500_000, 1_000_000])
+async def test_large_frames_survive_being_cut_anywhere(tmp_path: Path, value_bytes: int) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as other:
+        await create_topic(client, "t")
+        values = [bytes([number]) * value_bytes for number in range(1, 6)]
+        for number, value in enumerate(values):
+            # Both begin a large frame before either ends it.
+            sender = (client, other)[number % 2]
+            sender.send(produce_request("t", batch(value)), 9)
+        for number in range(len(values)):
+            await (client, other)[number % 2].receive_frame()
+
+        fetched = await fetch(client, "t", max_bytes=10_000_000)
+
+    assert sorted(values_of(fetched.records)) == values
 
 
 async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
