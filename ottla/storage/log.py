@@ -12,6 +12,7 @@ Everything is called from one thread. What takes long comes in three parts: prep
 in a thread if one likes, and applied here (`WouldBlock`, `flushing`, `compaction`, `deletions`).
 """
 
+from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.appending import AppendInfo, Appending, Origin
 from ottla.storage.log_base import LoadedLog
 from ottla.storage.reader import ReadResult, WouldBlock
@@ -39,6 +40,13 @@ class Log(Appending, Reading):
         """Let go of all descriptors, writing nothing. The log is not used any more."""
         for segment in self.segments:
             segment.release()
+
+    def retire(self) -> None:
+        """Let go of everything for ever: the files are about to go, and another log may soon live at their place."""
+        # Work on the log that is under way in a thread is thrown away when it comes back.
+        self._fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
+        for segment in self.segments:
+            segment.retire()
 
     def release_idle(self) -> None:
         """Let go of descriptors and indexes of segments that nobody appends to; they come back when they are read."""

@@ -8,6 +8,7 @@ are queued for the next write. `mark` and `rewind` undo the bookkeeping of a que
 """
 
 from collections.abc import Iterator
+from errno import ENOENT
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,6 +73,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self.is_flushed = False
         self.is_index_full = False
+        self._is_retired = False
         self._entries_max = INT32_MAX
         self._files = files
         self._directory = directory
@@ -115,15 +117,22 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
+            if self._is_retired:
+                # Opening would make a new file where another log's may come to be.
+                raise FileNotFoundError(ENOENT, "the segment was deleted")
             self._file = self._files.open(self.path(LOG_SUFFIX))
         return self._file
 
     def release(self) -> None:
         """Let go of the descriptor and of what can be read again. For segments that are not appended to."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        # It closes when it is forgotten: a thread that looks for something in it may not have finished.
+        self._file = None
         self._offset_index = self._time_index = None
+
+    def retire(self) -> None:
+        """Let go for ever: the files go, or belong to another segment from now on."""
+        self._is_retired = True
+        self.release()
 
     def rename(self, suffix: str) -> None:
         """Put `suffix` behind the names of all files of the segment, in place of the one they have."""
