@@ -193,7 +193,7 @@ class Broker:
         try:
             if hasattr(self, "log_directory"):
                 if clean:
-                    self.housekeeping.checkpoint_high_watermarks()
+                    self.housekeeping.high_watermark_checkpoint().write()
                 self.log_directory.close(clean=clean)
         finally:
             if self._store is not None:

@@ -87,6 +87,7 @@ class LogBase:
         self._index_interval = config.index_interval_bytes
         self._segment_bytes = config.segment_bytes
         self._waits_for_sync = config.waits_for_sync
+        self.producers.expiration_ms = config.producer_id_expiration_ms
         self._limit_active()
 
     def __repr__(self) -> str:

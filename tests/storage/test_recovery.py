@@ -48,10 +48,10 @@ class ScriptedLife:
         directory = self._directory
         if n % 4 == 3:
             log.flush()
-            directory.checkpoint_recovery_points()
+            directory.recovery_point_checkpoint().write()
         if n == 10:
             log.delete_records_before(3)
-            directory.checkpoint_log_start_offsets()
+            directory.log_start_checkpoint().write()
         if n in (12, 20, 25):
             log.apply_retention(NOW + n, log.log_end_offset)
             due = directory.take_due_deletions(NOW + n + 1)
