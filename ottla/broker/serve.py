@@ -4,8 +4,8 @@ import asyncio
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 
@@ -18,9 +18,8 @@ from ottla.broker.logging import LazyLog
 LOG_PREPARED_AFTER_S = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE (and so is `set`, its raw form)."""
+class ServeOptions(NamedTuple):
+    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE."""
 
     listen: str = "127.0.0.1:9092"
     advertise: str | None = None
@@ -29,7 +28,6 @@ class ServeOptions:
     brokers: int = 1
     node_id: int | None = None
     metadata: str | None = None
-    set: tuple[str, ...] = ()
     config: str | None = None
     settings: tuple[str, ...] = ()
     log_format: str = "console"

@@ -5,8 +5,7 @@ on the logs. A crash in between is repaired by `start`: what the store says is m
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.topic import check_topic_configs, log_config
@@ -48,16 +47,14 @@ if TYPE_CHECKING:
 OFFSETS_MIN_INSYNC_REPLICAS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     spec: TopicSpec
     configs: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class MorePartitions:
+class MorePartitions(NamedTuple):
     name: str
-    count: int
+    partition_count: int
     assignments: Sequence[Sequence[int]] | None
 
 
@@ -180,7 +177,7 @@ class TopicService:
         topic = self.image.topic(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-        changed = replace(topic, configs=self._checked(configs))
+        changed = topic._replace(configs=self._checked(configs))
         if validate_only:
             done(None)
             return
@@ -243,7 +240,7 @@ class TopicService:
         try:
             if current is None:
                 raise UnknownTopicOrPartition(f"topic '{topic.name}' does not exist")
-            return plan_more_partitions(current, topic.count, topic.assignments, self.image, self._broker.rng)
+            return plan_more_partitions(current, topic.partition_count, topic.assignments, self.image, self._broker.rng)
         except KafkaError as error:
             return error
 

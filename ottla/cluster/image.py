@@ -4,8 +4,8 @@ A change makes a new image; whoever holds the old one goes on seeing what it saw
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -18,8 +18,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A broker and where clients reach it."""
 
     node_id: int
@@ -28,8 +27,7 @@ class BrokerInfo:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """Who leads a partition and who has it. `leader` is NO_LEADER while nobody does.
 
     `leader_epoch` counts leaders, `partition_epoch` every change of this state."""
@@ -41,14 +39,13 @@ class PartitionInfo:
     isr: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic; the position of a partition in `partitions` is its index. `configs` holds only the topic's own."""
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionInfo, ...]
-    configs: Mapping[str, str] = field(default_factory=lambda: _NO_CONFIGS)
+    configs: Mapping[str, str] = _NO_CONFIGS
 
     @property
     def is_internal(self) -> bool:
@@ -59,13 +56,12 @@ class TopicInfo:
         return len(self.partitions[0].replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     cluster_id: str
     controller_id: int
-    brokers: Mapping[int, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
-    topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
-    topics_by_id: Mapping[bytes, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
+    brokers: Mapping[int, BrokerInfo] = MappingProxyType({})
+    topics: Mapping[str, TopicInfo] = MappingProxyType({})
+    topics_by_id: Mapping[bytes, TopicInfo] = MappingProxyType({})
 
     def topic(self, name: str) -> TopicInfo | None:
         return self.topics.get(name)
@@ -91,7 +87,7 @@ class MetadataImage:
             else:
                 topics[name] = topic
         by_id = {topic.topic_id: topic for topic in topics.values()}
-        return replace(self, topics=MappingProxyType(topics), topics_by_id=MappingProxyType(by_id))
+        return self._replace(topics=MappingProxyType(topics), topics_by_id=MappingProxyType(by_id))
 
     def with_broker(self, broker: BrokerInfo) -> "MetadataImage":
-        return replace(self, brokers=MappingProxyType({**self.brokers, broker.node_id: broker}))
+        return self._replace(brokers=MappingProxyType({**self.brokers, broker.node_id: broker}))

@@ -5,8 +5,7 @@ returns, one across the network later. Callbacks come in the order of the calls.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 ABSENT = 0
 
@@ -15,8 +14,7 @@ class StoreError(Exception):
     """The store cannot be opened or read: one sentence for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A key as last written; `revision` is that of the transaction that wrote it and grows with every transaction."""
 
     key: str
@@ -24,44 +22,38 @@ class Entry:
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(NamedTuple):
     """The transaction holds only if the key was last written at this revision (ABSENT: is not there)."""
 
     key: str
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     key: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     key: str
 
 
 Change = Put | Delete
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """All changes are durable and visible, at this revision."""
 
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(NamedTuple):
     """A key was not as expected; nothing has changed."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(NamedTuple):
     """The store did not take the transaction; whether it will be seen later is unknown only for a remote store."""
 
     reason: str

@@ -5,8 +5,7 @@ Pure: the image, the counts and chance come in, a `TopicInfo` or the `KafkaError
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.cluster.image import INTERNAL_TOPICS, ZERO_ID, BrokerInfo, MetadataImage, PartitionInfo, TopicInfo
 from ottla.protocol.errors import (
@@ -36,8 +35,7 @@ class Random(Protocol):
     def randrange(self, stop: int, /) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(NamedTuple):
     """What a client wants of a new topic. USE_DEFAULT leaves a count to the broker; `assignments` gives the replicas
     of each partition by hand and excludes both counts."""
 
@@ -47,8 +45,7 @@ class TopicSpec:
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
+class TopicDefaults(NamedTuple):
     num_partitions: int
     replication_factor: int
 
@@ -97,7 +94,7 @@ def plan_more_partitions(
         replicas = place(added, topic.replication_factor, image.brokers.values(), rng)
     else:
         replicas = _added_replicas(topic, added, assignments, image.brokers)
-    return replace(topic, partitions=topic.partitions + tuple(_new_partition(each) for each in replicas))
+    return topic._replace(partitions=topic.partitions + tuple(_new_partition(each) for each in replicas))
 
 
 def check_deletable(topic: TopicInfo | None, *, deletion_enabled: bool, says_disabled: bool) -> TopicInfo:

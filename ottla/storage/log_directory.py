@@ -12,8 +12,8 @@ stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
@@ -35,8 +35,7 @@ ConfigOf = Callable[[str], LogConfig]
 """The settings of a topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A checkpoint file, made but not yet written."""
 
     files: FileSystem

@@ -12,8 +12,8 @@ Before that, files that a crash left half-way are brought to one side or the oth
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.storage import checkpoints
 from ottla.storage.config import INT64_MAX, LogConfig
@@ -42,8 +42,7 @@ TEMPORARY_SUFFIX = ".tmp"
 Notices = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogHistory:
+class LogHistory(NamedTuple):
     """What the data directory's checkpoints say of a log, and whether to believe its files."""
 
     was_closed_cleanly: bool = False
@@ -68,8 +67,7 @@ def open_log(
     return _Opening(files, directory, topic, partition, config, history, now_wall_ms, notices).run()
 
 
-@dataclass
-class _Opening:
+class _Opening(NamedTuple):
     files: FileSystem
     directory: Path
     topic: str

@@ -3,7 +3,7 @@
 What stands here works; a property of Kafka's that has no effect on this broker is refused (`refused.py`), not listed.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.config.options import LONG_MAX, Option, boolean, choice, choices, fraction, integer, long, options_of
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
@@ -113,8 +113,7 @@ class TopicOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A server property behind a topic config; its value times `scale` is in the topic config's unit."""
 
     server_name: str
