@@ -53,6 +53,14 @@ async def replaced(broker: Asking, kind: int, name: str, version: int = 2, **con
     return response
 
 
+@pytest.mark.parametrize("keys", [None, []])
+async def test_without_names_all_configs_are_described(tmp_path: Path, keys: list[str] | None) -> None:
+    async with running(tmp_path) as broker:
+        await created(broker, creatable("a"))
+        names = {config.name for config in (await described(broker, TOPIC, "a", keys=keys)).configs}
+        assert {"retention.ms", "segment.bytes", "cleanup.policy"} <= names
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with running(tmp_path, {"log.retention.hours": "1"}) as broker:

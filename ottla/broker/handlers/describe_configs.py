@@ -34,8 +34,9 @@ def _result(
         result.error_code = int(error.code)
         result.error_message = str(error)
         return result
+    # All of them for null, and in Kafka for an empty list too, which some clients send.
     keys = resource.configuration_keys
-    result.configs = [_config(entry, request) for entry in entries if keys is None or entry.name in keys]
+    result.configs = [_config(entry, request) for entry in entries if not keys or entry.name in keys]
     return result
 
 
