@@ -30,6 +30,7 @@ from ottla.cluster.topics import (
     check_partition_count,
     plan_more_partitions,
     plan_topic,
+    with_new_terms,
 )
 from ottla.protocol.errors import (
     ErrorCode,
@@ -359,8 +360,20 @@ class TopicService:
         self._broker_configs = broker_configs_of(entries)
         self.image = self.image.with_topics({topic.name: topic for topic in topics_of(entries)})
         self._remove_deleted(entries)
+        if not self._broker.log_directory.was_closed_cleanly:
+            self._begin_new_terms()
         self._make_logs(self.image.topics)
         self._apply_broker_configs()
+
+    def _begin_new_terms(self) -> None:
+        """Records may have gone with the crash, and others will get their offsets. By the leader epoch, a client that
+        has seen them notices (KIP-320)."""
+        terms = {name: with_new_terms(topic, self._broker.node_id) for name, topic in self.image.topics.items()}
+        self._commit(terms, self._terms_begun)
+
+    def _terms_begun(self, error: KafkaError | None) -> None:
+        if error is not None:
+            self._broker.log.warning("leader epochs stay as they were before the crash", error=str(error))
 
     def _remove_deleted(self, entries: Sequence[Entry]) -> None:
         """Finish the deletions that a crash has cut short."""

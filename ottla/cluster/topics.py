@@ -218,3 +218,15 @@ def _alternating_racks(brokers: Iterable[BrokerInfo]) -> list[int]:
             if not racks[rack]:
                 del racks[rack]
     return ring
+
+
+def with_new_terms(topic: TopicInfo, leader: int) -> TopicInfo:
+    """The topic when `leader` has begun a new term in every partition that it leads."""
+    return topic._replace(
+        partitions=tuple(
+            partition._replace(leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
+            if partition.leader == leader
+            else partition
+            for partition in topic.partitions
+        )
+    )

@@ -19,7 +19,13 @@ from ottla.broker.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
-from tests.broker.wire import client_of, create_topic, fetch, fetch_request, produce, running_broker, values_of
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.broker.wire import batch, client_of, create_topic, fetch, fetch_request, produce, running_broker, values_of
 
 
 async def test_records_topics_and_the_cluster_id_survive_a_restart(tmp_path: Path) -> None:
@@ -151,3 +157,40 @@ async def test_a_start_reads_the_metadata_of_all_logs_once(tmp_path: Path, monke
 
     assert log.config.segment_bytes == 2_000_000
     assert len(reads) <= 3
+
+
+async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader beyond the cut must not go on with other records under offsets that it knows (KIP-320)."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        for value in (b"a", b"b", b"lost"):
+            await produce(client, "t", value)
+        kept_bytes = 2 * len(batch(b"a"))
+        monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+    with (tmp_path / "t-0" / f"{0:020d}.log").open("r+b") as log_file:
+        log_file.truncate(kept_bytes)
+
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        beyond = await fetch(client, "t", 3)
+        await produce(client, "t", b"other", b"others")
+        request = fetch_request("t", 3)
+        request.topics[0].partitions[0].current_leader_epoch = 0
+        response = await client.call(request, FetchResponse, 11)
+        question = OffsetForLeaderPartition(partition=0, current_leader_epoch=1, leader_epoch=0)
+        asked = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[question])])
+        told = await client.call(asked, OffsetForLeaderEpochResponse, 4)
+
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert response.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    answer = told.topics[0].partitions[0]
+    assert (answer.leader_epoch, answer.end_offset) == (0, 2)
+
+
+async def test_a_clean_restart_begins_no_new_term(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+
+    async with running_broker(tmp_path) as broker:
+        assert broker.image.topics["t"].partitions[0].leader_epoch == 0
