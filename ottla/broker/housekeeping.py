@@ -95,6 +95,7 @@ class Housekeeping:
 
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log
+        log.release_idle()
         removed = log.apply_retention(self._broker.clock.wall_ms(), partition.high_watermark)
         for expired in removed:
             self._broker.log.info(

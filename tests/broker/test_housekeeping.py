@@ -263,3 +263,17 @@ async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash
         fetched = await fetch(client, "t", 3)
 
     assert (fetched.high_watermark, values_of(fetched.records)) == (4, [b"3"])
+
+
+async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descriptors(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
+        await create_topic(client, "t", segment_ms=1, retention_ms=-1)
+        for n in range(3):
+            old = bytes(build_batch([Record(timestamp=OLD_MS + 10 * n, value=b"%d" % n)]))
+            await client.call(produce_request("t", old), ProduceResponse, 9)
+        first = broker.replicas.partition("t", 0).log.segments[0]
+
+        await until(lambda: first._file is None and first._offset_index is None)
+        again = await fetch(client, "t")
+
+    assert values_of(again.records) == [b"0"]
