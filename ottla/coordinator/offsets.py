@@ -32,6 +32,7 @@ from ottla.coordinator.results import (
 )
 from ottla.coordinator.states import COMPLETING_REBALANCE, DEAD, EMPTY
 from ottla.coordinator.subscriptions import consumes, subscribed_topics
+from ottla.coordinator.tombstones import append_tombstones, tombstones
 from ottla.coordinator.turn import Turn
 from ottla.protocol.errors import ErrorCode
 
@@ -180,13 +181,9 @@ def delete_offsets(turn: Turn, event: DeleteOffsets) -> None:
             records += tombstones(event.group_id, [(topic, index) for index in indexes if (topic, index) in present])
     result = DeleteOffsetsResult(ErrorCode.NONE, tuple(partitions))
     if records:
-        turn.append(event.group_id, records, OffsetsDeleted(event, result, len(records)))
+        append_tombstones(turn, event.group_id, records, OffsetsDeleted(event, result, len(records)))
     else:
         turn.reply(event.token, result)
-
-
-def tombstones(group_id: str, partitions: list[TopicPartition]) -> list[CoordinatorRecord]:
-    return [CoordinatorRecord(build_offset_commit_key(group_id, *partition), None) for partition in partitions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +220,7 @@ def partitions_with_offsets(turn: Turn, group_id: str) -> list[TopicPartition]:
 
 def drop_offsets(turn: Turn, group_id: str, partitions: list[TopicPartition], reason: str) -> None:
     after = OffsetsDropped(group_id, len(partitions), reason)
-    turn.append(group_id, tombstones(group_id, partitions), after)
+    append_tombstones(turn, group_id, tombstones(group_id, partitions), after)
 
 
 @dataclass(frozen=True, slots=True)
