@@ -12,6 +12,7 @@ import asyncio
 import base64
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from ottla.broker.timer_driver import DrivenWheel
 from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
-from ottla.cluster.image import BrokerInfo, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, TopicInfo
 from ottla.cluster.store import MetadataStore, StoreError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
@@ -96,6 +97,7 @@ class Broker:
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
+        self._groups_are_coming = False
         self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
@@ -135,7 +137,7 @@ class Broker:
 
     @property
     def groups(self) -> "GroupService":
-        """The group coordinator; where there are no groups yet, it is imported and started when first asked for."""
+        """The group coordinator, imported here, which takes its time, unless `prepare_groups` has seen to that."""
         if self._groups is None:
             from ottla.broker.group_service import GroupService
 
@@ -143,6 +145,27 @@ class Broker:
             if self._serving:
                 self._groups.start()
         return self._groups
+
+    def prepare_groups(self) -> "GroupService | None":
+        """The group coordinator, or None while a thread imports it: no client should wait for that."""
+        if self._groups is None and not self._groups_are_coming:
+            self._groups_are_coming = True
+            self.offload(_import_groups, self._groups_imported)
+        return self._groups
+
+    def _groups_imported(self) -> None:
+        if self._serving:
+            assert self.groups is not None, "asking for it makes and starts it"
+
+    def offsets_topic_made(self, topic: TopicInfo) -> None:
+        """`__consumer_offsets` and its logs are here; a coordinator that comes later looks for them itself."""
+        if self._groups is not None:
+            self._groups.offsets_topic_created(topic)
+
+    @property
+    def is_serving(self) -> bool:
+        """Between start and stop."""
+        return self._serving
 
     @property
     def image(self) -> MetadataImage:
@@ -180,6 +203,8 @@ class Broker:
         self._serving = True
         if self._groups is not None:
             self._groups.start()
+        elif CONSUMER_OFFSETS in self.image.topics:
+            self.prepare_groups()
         self.housekeeping.start()
         self.settle()
 
@@ -273,6 +298,10 @@ class Broker:
             if self._when_idle is None:
                 self._when_idle = self.loop.create_future()
             await self._when_idle
+
+
+def _import_groups() -> None:
+    import_module("ottla.broker.group_service")
 
 
 def _written(host: str, port: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.topic import check_topic_configs, log_config
 from ottla.broker.metadata_writer import MetadataWriter
+from ottla.broker.topic_logs import TopicLogs
 from ottla.cluster.encoding import (
     BROKER_CONFIGS,
     DELETED,
@@ -37,7 +38,6 @@ from ottla.protocol.errors import (
     InvalidConfig,
     InvalidRequest,
     KafkaError,
-    KafkaStorageError,
     UnknownTopicOrPartition,
 )
 from ottla.storage.config import LogConfig
@@ -67,6 +67,7 @@ class TopicService:
     def __init__(self, broker: "Broker", store: MetadataStore) -> None:
         self._broker = broker
         self._writer = MetadataWriter(store)
+        self._logs = TopicLogs(broker)
         self._broker_configs: dict[str, dict[str, str]] = {}
         self.image = MetadataImage(broker.cluster_id, broker.node_id)
 
@@ -267,7 +268,9 @@ class TopicService:
             if error is not None:
                 done([error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes])
                 return
-            failed = self._make_logs(planned)
+            self._logs.make(planned, logs_made)
+
+        def logs_made(failed: Mapping[str, KafkaError]) -> None:
             if failed:
                 self._undo({name: before[name] for name in failed}, planned)
             done(
@@ -296,38 +299,6 @@ class TopicService:
 
         self._writer.replace(old, new, committed)
 
-    def _make_logs(self, topics: Mapping[str, TopicInfo]) -> dict[str, KafkaError]:
-        """Create the logs this broker has to have; gives the topics for which the disk would not play along."""
-        failed: dict[str, KafkaError] = {}
-        for topic in topics.values():
-            try:
-                self._host(topic)
-            except KafkaError as error:
-                self._broker.log.error("logs of a topic could not be created", topic=topic.name, error=str(error))
-                failed[topic.name] = error
-        return failed
-
-    def _host(self, topic: TopicInfo) -> None:
-        config = self.log_config_of(topic)
-        for index, partition in enumerate(topic.partitions):
-            if self._broker.node_id in partition.replicas:
-                self._check_log_is_ours(topic, index)
-                hosted = self._broker.replicas.create_partition(topic.name, index, topic.topic_id, config)
-                hosted.take_state(
-                    leader=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    partition_epoch=partition.partition_epoch,
-                    replicas=partition.replicas,
-                    isr=partition.isr,
-                )
-        if topic.name == CONSUMER_OFFSETS:
-            self._broker.groups.offsets_topic_created(topic)
-
-    def _check_log_is_ours(self, topic: TopicInfo, index: int) -> None:
-        log = self._broker.log_directory.logs.get((topic.name, index))
-        if log is not None and log.topic_id != topic.topic_id:
-            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
-
     def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
         """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
 
@@ -346,7 +317,8 @@ class TopicService:
         for topic in gone.values():
             for index in range(len(topic.partitions)):
                 self._broker.replicas.delete_partition(topic.name, index)
-        if gone:
+        # Where this topic is missing, no group has committed anything.
+        if gone and CONSUMER_OFFSETS in self.image.topics:
             self._broker.groups.topics_deleted(tuple(gone))
 
     def _offsets_topic_created(self, outcomes: list[Outcome]) -> None:
@@ -362,7 +334,7 @@ class TopicService:
         self._remove_deleted(entries)
         if not self._broker.log_directory.was_closed_cleanly:
             self._begin_new_terms()
-        self._make_logs(self.image.topics)
+        self._logs.make_all(self.image.topics)
         self._apply_broker_configs()
 
     def _begin_new_terms(self) -> None:

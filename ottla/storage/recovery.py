@@ -37,7 +37,8 @@ from ottla.storage.segment import (
 )
 from ottla.storage.segments import Segments
 
-TEMPORARY_SUFFIX = ".tmp"
+BELONGING_TO_NOTHING = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+LEFT_HALF_WAY = (*BELONGING_TO_NOTHING, SWAP_SUFFIX)
 
 Notices = Callable[[str], None]
 
@@ -78,8 +79,7 @@ class _Opening(NamedTuple):
     notices: Notices
 
     def run(self) -> Log:
-        self._finish_interrupted_work()
-        names = self.files.list_directory(self.directory)
+        names = self._finish_interrupted_work()
         bases = bases_of(names, LOG_SUFFIX)
         self._remove_orphans(names, set(bases))
         loaded = [self._load_segment(base) for base in bases]
@@ -96,16 +96,20 @@ class _Opening(NamedTuple):
 
     # Leftovers
 
-    def _finish_interrupted_work(self) -> None:
+    def _finish_interrupted_work(self) -> list[str]:
+        """The files in the directory when that is done."""
         names = self.files.list_directory(self.directory)
+        if not any(name.endswith(LEFT_HALF_WAY) for name in names):
+            return names
         for name in names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            if name.endswith(BELONGING_TO_NOTHING):
                 self.files.remove(self.directory / name)
         for base in bases_of(names, LOG_SUFFIX + SWAP_SUFFIX):
             self._finish_swap(base)
         for name in self.files.list_directory(self.directory):
             if name.endswith(SWAP_SUFFIX):
                 self.files.remove(self.directory / name)
+        return self.files.list_directory(self.directory)
 
     def _finish_swap(self, base: int) -> None:
         """A whole compacted segment waits under another name. Remove those it replaces, then give it its own."""
