@@ -1,6 +1,8 @@
 """`ottla serve`: one broker in this process until SIGTERM or SIGINT."""
 
 import asyncio
+import contextlib
+import resource
 import signal
 import sys
 import time
@@ -71,6 +73,7 @@ def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
         node_id=options.node_id or 0,
         log=log,
     )
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_told_to_stop(broker, log))
     return 0
@@ -92,6 +95,15 @@ async def _until_told_to_stop(broker: Broker, log: LazyLog) -> None:
     await told
     log.info("stopping")
     await broker.stop()
+
+
+def _raise_file_limit() -> None:
+    """As far as it may be raised, as Java does it too: every partition and every connection takes a descriptor."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != most:
+        # Some systems promise more than they grant (macOS: "unlimited").
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _startup_ms() -> int:

@@ -159,6 +159,21 @@ async def test_a_start_reads_the_metadata_of_all_logs_once(tmp_path: Path, monke
     assert len(reads) <= 3
 
 
+def test_serve_takes_as_many_descriptors_as_it_may() -> None:
+    """Every partition and every connection takes one, and systems set a limit of 1024 that programs may raise."""
+    code = """
+import resource
+from ottla.broker import serve
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+serve._raise_file_limit()
+print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed == "True\n"
+
+
 async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
