@@ -88,11 +88,9 @@ class ValidationConfig:
         timestamp_before_max_ms: int = UNLIMITED_MS,
         timestamp_after_max_ms: int = UNLIMITED_MS,
         is_compacted: bool = False,
-        deep: bool = False,
     ) -> None:
         """`codec` is what batches are stored with; None is `compression.type=producer`: as they came. `is_compacted`
-        says whether `cleanup.policy` contains `compact`, so that every record needs a key; `deep`, whether every
-        record is checked even where nothing in the topic's settings depends on it, as Kafka does."""
+        says whether `cleanup.policy` contains `compact`, so that every record needs a key."""
         self.max_message_bytes = max_message_bytes
         self.segment_bytes = segment_bytes
         self.codec = codec
@@ -102,7 +100,7 @@ class ValidationConfig:
         self.timestamp_after_max_ms = timestamp_after_max_ms
         self.is_compacted = is_compacted
         looks_back = timestamp_before_max_ms < UNLIMITED_MS and not log_append_time
-        self.walks_records = deep or is_compacted or looks_back
+        self.walks_records = is_compacted or looks_back
         # Whether an uncompressed batch is stored as it came and nobody asks for its single records.
         self.is_plain = not self.walks_records and not log_append_time and codec in (None, Codec.NONE)
         # A topic's batches may decompress to sixteen times `max_message_bytes`, and to 16 MiB however low that is.

@@ -5,11 +5,23 @@ What stands here works; a property of Kafka's that has no effect on this broker 
 
 from typing import NamedTuple
 
-from ottla.broker.config.options import LONG_MAX, Option, boolean, choice, choices, fraction, integer, long, options_of
+from ottla.broker.config.options import (
+    LONG_MAX,
+    Option,
+    always_false,
+    boolean,
+    choice,
+    choices,
+    fraction,
+    integer,
+    long,
+    options_of,
+)
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
+    NO_PREALLOCATION,
     TIMESTAMP_TYPES,
     CleanerOptions,
     LogOptions,
@@ -91,7 +103,9 @@ class TopicOptions:
     min_insync_replicas = integer(
         "min.insync.replicas", 1, "In-sync replicas without which acks=all is refused.", at_least=1
     )
-    preallocate = boolean("preallocate", False, "Whether a new segment file takes its full size on disk at once.")
+    preallocate = always_false(
+        "preallocate", "Whether a new segment file takes its full size on disk at once.", why=NO_PREALLOCATION
+    )
     retention_bytes = long(
         "retention.bytes", -1, "Size of a partition above which its oldest segments go; -1 for no bound.", at_least=-1
     )

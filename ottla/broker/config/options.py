@@ -139,6 +139,17 @@ def boolean(name: str, default: bool, meaning: str, *, update: Update = Update.R
     return Option(name, Kind.BOOLEAN, default, meaning, parse=parse, bounds="true, false", update=update)
 
 
+def always_false(name: str, meaning: str, *, why: str, update: Update = Update.READ_ONLY) -> Option[bool]:
+    """A property that users' settings may name, as long as they do not ask for what it stands for."""
+
+    def parse(text: str) -> bool:
+        if text.lower() != "false":
+            raise ValueError(f"expected false, for {why}")
+        return False
+
+    return Option(name, Kind.BOOLEAN, False, meaning, parse=parse, bounds="false", update=update)
+
+
 def choice(
     name: str, default: str, allowed: tuple[str, ...], meaning: str, *, update: Update = Update.READ_ONLY
 ) -> Option[str]:
