@@ -19,10 +19,6 @@ class ConfigEntry:
     documentation: str
     synonyms: tuple[ConfigValue, ...]
 
-    @property
-    def is_default(self) -> bool:
-        return self.source is ConfigSource.DEFAULT
-
 
 def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterator[ConfigEntry]:
     for option in TOPIC_OPTIONS.values():
