@@ -33,6 +33,7 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, TopicInfo
 from ottla.cluster.store import MetadataStore, StoreError
+from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError, reason_of
@@ -118,8 +119,11 @@ class Broker:
             self._close_data(clean=False)
             raise error if isinstance(error, StartError) else StartError(str(error)) from None
 
-    async def stop(self) -> None:
-        """Answers what is under way, lets clients take their answers, and closes the data cleanly."""
+    async def stop(self) -> bool:
+        """Answers what is under way, lets clients take their answers, and closes the data.
+
+        Gives whether that was done cleanly. If the disk did not play along, the log says why, and the next start
+        recovers what is there."""
         self.server.close_listener()
         self._serving = False
         if self._groups is not None:
@@ -133,7 +137,7 @@ class Broker:
         self.housekeeping.stop()
         await self._work_done()
         self.wheel.stop()
-        self._close_data(clean=True)
+        return self._close_data(clean=True)
 
     @property
     def groups(self) -> "GroupService":
@@ -214,15 +218,27 @@ class Broker:
         self.bootstrap = _written(host, port)
         self.topics.start([BrokerInfo(self.node_id, host, port, self.config.broker_rack)])
 
-    def _close_data(self, *, clean: bool) -> None:
+    def _close_data(self, *, clean: bool) -> bool:
         try:
-            if hasattr(self, "log_directory"):
-                if clean:
-                    self.housekeeping.high_watermark_checkpoint().write()
-                self.log_directory.close(clean=clean)
+            closed_cleanly = clean and self._close_logs_cleanly()
+            if not closed_cleanly and hasattr(self, "log_directory"):
+                self.log_directory.close(clean=False)
+            return closed_cleanly
         finally:
             if self._store is not None:
                 self._store.close()
+
+    def _close_logs_cleanly(self) -> bool:
+        try:
+            self.housekeeping.high_watermark_checkpoint().write()
+            self.log_directory.close()
+        except KafkaStorageError as error:
+            self.log.error("the data could not be closed cleanly", why=str(error))
+            return False
+        failures = [str(log.failure) for log in self.log_directory.logs.values() if log.failure is not None]
+        for failure in failures:
+            self.log.error("a log that had failed could not be closed cleanly", why=failure)
+        return not failures
 
     def _opened_store(self) -> MetadataStore:
         """Opened after the data directory was found to be ours, for it is a file in it."""

@@ -75,11 +75,11 @@ def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
     )
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_told_to_stop(broker, log))
-    return 0
+        return 0 if runner.run(_until_told_to_stop(broker, log)) else 1
 
 
-async def _until_told_to_stop(broker: Broker, log: LazyLog) -> None:
+async def _until_told_to_stop(broker: Broker, log: LazyLog) -> bool:
+    """Gives whether the stop was a clean one."""
     loop = asyncio.get_running_loop()
     told = loop.create_future()
 
@@ -94,7 +94,7 @@ async def _until_told_to_stop(broker: Broker, log: LazyLog) -> None:
     loop.call_later(LOG_PREPARED_AFTER_S, loop.run_in_executor, None, log.prepare)
     await told
     log.info("stopping")
-    await broker.stop()
+    return await broker.stop()
 
 
 def _raise_file_limit() -> None:

@@ -1,6 +1,5 @@
 """Frames, order, holds and limits of connections."""
 
-import asyncio
 import struct
 import tracemalloc
 from pathlib import Path
@@ -27,9 +26,11 @@ from tests.broker.wire import (
     create_topic,
     fetch,
     fetch_request,
+    parked_fetch,
     produce,
     produce_request,
     running_broker,
+    turn,
     values_of,
 )
 
@@ -127,7 +128,7 @@ async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> No
         await create_topic(client, "t")
         waiting = client.send(fetch_request("t", max_wait_ms=5_000), 11)
         behind = client.send(ASK, 0)
-        await asyncio.sleep(0)
+        await parked_fetch(broker)
 
         await produce(other, "t", b"a")
 
@@ -170,7 +171,7 @@ async def test_a_client_that_does_not_read_is_not_served_more(tmp_path: Path) ->
         answered = transport.answers
         while transport.answers < 100:
             transport.drain()
-            await asyncio.sleep(0)
+            await turn(broker)
         assert 0 < answered < 4
         connection.connection_lost(None)
 

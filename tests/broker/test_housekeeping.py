@@ -1,8 +1,6 @@
 """What a broker does by itself."""
 
-import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,14 +25,9 @@ from tests.broker.wire import (
     produce,
     produce_request,
     running_broker,
+    until,
     values_of,
 )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - a state of the broker has no event
-            await asyncio.sleep(0.01)
 
 
 async def test_old_segments_are_deleted(tmp_path: Path) -> None:
@@ -48,7 +41,7 @@ async def test_old_segments_are_deleted(tmp_path: Path) -> None:
         for _ in range(6):
             await produce(client, "t", bytes(500_000))
 
-        await until(lambda: log.log_start_offset > 0)
+        await until(broker, lambda: log.log_start_offset > 0)
 
     assert len(log.segments) < 4
 
@@ -62,7 +55,7 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
             await client.call(produce_request("t", keyed), ProduceResponse, 9)
         log = broker.replicas.partition("t", 0).log
 
-        await until(lambda: log.gaps_until > 0)
+        await until(broker, lambda: log.gaps_until > 0)
         response = await client.call(fetch_request("t"), FetchResponse, 11)
 
     answer = response.responses[0].partitions[0]
@@ -78,7 +71,7 @@ async def test_high_watermarks_are_checkpointed(tmp_path: Path) -> None:
         await produce(client, "t", b"a")
 
         checkpoint = tmp_path / "replication-offset-checkpoint"
-        await until(lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
+        await until(broker, lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
 
 
 OLD_MS = 1_000
@@ -102,7 +95,7 @@ async def test_a_log_that_fails_does_not_keep_the_others_from_being_looked_after
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
 
-        await until(lambda: log.log_start_offset == 3)
+        await until(broker, lambda: log.log_start_offset == 3)
         broken.failure = None
 
 
@@ -112,7 +105,7 @@ async def test_files_of_old_segments_are_removed(tmp_path: Path, monkeypatch: py
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await three_old_segments(client, "t")
 
-        await until(lambda: not list((tmp_path / "t-0").glob("*00.log*")))
+        await until(broker, lambda: not list((tmp_path / "t-0").glob("*00.log*")))
         again = await fetch(client, "t", 3)
 
     assert (again.error_code, again.log_start_offset, again.high_watermark) == (0, 3, 3)
@@ -134,7 +127,7 @@ async def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
             {"producer.id.expiration.ms": "1"}, of_all_brokers=True, validate_only=False, done=lambda error: None
         )
 
-        await until(lambda: len(producers) == 0)
+        await until(broker, lambda: len(producers) == 0)
 
 
 async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +137,7 @@ async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, mo
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
 
-        await until(lambda: log.flushed_offset == 3)
+        await until(broker, lambda: log.flushed_offset == 3)
 
         assert [segment.is_flushed for segment in log.segments] == [True, True, False]
 
@@ -166,7 +159,7 @@ async def test_checkpoints_do_not_hold_up_the_loop(tmp_path: Path, monkeypatch: 
         for name in names:
             (tmp_path / name).unlink(missing_ok=True)
 
-        await until(lambda: all((tmp_path / name).exists() for name in names))
+        await until(broker, lambda: all((tmp_path / name).exists() for name in names))
 
         assert synced_in
         assert threading.main_thread().name not in synced_in
@@ -200,8 +193,8 @@ async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
         await keyed_segments(client, "damaged")
         good = broker.replicas.partition("good", 0).log
 
-        await until(lambda: good.cleaned_offset > 0 and "damaged-0" in tried)
-        await asyncio.sleep(0.05)
+        await until(broker, lambda: good.cleaned_offset > 0 and "damaged-0" in tried)
+        await broker._work_done()
 
     assert tried.count("damaged-0") <= 2, "once in the round that found work, once in the next"
 
@@ -221,7 +214,7 @@ async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one
     monkeypatch.setattr(compaction, "compact", slow)
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
         await keyed_segments(client, "t")
-        await until(has_begun.is_set)
+        await until(broker, has_begun.is_set)
         await client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), DeleteTopicsResponse, 4)
         await create_topic(client, "t")
         await produce(client, "t", b"new")
@@ -247,7 +240,7 @@ async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
         await keyed_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
-        await until(lambda: log.cleaned_offset > 0)
+        await until(broker, lambda: log.cleaned_offset > 0)
         await broker._work_done()
         if is_restarted:
             (tmp_path / "cleaner-offset-checkpoint").unlink()
@@ -273,7 +266,7 @@ async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descrip
             await client.call(produce_request("t", old), ProduceResponse, 9)
         first = broker.replicas.partition("t", 0).log.segments[0]
 
-        await until(lambda: first._file is None and first._offset_index is None)
+        await until(broker, lambda: first._file is None and first._offset_index is None)
         again = await fetch(client, "t")
 
     assert values_of(again.records) == [b"0"]

@@ -1,6 +1,7 @@
 """Start and stop of a broker, by itself and inside a program."""
 
 import asyncio
+import errno
 import socket
 import subprocess
 import sys
@@ -25,7 +26,20 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.wire import batch, client_of, create_topic, fetch, fetch_request, produce, running_broker, values_of
+from ottla.storage.files import OsFile
+from tests.broker.wire import (
+    RecordingLog,
+    batch,
+    client_of,
+    create_topic,
+    fetch,
+    fetch_request,
+    parked_fetch,
+    produce,
+    running_broker,
+    values_of,
+)
+from tests.served import ServedBroker
 
 
 async def test_records_topics_and_the_cluster_id_survive_a_restart(tmp_path: Path) -> None:
@@ -49,8 +63,7 @@ async def test_parked_requests_are_answered_when_the_broker_stops(tmp_path: Path
         client = await connecting.__aenter__()
         await create_topic(client, "t")
         client.send(fetch_request("t", max_wait_ms=60_000), 11)
-        await asyncio.sleep(0.02)
-        assert len(broker.replicas.delayed_fetch) == 1
+        await parked_fetch(broker)
 
     response = await client.receive(FetchResponse, 11)
     assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -209,3 +222,39 @@ async def test_a_clean_restart_begins_no_new_term(tmp_path: Path) -> None:
 
     async with running_broker(tmp_path) as broker:
         assert broker.image.topics["t"].partitions[0].leader_epoch == 0
+
+
+async def test_a_stop_on_a_disk_that_refuses_to_sync_says_so_and_is_no_clean_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = RecordingLog()
+    broker = Broker(ServerConfig(), data_dir=tmp_path, port=0, log=log)
+    await broker.start()
+    async with client_of(broker) as client:
+        await create_topic(client, "t")
+        await produce(client, "t", b"a")
+
+    with monkeypatch.context() as patch:
+
+        def refuse(file: OsFile) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        patch.setattr(OsFile, "fsync", refuse)
+        assert not await broker.stop()
+
+    assert any("could not be closed cleanly" in event for event, _ in log.events)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        assert not broker.log_directory.was_closed_cleanly
+        assert values_of((await fetch(client, "t")).records) == [b"a"]
+
+
+def test_serve_that_cannot_stop_cleanly_ends_with_status_1_and_a_sentence(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with ServedBroker(data_dir) as broker:
+        # Where the broker wants to write a file, there is a directory.
+        (data_dir / "replication-offset-checkpoint.tmp").mkdir()
+
+        assert broker.stop() == 1
+
+    assert "could not be closed cleanly" in broker.stderr
+    assert "Traceback" not in broker.stderr

@@ -1,6 +1,5 @@
 """Records in and out over the wire: §15.1 to §15.5."""
 
-import asyncio
 import errno
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from tests.broker.wire import (
     create_topic,
     fetch,
     fetch_request,
+    parked_fetch,
     produce,
     produce_request,
     running_broker,
@@ -237,8 +237,7 @@ async def test_a_fetch_waits_for_records_and_no_longer(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
         await create_topic(writer, "t")
         reader.send(fetch_request("t", max_wait_ms=60_000), 11)
-        await asyncio.sleep(0.02)
-        assert len(broker.replicas.delayed_fetch) == 1
+        await parked_fetch(broker)
 
         await produce(writer, "t", b"a")
         response = await reader.receive(FetchResponse, 11)
@@ -274,7 +273,7 @@ async def test_a_fetch_of_a_deleted_topic_is_answered(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         client.send(fetch_request("t", max_wait_ms=60_000), 11)
-        await asyncio.sleep(0.02)
+        await parked_fetch(broker)
 
         broker.topics.delete([broker.image.topics["t"]], says_disabled=True, done=lambda _: None)
         response = await client.receive(FetchResponse, 11)
