@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import resource
 import signal
 import sys
@@ -16,8 +17,8 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 
-# structlog is imported so long after the start, in a thread, unless an event has needed it before.
-LOG_PREPARED_AFTER_S = 0.5
+# Until then, whoever has waited for the broker has the machine to himself.
+SETTLED_AFTER_S = 0.5
 
 
 class ServeOptions(NamedTuple):
@@ -91,10 +92,18 @@ async def _until_told_to_stop(broker: Broker, log: LazyLog) -> bool:
         loop.add_signal_handler(number, stop)
     await broker.start()
     print(f"ready bootstrap={broker.bootstrap} cluster_id={broker.cluster_id} startup_ms={_startup_ms()}", flush=True)
-    loop.call_later(LOG_PREPARED_AFTER_S, loop.run_in_executor, None, log.prepare)
+    loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
     await told
     log.info("stopping")
     return await broker.stop()
+
+
+def _settle(log: LazyLog) -> None:
+    """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before. Then
+    all that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
+    again and again, while every client waits."""
+    log.prepare()
+    gc.freeze()
 
 
 def _raise_file_limit() -> None:
