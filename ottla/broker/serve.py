@@ -104,6 +104,7 @@ def _settle(log: LazyLog) -> None:
     again and again, while every client waits."""
     log.prepare()
     gc.freeze()
+    log.debug("settled")
 
 
 def _raise_file_limit() -> None:
