@@ -38,7 +38,7 @@ class DiskSync:
 
     def _time_has_come(self, partition: Partition) -> None:
         del self._timed[partition]
-        if partition.log.flushed_offset < partition.log.log_end_offset:
+        if partition.log.failure is None and partition.log.flushed_offset < partition.log.log_end_offset:
             self.request(partition)
 
     def request(self, partition: Partition) -> None:
@@ -46,8 +46,14 @@ class DiskSync:
         self._partition_of[id(partition.log)] = partition
         self._flusher.request(partition.log)
 
+    def forget(self, partition: Partition) -> None:
+        """The partition is deleted; a sync of its log that may be on its way concerns nobody."""
+        self._partition_of.pop(id(partition.log), None)
+
     def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
-        partition = self._partition_of[id(log)]
+        partition = self._partition_of.get(id(log))
+        if partition is None:
+            return
         if error is not None:
             self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
         self._synced(partition)

@@ -81,6 +81,7 @@ class ReplicaManager:
         if not self._partitions[topic]:
             del self._partitions[topic]
         self._stop_leading(partition)
+        self._disk_sync.forget(partition)
         self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
 
     def step_down(self) -> None:

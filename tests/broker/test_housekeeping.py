@@ -258,6 +258,21 @@ async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash
     assert (fetched.high_watermark, values_of(fetched.records)) == (4, [b"3"])
 
 
+async def test_a_topic_deleted_while_its_log_is_synced_leaves_no_trace(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        for _ in range(5):
+            await create_topic(client, "t", flush_messages=1)
+            await produce(client, "t", b"a")
+            client.send(produce_request("t", batch(b"b")), 9)
+            client.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
+            await client.receive(ProduceResponse, 9)
+            await client.receive(DeleteTopicsResponse, 4)
+            await broker._work_done()
+
+        assert not broker.replicas._disk_sync._partition_of
+        assert "sync failed" not in [event for event, _ in broker.log.events]
+
+
 async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descriptors(tmp_path: Path) -> None:
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await create_topic(client, "t", segment_ms=1, retention_ms=-1)
