@@ -55,7 +55,7 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
             await client.call(produce_request("t", keyed), ProduceResponse, 9)
         log = broker.replicas.partition("t", 0).log
 
-        await until(broker, lambda: log.gaps_until > 0)
+        await until(broker, lambda: log.cleaned_offset == 5)
         response = await client.call(fetch_request("t"), FetchResponse, 11)
 
     answer = response.responses[0].partitions[0]
@@ -105,7 +105,9 @@ async def test_files_of_old_segments_are_removed(tmp_path: Path, monkeypatch: py
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await three_old_segments(client, "t")
 
-        await until(broker, lambda: not list((tmp_path / "t-0").glob("*00.log*")))
+        log = broker.replicas.partition("t", 0).log
+        files = tmp_path / "t-0"
+        await until(broker, lambda: log.log_start_offset == 3 and not list(files.glob("*[012].log*")))
         again = await fetch(client, "t", 3)
 
     assert (again.error_code, again.log_start_offset, again.high_watermark) == (0, 3, 3)
@@ -137,7 +139,7 @@ async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, mo
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
 
-        await until(broker, lambda: log.flushed_offset == 3)
+        await until(broker, lambda: log.flushed_offset >= 2)
 
         assert [segment.is_flushed for segment in log.segments] == [True, True, False]
 
@@ -193,7 +195,7 @@ async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
         await keyed_segments(client, "damaged")
         good = broker.replicas.partition("good", 0).log
 
-        await until(broker, lambda: good.cleaned_offset > 0 and "damaged-0" in tried)
+        await until(broker, lambda: good.cleaned_offset == 3 and "damaged-0" in tried)
         await broker._work_done()
 
     assert tried.count("damaged-0") <= 2, "once in the round that found work, once in the next"
@@ -240,7 +242,7 @@ async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
         await keyed_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
-        await until(broker, lambda: log.cleaned_offset > 0)
+        await until(broker, lambda: log.cleaned_offset == 3)
         await broker._work_done()
         if is_restarted:
             (tmp_path / "cleaner-offset-checkpoint").unlink()
