@@ -34,6 +34,8 @@ class LoadedLog(NamedTuple):
     cleaned_offset: int
     """Where compaction goes on."""
     loaded_at_ms: int
+    stored_epochs: tuple[EpochEntry, ...] = ()
+    """Those in the file, which may know of an epoch without records."""
 
 
 class LogBase:
@@ -61,6 +63,7 @@ class LogBase:
         self.gaps_until = loaded.gaps_until
         self.cleaned_offset = loaded.cleaned_offset
         self.restored_high_watermark = loaded.log_start_offset
+        self._stored_epochs = loaded.stored_epochs
         self.epochs = LeaderEpochCache(loaded.epochs, self._save_epochs)
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
@@ -141,8 +144,11 @@ class LogBase:
     def _save_epochs(self, entries: list[EpochEntry]) -> None:
         # Before the first record there is nothing to lose: the next leader begins at the same offset.
         is_empty = self.log_end_offset == self.log_start_offset
+        if is_empty and tuple(entries) == self._stored_epochs:
+            return
         content = checkpoints.build_epochs(entries)
         write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=not is_empty)
+        self._stored_epochs = tuple(entries)
 
     # Failing
 

@@ -84,7 +84,8 @@ class _Opening(NamedTuple):
         self._remove_orphans(names, set(bases))
         loaded = [self._load_segment(base) for base in bases]
         epochs: list[EpochEntry] = []
-        epoch_cache = LeaderEpochCache(self._read_epochs(), lambda entries: epochs.__setitem__(slice(None), entries))
+        stored_epochs = self._read_epochs()
+        epoch_cache = LeaderEpochCache(stored_epochs, lambda entries: epochs.__setitem__(slice(None), entries))
         epochs[:] = epoch_cache.entries
         loaded, log_end_offset = self._find_end(loaded, epoch_cache)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
@@ -92,7 +93,7 @@ class _Opening(NamedTuple):
             loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
         epoch_cache.truncate_from_end(log_end_offset)
         epoch_cache.truncate_from_start(log_start_offset)
-        return self._build(Segments(loaded), epochs, log_start_offset, log_end_offset)
+        return self._build(Segments(loaded), epochs, stored_epochs, log_start_offset, log_end_offset)
 
     # Leftovers
 
@@ -266,7 +267,14 @@ class _Opening(NamedTuple):
             self.notices(f"{self.directory.name}/{path.name} is not readable ({error}) and counts as missing")
             return None
 
-    def _build(self, segments: Segments, epochs: list[EpochEntry], log_start_offset: int, log_end_offset: int) -> Log:
+    def _build(
+        self,
+        segments: Segments,
+        epochs: list[EpochEntry],
+        stored_epochs: list[EpochEntry],
+        log_start_offset: int,
+        log_end_offset: int,
+    ) -> Log:
         offsets = bases_of(self.files.list_directory(self.directory), SNAPSHOT_SUFFIX)
         snapshots = ProducerSnapshots(self.files, self.directory, offsets)
         snapshots.remove_above(log_end_offset)
@@ -286,6 +294,7 @@ class _Opening(NamedTuple):
             gaps_until=self._gaps_until(log_end_offset),
             cleaned_offset=min(self.history.cleaned_until, log_end_offset),
             loaded_at_ms=self.now_wall_ms,
+            stored_epochs=tuple(stored_epochs),
         )
         log = Log(
             self.files,

@@ -310,3 +310,15 @@ def test_any_flipped_bit_is_found_by_recovery() -> None:
         if 12 <= bit // 8 % (size // 6) < 16:
             continue
         assert read_all(reopened(copy, log.config)) == [record for record in good if record[0] < damaged_from]
+
+
+def test_an_empty_log_whose_epoch_is_known_is_opened_without_a_write() -> None:
+    """Of a thousand partitions most may be empty, and a start should not write a file for each."""
+    disk = FakeDisk()
+    new_log(disk).maybe_assign_leader_epoch(3)
+    log = reopened(disk)
+
+    disk.fail("rename", OSError("nothing is to be written"))
+    log.maybe_assign_leader_epoch(3)
+
+    assert log.epochs.latest_epoch == 3
