@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -171,7 +172,11 @@ func awaitEvenShares(ctx context.Context, client *kgo.Client, members int) {
 func evenShares(ctx context.Context, client *kgo.Client, members int) bool {
 	request := kmsg.NewPtrDescribeGroupsRequest()
 	request.Groups = []string{group}
-	described := must(request.RequestWith(ctx, client)).Groups[0]
+	response, err := request.RequestWith(ctx, client)
+	if errors.Is(err, kerr.CoordinatorNotAvailable) {
+		return false // The first group of a broker makes it create the topic of the groups.
+	}
+	described := must(response, err).Groups[0]
 	if described.State != "Stable" || len(described.Members) != members {
 		return false
 	}
