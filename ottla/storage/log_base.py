@@ -59,6 +59,7 @@ class LogBase:
         self.log_start_offset: int = loaded.log_start_offset
         self.log_end_offset: int = loaded.log_end_offset
         self.flushed_offset: int = loaded.recovery_point
+        self._durable_when_loaded = (loaded.recovery_point, loaded.segments.active.base_offset)
         self.sync_required_offset: int = loaded.recovery_point
         self.gaps_until = loaded.gaps_until
         self.cleaned_offset = loaded.cleaned_offset
