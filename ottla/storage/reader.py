@@ -25,10 +25,13 @@ from ottla.protocol.records.crc import crc32c
 from ottla.storage.epoch_cache import UNKNOWN_EPOCH, LeaderEpochCache
 from ottla.storage.errors import storage_error
 from ottla.storage.files import File
+from ottla.storage.read_buffers import ReadBuffers
 from ottla.storage.segment import UNKNOWN, Anchor
 
 _unpack_header = Struct(">qiibIhi").unpack_from
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+
+_buffers = ReadBuffers()
 
 READ_AHEAD_BYTES = 8 * 1024
 """Read beyond the limit, because the index leads only to within a few kilobytes of the offset."""
@@ -83,12 +86,12 @@ def select_nowait(read: SegmentRead) -> Selection:
     """Raises WouldBlock, CorruptMessage or OSError."""
     wanted = _first_piece(read)
     while True:
-        buffer = bytearray(wanted)
+        buffer = _buffers.take(wanted)
         try:
             count = read.file.readinto_nowait(buffer, read.anchor.position)
         except BlockingIOError:
             count = 0
-        found = _select(read, memoryview(buffer)[:count])
+        found = _select(read, buffer[:count])
         if not isinstance(found, int):
             return found
         if count < wanted:

@@ -1,0 +1,59 @@
+"""A buffer is handed out again when its last view is gone, and never before."""
+
+import threading
+
+import pytest
+
+from ottla.storage.read_buffers import KEPT_BYTES_MAX, KEPT_MAX, LARGE_BYTES, ReadBuffers
+
+
+def test_a_buffer_comes_back_when_its_last_view_is_gone() -> None:
+    buffers = ReadBuffers()
+    view = buffers.take(LARGE_BYTES)
+    first = id(view.obj)
+    part = view[10:20]
+    del view
+
+    assert id(buffers.take(LARGE_BYTES).obj) != first
+
+    del part
+    assert id(buffers.take(LARGE_BYTES).obj) == first
+
+
+def test_what_was_handed_out_is_not_written_over() -> None:
+    buffers = ReadBuffers()
+    answers = []
+    for n in range(3 * KEPT_MAX):
+        view = buffers.take(LARGE_BYTES)
+        view[:] = bytes([n]) * LARGE_BYTES
+        answers.append(view[5:])
+
+    assert [bytes(answer[:1]) for answer in answers] == [bytes([n]) for n in range(3 * KEPT_MAX)]
+
+
+def test_one_buffer_serves_reads_that_follow_each_other() -> None:
+    buffers = ReadBuffers()
+    seen = set()
+    for _ in range(20):
+        seen.add(id(buffers.take(LARGE_BYTES).obj))
+
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("size", [1, LARGE_BYTES - 1, KEPT_BYTES_MAX + 1])
+def test_small_and_huge_buffers_are_fresh(size: int) -> None:
+    view = ReadBuffers().take(size)
+
+    assert view.nbytes == size
+    assert not any(view)
+
+
+def test_threads_do_not_share_buffers() -> None:
+    buffers = ReadBuffers()
+    mine = id(buffers.take(LARGE_BYTES).obj)
+    theirs: list[int] = []
+    thread = threading.Thread(target=lambda: theirs.append(id(buffers.take(LARGE_BYTES).obj)))
+    thread.start()
+    thread.join()
+
+    assert theirs != [mine]
