@@ -1,7 +1,7 @@
 """What a batch must be before it may enter the log.
 
 A batch from a client is checked by its header, its length and its checksum, always. Its records are looked at as far as
-the topic depends on them; `docs/decisions/0003-record-validation.md` says where that is less than Kafka does, and why.
+the topic depends on them; `docs/decisions/0001-record-validation.md` says where that is less than Kafka does, and why.
 A batch from the leader was checked by the leader; a follower asks only whether it arrived whole and in order.
 """
 

@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoor
 
 def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
     if key_type == TRANSACTION:
-        # docs/decisions/transactional-ids.md says why this code: others make librdkafka ask again until its timeout.
+        # Other codes make librdkafka ask again until its timeout: docs/decisions/0005-transactional-ids.md.
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _unknown(key, error, "this broker does not support transactions")
     if key_type != GROUP:

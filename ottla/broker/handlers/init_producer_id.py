@@ -1,7 +1,7 @@
 """InitProducerId: an identity for an idempotent producer.
 
 v2 is flexible, v3 gives the producer's earlier id and epoch back, v4 knows PRODUCER_FENCED. A transactional id is
-refused with the one code that every client takes as final; `docs/decisions/0011-transactional-ids.md` says why.
+refused with the one code that every client takes as final; `docs/decisions/0005-transactional-ids.md` says why.
 """
 
 from ottla.broker.answer import Answer
