@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from aiokafka.errors import GroupCoordinatorNotAvailableError, GroupLoadInProgressError
+
 # Who has seen so many has seen enough.
 MESSAGES_MAX = 100
 
@@ -27,9 +29,16 @@ class _Once(logging.Filter):
         return is_new
 
 
+def _is_lasting(record: logging.LogRecord) -> bool:
+    """A coordinator in the making, as the first group of a cluster meets it, is not an error: the client asks again."""
+    passing = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError)
+    return not (isinstance(record.args, tuple) and any(isinstance(argument, passing) for argument in record.args))
+
+
 def show_errors_only() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
+    handler.addFilter(_is_lasting)
     handler.addFilter(_Once())
     logger = logging.getLogger("aiokafka")
     logger.handlers = [handler]
