@@ -9,7 +9,7 @@ from ottla.cli import client_log
 
 
 @pytest.fixture
-def log() -> logging.Logger:
+def log(capsys: pytest.CaptureFixture[str]) -> logging.Logger:  # Captures first: the handler keeps its stream.
     client_log.show_errors_only()
     return logging.getLogger("aiokafka.consumer")
 
