@@ -321,6 +321,7 @@ class TopicService:
                     partition_epoch=partition.partition_epoch,
                     replicas=partition.replicas,
                     isr=partition.isr,
+                    now_ms=self._broker.clock.now_ms(),
                 )
         if topic.name == CONSUMER_OFFSETS:
             self._broker.groups.offsets_topic_created(topic)
