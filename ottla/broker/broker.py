@@ -30,7 +30,7 @@ from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import BrokerInfo, MetadataImage
-from ottla.cluster.store import MetadataStore, StoreError
+from ottla.cluster.store import MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError, reason_of
@@ -204,9 +204,13 @@ class Broker:
 
     def _config_of_stored_topic(self, name: str) -> LogConfig:
         configs: dict[str, LogConfig] = {}
-        self._opened_store().read(
-            "", lambda entries: configs.update((t.name, log_config(t.configs, self.config)) for t in topics_of(entries))
-        )
+
+        def found(result: Snapshot | Unavailable) -> None:
+            if isinstance(result, Unavailable):
+                raise StoreError(result.reason)
+            configs.update((topic.name, log_config(topic.configs, self.config)) for topic in topics_of(result.entries))
+
+        self._opened_store().read("", found)
         return configs.get(name) or log_config({}, self.config)
 
     def _new_id(self) -> str:
