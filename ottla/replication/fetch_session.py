@@ -161,8 +161,8 @@ class FetchContext:
             included.append(not self.is_incremental or _has_changed(target, answer))
             target.told_high_watermark = answer.high_watermark
             target.told_log_start_offset = answer.log_start_offset
-            if answer.error_code:
-                # Told again as soon as the error has passed.
+            if answer.error_code or answer.diverging_epoch is not None:
+                # Nobody takes a high watermark from such an answer. It is told again as soon as that has passed.
                 target.told_high_watermark = NEVER_TOLD
             if answer.records and session.targets.pop(target.key, None) is not None:
                 session.targets[target.key] = target
