@@ -374,6 +374,8 @@ class Partition:
     def restart_at(self, offset: int) -> None:
         """Drop all records; the leader's log begins above them."""
         self.log.truncate_fully_and_start_at(offset)
+        # What is known of the records that went would be taken for knowledge about the leader's.
+        self.log.epochs.clear()
         self.high_watermark = offset
 
     # Reading.

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.protocol.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -23,13 +23,17 @@ class Registered:
         return broker_id not in self.ineligible and broker_epoch in (-1, self.epoch_of(broker_id))
 
 
-def leadership(isr: tuple[int, ...] = (1, 2, 3), *, start_offset: int = 0, ineligible: tuple[int, ...] = ()) -> Leadership:
+def leadership(
+    isr: tuple[int, ...] = (1, 2, 3), *, start_offset: int = 0, ineligible: tuple[int, ...] = ()
+) -> Leadership:
     term = Term("t", 0, bytes(16), 1, 5, start_offset)
     rules = ReplicationRules(Registered(set(ineligible)), lag_ms_max=LAG)
     return Leadership(term, rules, partition_epoch=7, replicas=(1, 2, 3), isr=isr, now_ms=1000)
 
 
-def fetch(leader: Leadership, replica: int, offset: int, *, end: int = 10, now: int = 1000, epoch: int | None = None) -> None:
+def fetch(
+    leader: Leadership, replica: int, offset: int, *, end: int = 10, now: int = 1000, epoch: int | None = None
+) -> None:
     epoch = 100 + replica if epoch is None else epoch
     leader.note_fetch(replica, offset, 0, epoch, leader_end_offset=end, now_ms=now)
 
