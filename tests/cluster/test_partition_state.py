@@ -164,6 +164,7 @@ class Broker:
 
 REPLICAS = (1, 2, 3)
 nodes = st.sampled_from(REPLICAS)
+SOME_NODES = [frozenset(some) for some in ((1,), (2,), (3,), (1, 2), (2, 3), (1, 3))]
 
 
 class Cluster(RuleBasedStateMachine):
@@ -192,8 +193,8 @@ class Cluster(RuleBasedStateMachine):
 
     # What happens, in strides that get somewhere. Whoever is in `deaf` hears and fetches nothing meanwhile.
 
-    @rule(deaf=st.sets(nodes, max_size=2), synced=st.booleans())
-    def produce(self, deaf: set[int], synced: bool) -> None:
+    @rule(deaf=st.just(frozenset()) | st.sampled_from(SOME_NODES), synced=st.sampled_from((False, False, True)))
+    def produce(self, deaf: frozenset[int], synced: bool) -> None:
         for node in REPLICAS:
             if node not in deaf:
                 self.learn(node)
@@ -223,6 +224,11 @@ class Cluster(RuleBasedStateMachine):
         if noticed:
             self.expire(node)
             self.control()
+
+    @rule(node=nodes)
+    def lose_power_and_come_back(self, node: int) -> None:
+        self.lose_power(node)
+        self.come_back(node)
 
     @rule(node=nodes)
     def cut_off(self, node: int) -> None:
@@ -384,4 +390,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=200, stateful_step_count=25, deadline=None)
+TestCluster.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
