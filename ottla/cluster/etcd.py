@@ -14,6 +14,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -87,12 +88,12 @@ class EtcdStore:
         self.revision_seen = 0
 
     def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
-        self._in_order(self._answer(self._read(prefix, self._deadline()), done))
+        self._in_order(self._answer(partial(self._read, prefix, self._deadline()), done))
 
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
-        self._in_order(self._answer(self._commit(expected, changes, self._deadline()), done))
+        self._in_order(self._answer(partial(self._commit, expected, changes, self._deadline()), done))
 
     def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "EtcdWatch":
         watch = EtcdWatch(self, self._namespace, prefix, from_revision, deliver)
@@ -101,13 +102,13 @@ class EtcdStore:
 
     def grant(self, ttl_ms: int, done: Callable[[Granted | Unavailable], None]) -> None:
         """etcd counts in whole seconds and has a shortest time, two seconds by default."""
-        self._start(self._answer(self._grant(ttl_ms, self._deadline()), done), "etcd lease grant")
+        self._start(self._answer(partial(self._grant, ttl_ms, self._deadline()), done), "etcd lease grant")
 
     def keep_alive(self, lease_id: int, done: Callable[[KeepAliveResult], None]) -> None:
-        self._start(self._answer(self._keep_alive(lease_id, self._deadline()), done), "etcd lease keep-alive")
+        self._start(self._answer(partial(self._keep_alive, lease_id, self._deadline()), done), "etcd lease keep-alive")
 
     def revoke(self, lease_id: int, done: Callable[[LeaseLost | Unavailable], None]) -> None:
-        self._start(self._answer(self._revoke(lease_id, self._deadline()), done), "etcd lease revoke")
+        self._start(self._answer(partial(self._revoke, lease_id, self._deadline()), done), "etcd lease revoke")
 
     def close(self) -> None:
         self._closed = True
@@ -154,10 +155,10 @@ class EtcdStore:
             context = {"message": f"{task.get_name()} failed", "exception": error, "task": task}
             self._loop.call_exception_handler(context)
 
-    async def _answer(self, work: Awaitable[T], done: Callable[[T | Unavailable], None]) -> None:
+    async def _answer(self, work: Callable[[], Awaitable[T]], done: Callable[[T | Unavailable], None]) -> None:
         result: T | Unavailable
         try:
-            result = await work
+            result = await work()
         except _NoAnswer as error:
             result = Unavailable(str(error))
         except (KeyError, TypeError, ValueError) as error:
