@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 SEEDS ?= 300
 N ?= 200000
 
-.PHONY: serve test check sim fuzz bench docs clean
+.PHONY: serve test check rebalance sim fuzz bench docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -20,9 +20,13 @@ check: $(VENV)/ready-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+# A consumer group of three rebalancing before your eyes.
+rebalance: $(VENV)/ready
+	$(BIN)/python examples/rebalance_live.py $(ARGS)
+
 # Replay or run SEEDS seeds of the whole-broker simulation; FIRST=n starts at seed n.
 sim: $(VENV)/ready-dev
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --jobs $(shell nproc)
 
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz --inputs $(N)

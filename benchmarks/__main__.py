@@ -6,7 +6,7 @@
 import importlib
 import sys
 
-from benchmarks.figure import Figure
+from benchmarks.figure import NO_CONTROL, Figure
 
 SUITES = ("bulk", "librdkafka", "requests", "footprint", "groups", "timer", "codec")
 
@@ -27,10 +27,14 @@ def main() -> int:
 
 def _rows(figures: list[Figure]) -> list[tuple[str, ...]]:
     head = ("figure", "Ottla", "control", "", "ratio", "reach")
-    return [head] + [
-        (f.name, f"{f.ours:,.4g} {f.unit}", f"{f.theirs:,.4g} {f.unit}", f.control, f"{f.ratio:.2f}", f.reach)
-        for f in figures
-    ]
+    return [head, *map(_row, figures)]
+
+
+def _row(f: Figure) -> tuple[str, ...]:
+    ours = f"{f.ours:,.4g} {f.unit}"
+    if f.control == NO_CONTROL:
+        return f.name, ours, NO_CONTROL, NO_CONTROL, NO_CONTROL, f.reach
+    return f.name, ours, f"{f.theirs:,.4g} {f.unit}", f.control, f"{f.ratio:.2f}", f.reach
 
 
 def _print_table(figures: list[Figure]) -> None:

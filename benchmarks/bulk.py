@@ -31,7 +31,7 @@ def _produce() -> list[Figure]:
         costs: list[tuple[float, float]] = []
 
         def produce_ours() -> float:
-            # A topic of its own each round, as the pipe truncates its file: both write to pages they must first get.
+            # A topic of its own each round, as the pipe takes a new file: both write to pages they must first get.
             topic = next(topics)
             create_topic(client, topic)
             frame = produce_frame(topic, records)

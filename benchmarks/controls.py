@@ -2,7 +2,7 @@
 
 `python -m benchmarks.controls NAME [FILE]` serves on a free port until it is terminated.
 
-- `sink FILE`: receives an 8-byte length, then that many bytes; CRC-32C over each read, written to FILE; one byte back.
+- `sink FILE`: receives an 8-byte length, then that many bytes; CRC-32C of each read, written to FILE.n; one byte back.
 - `source FILE`: receives an 8-byte length; sends that many bytes of FILE from its start.
 - `echo`: uvloop and `BufferedProtocol`; answers every 4-byte-size frame with 16 bytes.
 - `idle`: a uvloop process that listens and does nothing.
@@ -24,8 +24,10 @@ REPLY = struct.pack(">ii", 12, 0) + bytes(8)
 
 def sink(path: str) -> None:
     buffer = memoryview(bytearray(CHUNK))
-    for connection in _accepted():
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for number, connection in enumerate(_accepted()):
+        # A file of its own for each, as Ottla gets a topic: the pages of a truncated file are used again, warm, and on
+        # a virtual machine the first touch of others costs several times as much as all else done with the bytes.
+        file = os.open(f"{path}.{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         remaining = struct.unpack(">q", connection.recv(8, socket.MSG_WAITALL))[0]
         while remaining:
             count = connection.recv_into(buffer)

@@ -4,11 +4,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+NO_CONTROL = "–"
+
 
 @dataclass(frozen=True)
 class Figure:
     """`pairs` holds (ours, control) of each round. The ratio is the median over the rounds, pair by pair, so that a
-    machine that drifts between rounds drifts under both."""
+    machine that drifts between rounds drifts under both. With NO_CONTROL the control is 1, and bounds absolute."""
 
     name: str
     control: str

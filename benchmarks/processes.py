@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PAGE_SIZE = os.sysconf("SC_PAGESIZE")
+# A program that is installed has its bytecode. Where the environment forbids Python to keep it, every start would
+# measure the compiler instead, and only that of the broker: the standard library and uvloop have theirs.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 SERVER_CPU, CLIENT_CPU = 0, min(1, (os.cpu_count() or 1) - 1)
 
 
@@ -20,6 +23,12 @@ class Server:
         self.port = port
         self._process = process
 
+    def read_until(self, word: str) -> None:
+        """Past the line of its output that has the word in it."""
+        assert self._process.stdout is not None
+        while word not in (line := self._process.stdout.readline()):
+            assert line, f"the process ended before it said {word!r}"
+
     def cpu_seconds(self) -> float:
         """Time on a processor of all its threads so far, to the nanosecond; clock ticks would be too coarse."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
@@ -30,8 +39,10 @@ class Server:
 
 
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[Server]:
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_pin_server)
+def running(command: Sequence[str], stderr: int | None = None) -> Iterator[Server]:
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=_pin_server, env=_ENVIRONMENT
+    )
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
@@ -50,6 +61,18 @@ def broker(**settings: str) -> Iterator[Server]:
         options = [word for key, value in settings.items() for word in ("--set", f"{key.replace('_', '.')}={value}")]
         with running(broker_command(directory, *options)) as server:
             yield server
+
+
+@contextmanager
+def settled_broker() -> Iterator[Server]:
+    """Ottla when all is done that its start puts off: from here on it imports nothing by itself."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        # The log comes by the same pipe as the line that says the broker is ready.
+        running(broker_command(directory, "--log-level", "debug"), subprocess.STDOUT) as server,
+    ):
+        server.read_until("settled")
+        yield server
 
 
 def broker_command(directory: str, *options: str) -> list[str]:

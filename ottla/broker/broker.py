@@ -11,6 +11,8 @@ they are not.
 import asyncio
 import base64
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -29,8 +31,9 @@ from ottla.broker.timer_driver import DrivenWheel
 from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
-from ottla.cluster.image import BrokerInfo, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, TopicInfo
 from ottla.cluster.store import MetadataStore, Snapshot, StoreError, Unavailable
+from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError, reason_of
@@ -95,9 +98,11 @@ class Broker:
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
+        self._groups_are_coming = False
         self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
+        self.listens_on = ""
         self.bootstrap = ""
 
     # Life.
@@ -114,8 +119,11 @@ class Broker:
             self._close_data(clean=False)
             raise error if isinstance(error, StartError) else StartError(str(error)) from None
 
-    async def stop(self) -> None:
-        """Answers what is under way, lets clients take their answers, and closes the data cleanly."""
+    async def stop(self) -> bool:
+        """Answers what is under way, lets clients take their answers, and closes the data.
+
+        Gives whether that was done cleanly. If the disk did not play along, the log says why, and the next start
+        recovers what is there."""
         self.server.close_listener()
         self._serving = False
         if self._groups is not None:
@@ -129,11 +137,11 @@ class Broker:
         self.housekeeping.stop()
         await self._work_done()
         self.wheel.stop()
-        self._close_data(clean=True)
+        return self._close_data(clean=True)
 
     @property
     def groups(self) -> "GroupService":
-        """The group coordinator; where there are no groups yet, it is imported and started when first asked for."""
+        """The group coordinator, imported here, which takes its time, unless `prepare_groups` has seen to that."""
         if self._groups is None:
             from ottla.broker.group_service import GroupService
 
@@ -141,6 +149,27 @@ class Broker:
             if self._serving:
                 self._groups.start()
         return self._groups
+
+    def prepare_groups(self) -> "GroupService | None":
+        """The group coordinator, or None while a thread imports it: no client should wait for that."""
+        if self._groups is None and not self._groups_are_coming:
+            self._groups_are_coming = True
+            self.offload(_import_groups, self._groups_imported)
+        return self._groups
+
+    def _groups_imported(self) -> None:
+        if self._serving:
+            assert self.groups is not None, "asking for it makes and starts it"
+
+    def offsets_topic_made(self, topic: TopicInfo) -> None:
+        """`__consumer_offsets` and its logs are here; a coordinator that comes later looks for them itself."""
+        if self._groups is not None:
+            self._groups.offsets_topic_created(topic)
+
+    @property
+    def is_serving(self) -> bool:
+        """Between start and stop."""
+        return self._serving
 
     @property
     def image(self) -> MetadataImage:
@@ -152,7 +181,7 @@ class Broker:
             node_id=self.node_id,
             cluster_id=None,
             new_id=self._new_id,
-            config_of=self._config_of_stored_topic,
+            config_of=self._stored_topic_configs(),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
             notices=lambda sentence: self.log.warning("recovery", notice=sentence),
@@ -178,23 +207,38 @@ class Broker:
         self._serving = True
         if self._groups is not None:
             self._groups.start()
+        elif CONSUMER_OFFSETS in self.image.topics:
+            self.prepare_groups()
         self.housekeeping.start()
         self.settle()
 
     def _announce(self, listener: Listener) -> None:
         host, port = self._advertise or (address_for_clients(listener.host), listener.port)
-        self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.listens_on = _written(listener.host, listener.port)
+        self.bootstrap = _written(host, port)
         self.topics.start([BrokerInfo(self.node_id, host, port, self.config.broker_rack)])
 
-    def _close_data(self, *, clean: bool) -> None:
+    def _close_data(self, *, clean: bool) -> bool:
         try:
-            if hasattr(self, "log_directory"):
-                if clean:
-                    self.housekeeping.checkpoint_high_watermarks()
-                self.log_directory.close(clean=clean)
+            closed_cleanly = clean and self._close_logs_cleanly()
+            if not closed_cleanly and hasattr(self, "log_directory"):
+                self.log_directory.close(clean=False)
+            return closed_cleanly
         finally:
             if self._store is not None:
                 self._store.close()
+
+    def _close_logs_cleanly(self) -> bool:
+        try:
+            self.housekeeping.high_watermark_checkpoint().write()
+            self.log_directory.close()
+        except KafkaStorageError as error:
+            self.log.error("the data could not be closed cleanly", why=str(error))
+            return False
+        failures = [str(log.failure) for log in self.log_directory.logs.values() if log.failure is not None]
+        for failure in failures:
+            self.log.error("a log that had failed could not be closed cleanly", why=failure)
+        return not failures
 
     def _opened_store(self) -> MetadataStore:
         """Opened after the data directory was found to be ours, for it is a file in it."""
@@ -202,16 +246,23 @@ class Broker:
             self._store = EmbeddedStore(self._data_dir / METADATA_FILE)
         return self._store
 
-    def _config_of_stored_topic(self, name: str) -> LogConfig:
-        configs: dict[str, LogConfig] = {}
+    def _stored_topic_configs(self) -> Callable[[str], LogConfig]:
+        """What the store says of topics whose logs are being loaded: read once, after the directory was locked."""
 
-        def found(result: Snapshot | Unavailable) -> None:
-            if isinstance(result, Unavailable):
-                raise StoreError(result.reason)
-            configs.update((topic.name, log_config(topic.configs, self.config)) for topic in topics_of(result.entries))
+        @cache
+        def configs() -> dict[str, LogConfig]:
+            found: dict[str, LogConfig] = {}
 
-        self._opened_store().read("", found)
-        return configs.get(name) or log_config({}, self.config)
+            def take(result: Snapshot | Unavailable) -> None:
+                if isinstance(result, Unavailable):
+                    raise StoreError(result.reason)
+                found.update((each.name, log_config(each.configs, self.config)) for each in topics_of(result.entries))
+
+            self._opened_store().read("", take)
+            return found
+
+        default = log_config({}, self.config)
+        return lambda name: configs().get(name, default)
 
     def _new_id(self) -> str:
         """Kafka's text form of a random UUID, which must not begin with a dash."""
@@ -266,3 +317,11 @@ class Broker:
             if self._when_idle is None:
                 self._when_idle = self.loop.create_future()
             await self._when_idle
+
+
+def _import_groups() -> None:
+    import_module("ottla.broker.group_service")
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -4,6 +4,7 @@ A round looks at every log once. When a whole round has found nothing to do, the
 `log.cleaner.backoff.ms`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.protocol.errors import KafkaError
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
 
 class Cleaner:
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", compacted: Callable[[], None]) -> None:
+        """`compacted` is called after every pass that changed a log."""
         self._broker = broker
+        self._compacted = compacted
         self._round: list[Partition] = []
         self._found_work = False
         self._timer: TimerEntry | None = None
@@ -48,7 +51,6 @@ class Cleaner:
                 self._log_failure(partition, error)
                 continue
             if plan is not None:
-                self._found_work = True
                 self._clean(partition, plan)
                 return
         if self._timer is None:
@@ -78,22 +80,24 @@ class Cleaner:
                 failures.append(error)
 
         def done() -> None:
-            for result in results:
-                self._apply(partition, result)
             for error in failures:
                 self._log_failure(partition, error)
+            if any(self._apply(partition, result) for result in results):
+                # Only a pass that came to something makes the next round begin at once; a damaged log does not.
+                self._found_work = True
+                self._compacted()
             self._next()
 
         self._broker.offload(work, done)
 
-    def _apply(self, partition: Partition, result: "CompactionResult") -> None:
+    def _apply(self, partition: Partition, result: "CompactionResult") -> bool:
         from ottla.storage.compaction import apply_compaction
 
         try:
             applied = apply_compaction(partition.log, result, now_wall_ms=self._broker.clock.wall_ms())
         except KafkaError as error:
             self._log_failure(partition, error)
-            return
+            return False
         if applied:
             self._broker.log.info(
                 "compaction",
@@ -102,6 +106,7 @@ class Cleaner:
                 bytes_before=result.bytes_before,
                 bytes_after=result.bytes_after,
             )
+        return applied
 
     def _log_failure(self, partition: Partition, error: KafkaError) -> None:
         self._broker.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))

@@ -1,10 +1,10 @@
 """One client connection: bytes in, requests in order to their handlers, answers out in the same order.
 
-A read event delivers what the socket had into a scratch buffer shared by all connections of the loop. Every complete
-frame in it is handled at once; handlers see views into that buffer. Before the callback returns, the appends of all
-those requests are written, one system call per partition, and then the answers leave in one call. What follows the
-last complete frame is copied into a buffer of the connection's own, which grows with the bytes received and never with
-the size a client merely announces.
+A read event delivers what the socket had into a buffer shared by all connections of the loop. Every complete frame in
+it is handled at once; handlers see views into that buffer. Before the callback returns, the appends of all those
+requests are written, one system call per partition, and then the answers leave in one call. What follows the last
+complete frame is kept in a buffer of the connection's own: one of the few that are lent for large frames, or one that
+grows with the bytes received and never with the size a client merely announces.
 
 A *hold* stops the handling: a parked request, a client that does not read its answers, a throttled newcomer. Bytes
 that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends.
@@ -35,8 +35,11 @@ CLOSED = 8
 
 KEPT_WHILE_HELD = 64 * 1024
 SMALLEST_OWN_BUFFER = 4096
+# Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
+LARGE_FRAME = 64 * 1024
 # Answers that wait behind a parked produce; beyond this the connection is held.
 IN_FLIGHT_MAX = 64
+NOTHING = memoryview(b"")
 # With this much to send, the transport is asked to take it before the next request is handled.
 OUT_BYTES_MAX = 256 * 1024
 
@@ -44,6 +47,7 @@ OUT_BYTES_MAX = 256 * 1024
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_broker",
+        "_buffers",
         "_context",
         "_deferred",
         "_handling",
@@ -53,9 +57,9 @@ class Connection(asyncio.BufferedProtocol):
         "_out_bytes",
         "_own",
         "_own_filled",
+        "_own_is_lent",
         "_reading_paused",
         "_routes",
-        "_scratch",
         "_server",
         "buffer",
         "idle_timer",
@@ -68,18 +72,19 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._broker = server.broker
         self._routes = server.dispatcher.routes
-        self._scratch = server.scratch
+        self._buffers = server.receive_buffers
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_event_ms = 0
         # The server's, which closes connections that are idle for too long.
         self.idle_timer: TimerEntry | None = None
         # The bytes that the requests being handled lie in.
-        self.buffer = server.scratch
+        self.buffer = NOTHING
         self._context: RequestContext | None = None
         # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
-        self._own: bytearray | None = None
+        self._own: memoryview | None = None
         self._own_filled = 0
+        self._own_is_lent = False
         self._holds = 0
         self._reading_paused = False
         self._handling = False
@@ -98,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport says why; nothing depends on it
         self._holds |= CLOSED
-        self._own = None
+        self._drop_own()
         self._out = []
         waiting, self._in_flight = self._in_flight, None
         for context in waiting or ():
@@ -108,14 +113,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more
         own = self._own
-        return self._scratch if own is None else memoryview(own)[self._own_filled :]
+        return self._buffers.shared if own is None else own[self._own_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         own = self._own
         if own is None:
-            handled = 0 if self._holds else self._handle(self._scratch, nbytes)
+            shared = self._buffers.shared
+            handled = 0 if self._holds else self._handle(shared, nbytes)
             if handled < nbytes:
-                self._keep(self._scratch, handled, nbytes)
+                self._keep(shared, handled, nbytes)
             return
         self._own_filled += nbytes
         if self._own_filled < len(own):
@@ -123,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._holds:
             self._handle_own()
         elif len(own) < KEPT_WHILE_HELD:
-            self._keep(memoryview(own), 0, len(own))
+            self._keep(own, 0, len(own))
         else:
             self._pause_reading()
 
@@ -287,31 +293,36 @@ class Connection(asyncio.BufferedProtocol):
     # The connection's own buffer.
 
     def _handle_own(self) -> None:
-        own, filled = self._own, self._own_filled
+        own, filled, is_lent = self._own, self._own_filled, self._own_is_lent
         assert own is not None, "nothing was kept"
-        self._own = None
-        view = memoryview(own)
-        handled = self._handle(view, filled)
-        self.buffer = self._scratch
+        self._own, self._own_is_lent = None, False
+        handled = self._handle(own, filled)
+        self.buffer = NOTHING
         if handled < filled:
-            self._keep(view, handled, filled)
+            self._keep(own, handled, filled)
+        if is_lent:
+            self._buffers.give_back(own)
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
-        """Copies what was not handled, leaving room for more: at most to the end of the frame, at most fourfold."""
-        received = end - start
-        capacity = received + KEPT_WHILE_HELD
-        if not self._holds:
-            if received < 4:
-                capacity = 4
-            else:
-                size = int.from_bytes(view[start : start + 4], "big", signed=True)
-                if not SMALLEST_FRAME_SIZE <= size <= self._server.request_bytes_max:
-                    self.close(f"frame of {size} bytes, at most {self._server.request_bytes_max} allowed")
-                    return
-                capacity = size + 4
-        self._own = own = bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received)))
-        own[:received] = view[start:end]
-        self._own_filled = received
+        """Keeps what was not handled, with room for more: at most to the end of the frame."""
+        self._own_filled = received = end - start
+        if self._holds:
+            self._own = _copy(view, start, end, received + KEPT_WHILE_HELD)
+        elif received < 4:
+            self._own = _copy(view, start, end, 4)
+        else:
+            size = int.from_bytes(view[start : start + 4], "big", signed=True)
+            if not SMALLEST_FRAME_SIZE <= size <= self._server.request_bytes_max:
+                self.close(f"frame of {size} bytes, at most {self._server.request_bytes_max} allowed")
+                return
+            lent = self._buffers.lend(view, start, end, size + 4) if size >= LARGE_FRAME else None
+            self._own_is_lent = lent is not None
+            self._own = _copy(view, start, end, size + 4) if lent is None else lent
+
+    def _drop_own(self) -> None:
+        if self._own is not None and self._own_is_lent:
+            self._buffers.give_back(self._own)
+        self._own, self._own_is_lent = None, False
 
     # Out.
 
@@ -337,10 +348,18 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_deferred()
         self._send()
         self._holds |= CLOSED
-        self._own = None
+        self._drop_own()
         self._server.log_closing(self, reason)
         if self.transport is not None:
             self.transport.close()
 
     def answers_pending(self) -> bool:
         return bool(self._in_flight)
+
+
+def _copy(view: memoryview, start: int, end: int, capacity: int) -> memoryview:
+    """The bytes at the beginning of a buffer for `capacity` bytes, but never much larger than what has arrived."""
+    received = end - start
+    own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
+    own[:received] = view[start:end]
+    return own

@@ -191,7 +191,7 @@ class DelayedFetch(DelayedOperation):
         return size
 
     def _find(self, target: FetchTarget) -> Partition:
-        if target.topic_id != ZERO_ID and not target.topic:
+        if isinstance(target.key[0], bytes) and not target.topic:
             # A session may know an id that came into being after it.
             topic = self._context.broker.image.topic_by_id(target.topic_id)
             if topic is None:

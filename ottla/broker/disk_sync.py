@@ -30,7 +30,7 @@ class DiskSync:
         """Records were written to the log of a topic that syncs."""
         log = partition.log
         if log.needs_flush:
-            self._request(partition)
+            self.request(partition)
         elif log.config.flush_ms != NEVER and partition not in self._timed:
             self._timed[partition] = None
             deadline_ms = self._broker.clock.now_ms() + log.config.flush_ms
@@ -38,15 +38,22 @@ class DiskSync:
 
     def _time_has_come(self, partition: Partition) -> None:
         del self._timed[partition]
-        if partition.log.flushed_offset < partition.log.log_end_offset:
-            self._request(partition)
+        if partition.log.failure is None and partition.log.flushed_offset < partition.log.log_end_offset:
+            self.request(partition)
 
-    def _request(self, partition: Partition) -> None:
+    def request(self, partition: Partition) -> None:
+        """Sync the partition's log with the next group."""
         self._partition_of[id(partition.log)] = partition
         self._flusher.request(partition.log)
 
+    def forget(self, partition: Partition) -> None:
+        """The partition is deleted; a sync of its log that may be on its way concerns nobody."""
+        self._partition_of.pop(id(partition.log), None)
+
     def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
-        partition = self._partition_of[id(log)]
+        partition = self._partition_of.get(id(log))
+        if partition is None:
+            return
         if error is not None:
             self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
         self._synced(partition)

@@ -91,9 +91,11 @@ class GroupPartition:
             self._stepping = False
 
     def _perform(self, effect: Effect) -> None:
+        # Heartbeats have no other effect, and a class pattern takes as long to see that as the delivery itself.
+        if isinstance(effect, Reply):
+            self._service.deliver(effect.token, effect.result)
+            return
         match effect:
-            case Reply(token, result):
-                self._service.deliver(token, result)
             case SetTimer(key, deadline_ms):
                 self._set_timer(key, deadline_ms)
             case CancelTimer(key):

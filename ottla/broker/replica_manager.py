@@ -80,6 +80,7 @@ class ReplicaManager:
         if not self._partitions[topic]:
             del self._partitions[topic]
         self._stop_leading(partition)
+        self._disk_sync.forget(partition)
         self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
 
     def step_down(self) -> None:
@@ -93,8 +94,12 @@ class ReplicaManager:
         self.delayed_fetch.check_and_complete(partition)
 
     def configure(self, topic: str, config: LogConfig) -> None:
-        for partition in self._partitions.get(topic, {}).values():
+        partitions = self._partitions.get(topic, {}).values()
+        ends_compaction = any(p.log.config.is_compacted for p in partitions) and not config.is_compacted
+        for partition in partitions:
             partition.log.configure(config)
+        if ends_compaction:
+            self._broker.housekeeping.gaps_changed()
 
     def _absent(self, topic: str, index: int) -> KafkaError:
         if self._broker.image.partition(topic, index) is not None:
@@ -163,6 +168,11 @@ class ReplicaManager:
         partition.maybe_raise_high_watermark(self._broker.clock.now_ms())
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)
+
+    def sync_if_overdue(self, partition: Partition) -> None:
+        """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""
+        if partition.log.failure is None and partition.log.is_flush_overdue(self._broker.clock.wall_ms()):
+            self._disk_sync.request(partition)
 
     def _synced(self, partition: Partition) -> None:
         self.delayed_produce.check_and_complete(partition)

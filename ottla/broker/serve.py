@@ -1,11 +1,14 @@
 """`ottla serve`: one broker in this process until SIGTERM or SIGINT."""
 
 import asyncio
+import contextlib
+import gc
+import resource
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 
@@ -14,13 +17,12 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 
-# structlog is imported so long after the start, in a thread, unless an event has needed it before.
-LOG_PREPARED_AFTER_S = 0.5
+# Until then, whoever has waited for the broker has the machine to himself.
+SETTLED_AFTER_S = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE (and so is `set`, its raw form)."""
+class ServeOptions(NamedTuple):
+    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE."""
 
     listen: str = "127.0.0.1:9092"
     advertise: str | None = None
@@ -29,7 +31,6 @@ class ServeOptions:
     brokers: int = 1
     node_id: int | None = None
     metadata: str | None = None
-    set: tuple[str, ...] = ()
     config: str | None = None
     settings: tuple[str, ...] = ()
     log_format: str = "console"
@@ -73,12 +74,13 @@ def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
         node_id=options.node_id or 0,
         log=log,
     )
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_told_to_stop(broker, log))
-    return 0
+        return 0 if runner.run(_until_told_to_stop(broker, log)) else 1
 
 
-async def _until_told_to_stop(broker: Broker, log: LazyLog) -> None:
+async def _until_told_to_stop(broker: Broker, log: LazyLog) -> bool:
+    """Gives whether the stop was a clean one."""
     loop = asyncio.get_running_loop()
     told = loop.create_future()
 
@@ -90,10 +92,28 @@ async def _until_told_to_stop(broker: Broker, log: LazyLog) -> None:
         loop.add_signal_handler(number, stop)
     await broker.start()
     print(f"ready bootstrap={broker.bootstrap} cluster_id={broker.cluster_id} startup_ms={_startup_ms()}", flush=True)
-    loop.call_later(LOG_PREPARED_AFTER_S, loop.run_in_executor, None, log.prepare)
+    loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
     await told
     log.info("stopping")
-    await broker.stop()
+    return await broker.stop()
+
+
+def _settle(log: LazyLog) -> None:
+    """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before. Then
+    all that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
+    again and again, while every client waits."""
+    log.prepare()
+    gc.freeze()
+    log.debug("settled")
+
+
+def _raise_file_limit() -> None:
+    """As far as it may be raised, as Java does it too: every partition and every connection takes a descriptor."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != most:
+        # Some systems promise more than they grant (macOS: "unlimited").
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _startup_ms() -> int:

@@ -7,13 +7,12 @@ from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_over
 from ottla.broker.connection import HELD_BY_THROTTLE, Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.network import Listener, Network, SocketOptions
+from ottla.broker.receive_buffers import ReceiveBuffers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.config.options import Option
 
-# What one read takes from a socket at most. Below 256 KiB bulk produce slows down; above 512 KiB nothing is won.
-SCRATCH_BYTES = 512 * 1024
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
 
@@ -22,8 +21,7 @@ class Server:
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
         self.dispatcher = Dispatcher()
-        # All connections read into it: what was read is handled or copied before the next read.
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.receive_buffers = ReceiveBuffers()
         self.request_bytes_max = broker.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
         self._connections_of_host: dict[str, int] = {}

@@ -5,12 +5,13 @@ on the logs. A crash in between is repaired by `start`: what the store says is m
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.topic import check_topic_configs, log_config
 from ottla.broker.metadata_writer import MetadataWriter
+from ottla.broker.topic_logs import TopicLogs
 from ottla.cluster.encoding import (
     BROKER_CONFIGS,
     DELETED,
@@ -31,13 +32,13 @@ from ottla.cluster.topics import (
     check_partition_count,
     plan_more_partitions,
     plan_topic,
+    with_new_terms,
 )
 from ottla.protocol.errors import (
     ErrorCode,
     InvalidConfig,
     InvalidRequest,
     KafkaError,
-    KafkaStorageError,
     UnknownTopicOrPartition,
 )
 from ottla.storage.config import LogConfig
@@ -48,16 +49,14 @@ if TYPE_CHECKING:
 OFFSETS_MIN_INSYNC_REPLICAS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     spec: TopicSpec
     configs: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class MorePartitions:
+class MorePartitions(NamedTuple):
     name: str
-    count: int
+    partition_count: int
     assignments: Sequence[Sequence[int]] | None
 
 
@@ -69,6 +68,7 @@ class TopicService:
     def __init__(self, broker: "Broker", store: MetadataStore) -> None:
         self._broker = broker
         self._writer = MetadataWriter(store)
+        self._logs = TopicLogs(broker)
         self._broker_configs: dict[str, dict[str, str]] = {}
         self.image = MetadataImage(broker.cluster_id, broker.node_id)
 
@@ -224,7 +224,7 @@ class TopicService:
 
     def _plan_for_client(self, topic: NewTopic, image: MetadataImage) -> Outcome:
         try:
-            check_creatable_by_clients(topic.spec.name)
+            check_creatable_by_clients(topic.spec.name, image)
             configs = self._checked(topic.configs)
         except KafkaError as error:
             return error
@@ -243,7 +243,7 @@ class TopicService:
         try:
             if current is None:
                 raise UnknownTopicOrPartition(f"topic '{topic.name}' does not exist")
-            return plan_more_partitions(current, topic.count, topic.assignments, self.image, self._broker.rng)
+            return plan_more_partitions(current, topic.partition_count, topic.assignments, self.image, self._broker.rng)
         except KafkaError as error:
             return error
 
@@ -269,7 +269,9 @@ class TopicService:
             if error is not None:
                 done([error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes])
                 return
-            failed = self._make_logs(planned)
+            self._logs.make(planned, logs_made)
+
+        def logs_made(failed: Mapping[str, KafkaError]) -> None:
             if failed:
                 self._undo({name: before[name] for name in failed}, planned)
             done(
@@ -298,39 +300,6 @@ class TopicService:
 
         self._writer.replace(old, new, committed)
 
-    def _make_logs(self, topics: Mapping[str, TopicInfo]) -> dict[str, KafkaError]:
-        """Create the logs this broker has to have; gives the topics for which the disk would not play along."""
-        failed: dict[str, KafkaError] = {}
-        for topic in topics.values():
-            try:
-                self._host(topic)
-            except KafkaError as error:
-                self._broker.log.error("logs of a topic could not be created", topic=topic.name, error=str(error))
-                failed[topic.name] = error
-        return failed
-
-    def _host(self, topic: TopicInfo) -> None:
-        config = self.log_config_of(topic)
-        for index, partition in enumerate(topic.partitions):
-            if self._broker.node_id in partition.replicas:
-                self._check_log_is_ours(topic, index)
-                hosted = self._broker.replicas.create_partition(topic.name, index, topic.topic_id, config)
-                hosted.take_state(
-                    leader=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    partition_epoch=partition.partition_epoch,
-                    replicas=partition.replicas,
-                    isr=partition.isr,
-                    now_ms=self._broker.clock.now_ms(),
-                )
-        if topic.name == CONSUMER_OFFSETS:
-            self._broker.groups.offsets_topic_created(topic)
-
-    def _check_log_is_ours(self, topic: TopicInfo, index: int) -> None:
-        log = self._broker.log_directory.logs.get((topic.name, index))
-        if log is not None and log.topic_id != topic.topic_id:
-            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
-
     def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
         """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
 
@@ -349,7 +318,8 @@ class TopicService:
         for topic in gone.values():
             for index in range(len(topic.partitions)):
                 self._broker.replicas.delete_partition(topic.name, index)
-        if gone:
+        # Where this topic is missing, no group has committed anything.
+        if gone and CONSUMER_OFFSETS in self.image.topics:
             self._broker.groups.topics_deleted(tuple(gone))
 
     def _offsets_topic_created(self, outcomes: list[Outcome]) -> None:
@@ -363,8 +333,20 @@ class TopicService:
         self._broker_configs = broker_configs_of(entries)
         self.image = self.image.with_topics({topic.name: topic for topic in topics_of(entries)})
         self._remove_deleted(entries)
-        self._make_logs(self.image.topics)
+        if not self._broker.log_directory.was_closed_cleanly:
+            self._begin_new_terms()
+        self._logs.make_all(self.image.topics)
         self._apply_broker_configs()
+
+    def _begin_new_terms(self) -> None:
+        """Records may have gone with the crash, and others will get their offsets. By the leader epoch, a client that
+        has seen them notices (KIP-320)."""
+        terms = {name: with_new_terms(topic, self._broker.node_id) for name, topic in self.image.topics.items()}
+        self._commit(terms, self._terms_begun)
+
+    def _terms_begun(self, error: KafkaError | None) -> None:
+        if error is not None:
+            self._broker.log.warning("leader epochs stay as they were before the crash", error=str(error))
 
     def _remove_deleted(self, entries: Sequence[Entry]) -> None:
         """Finish the deletions that a crash has cut short."""

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Protocol
 
@@ -24,11 +23,13 @@ async def read_lines(stream: Readable) -> AsyncIterator[list[bytes]]:
     Reading happens on a thread of its own that nobody waits for: one that is stuck on a terminal cannot be cancelled.
     It must not hold the lock of a buffered reader then, which the interpreter wants at its end; hence unbuffered.
     """
-    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(CHUNKS_AHEAD)
-    loop = asyncio.get_running_loop()
-    threading.Thread(target=_pump, args=(stream, chunks, loop), name="ottla-read-lines", daemon=True).start()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(CHUNKS_AHEAD)
+    arguments = (stream, chunks, room, asyncio.get_running_loop())
+    threading.Thread(target=_pump, args=arguments, name="ottla-read-lines", daemon=True).start()
     rest = b""
     while chunk := await chunks.get():
+        room.release()
         if isinstance(chunk, OSError):
             raise chunk
         *lines, rest = (rest + chunk).split(b"\n")
@@ -37,14 +38,20 @@ async def read_lines(stream: Readable) -> AsyncIterator[list[bytes]]:
         yield [rest.removesuffix(b"\r")]
 
 
-def _pump(stream: Readable, chunks: "asyncio.Queue[bytes | OSError]", loop: asyncio.AbstractEventLoop) -> None:
-    # The loop may be gone, or cancel the put, because the command has ended for another reason.
-    with suppress(RuntimeError, CancelledError):
+def _pump(
+    stream: Readable,
+    chunks: "asyncio.Queue[bytes | OSError]",
+    room: threading.Semaphore,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    # A loop that is closed refuses: the command has ended for another reason.
+    with suppress(RuntimeError):
         while True:
             try:
                 chunk: bytes | OSError = stream.read(CHUNK_BYTES) or b""
             except OSError as error:
                 chunk = error
-            asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+            room.acquire()
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
             if not chunk or isinstance(chunk, OSError):
                 return

@@ -85,6 +85,8 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
         address = values[key]
         if isinstance(address, str) and not _is_host_and_port(address, port_min=0 if key == "listen" else 1):
             return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
+    if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
+        return "--ephemeral", f"--data-dir {values['data_dir']} asks to keep what it removes"
     for setting in values["settings"]:
         key, equals, _ = setting.partition("=")
         if not equals or not key.strip():

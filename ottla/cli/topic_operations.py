@@ -34,6 +34,9 @@ SET, DELETE = 0, 1
 # CreateTopics takes "as the broker is configured" for an answer since KIP-464.
 BROKER_DEFAULT = -1
 BROKER_DEFAULT_SINCE_VERSION = 4
+# Kafka 4 says once more that a topic does not exist and creates it meanwhile, which takes it a moment. A broker that
+# creates none says so every time, and is believed after about a second and a half.
+CREATION_ANSWERS_DOUBTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +109,16 @@ async def describe_topic(client: Client, name: str) -> TopicDescription:
 
 async def existing_topic(client: Client, name: str, *, create_missing: bool = False) -> MetadataResponseTopic:
     """The topic's metadata, once it has leaders; raises Refused when it does not exist."""
+    answers_to_doubt = CREATION_ANSWERS_DOUBTED if create_missing else 0
 
     async def attempt() -> MetadataResponseTopic:
+        nonlocal answers_to_doubt
         topic = (await client.metadata([name], create_missing=create_missing)).topics[0]
-        check(f"topic {name}", topic.error_code)
+        error_code = topic.error_code
+        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and answers_to_doubt:
+            answers_to_doubt -= 1
+            error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        check(f"topic {name}", error_code)
         return topic
 
     return await client.retrying(attempt)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.cluster.overlay import Overlay
 
@@ -38,8 +38,7 @@ class BrokerState(StrEnum):
     STOPPING = "stopping"  # In controlled shutdown: it hands over what it leads.
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     name: str
     host: str
     port: int

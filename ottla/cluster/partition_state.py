@@ -72,13 +72,6 @@ def effective_min_isr(state: PartitionInfo, min_isr: int) -> int:
     return min(min_isr, len(state.replicas) - len(state.removing) or 1)
 
 
-def new_partition(replicas: tuple[int, ...], active: Collection[int]) -> PartitionInfo:
-    """A partition nobody has written to: of its replicas, at least one is active."""
-    isr = tuple(replica for replica in replicas if replica in active)
-    assert isr, f"none of the replicas {replicas} is active"
-    return PartitionInfo(leader=isr[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr)
-
-
 def _in_sync(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...]) -> PartitionInfo:
     if len(state.replicas) > 1:
         isr = tuple(replica for replica in isr if replica not in conditions.lost_data)

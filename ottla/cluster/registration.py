@@ -11,7 +11,7 @@ it stops, and is fenced again when its session ends, by whatever cause.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ottla.cluster.encoding import (
     BROKERS,
@@ -90,7 +90,7 @@ def activate(broker: BrokerInfo, lease_id: int) -> Transaction:
     """From now on the broker may lead and be in sync; what it had lost does not matter any more."""
     moved = _moved(broker, BrokerState.ACTIVE, lease_id)
     if broker.lost_data:
-        moved = replace(moved, changes=(*moved.changes, Delete(f"{LOST_DATA}{broker.node_id}")))
+        moved = moved._replace(changes=(*moved.changes, Delete(f"{LOST_DATA}{broker.node_id}")))
     return moved
 
 

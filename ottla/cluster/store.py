@@ -13,8 +13,7 @@ a store object of its own, its session; closing it ends its watches and leaves i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 ABSENT = 0
 NO_LEASE = 0
@@ -24,8 +23,7 @@ class StoreError(Exception):
     """The store cannot be opened or read: one sentence for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A key as last written; `revision` is that of the transaction that wrote it and grows with every transaction."""
 
     key: str
@@ -33,16 +31,14 @@ class Entry:
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(NamedTuple):
     """The transaction holds only if the key was last written at this revision (ABSENT: is not there)."""
 
     key: str
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """With a lease, the key goes when the lease does; a later put without one keeps it."""
 
     key: str
@@ -50,43 +46,37 @@ class Put:
     lease_id: int = NO_LEASE
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     key: str
 
 
 Change = Put | Delete
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """What a decision wants of the store: changes that hold only as long as the expectations do. No key twice."""
 
     expected: tuple[Expect, ...]
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """All changes are durable and visible, at this revision."""
 
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(NamedTuple):
     """A key was not as expected; nothing has changed."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
 class LeaseLost:
     """The lease has expired or was revoked; its keys are gone, or were not written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(NamedTuple):
     """The store did not answer, or could not do it. With a remote store a transaction may be seen later all the
     same."""
 
@@ -96,23 +86,20 @@ class Unavailable:
 CommitResult = Committed | Conflict | LeaseLost | Unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """All entries under a prefix, sorted by key, as they were after the transaction `revision`."""
 
     entries: Sequence[Entry]
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """A new lease. The store may have made its time longer than was asked for."""
 
     lease_id: int
     ttl_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeptAlive:
     """The lease runs for its whole time again, counted from before this answer."""
 
@@ -120,8 +107,7 @@ class KeptAlive:
 KeepAliveResult = KeptAlive | LeaseLost | Unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What one transaction did to the watched keys."""
 
     revision: int
@@ -129,8 +115,7 @@ class Changes:
     deletes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(NamedTuple):
     """What comes next is not kept any more; the watch has ended. Read, and watch from there (`follow` does)."""
 
     revision: int

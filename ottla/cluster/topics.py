@@ -4,9 +4,9 @@ Pure: the image, the counts and chance come in, a `TopicInfo` or the `KafkaError
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 from ottla.cluster.image import (
     INTERNAL_TOPICS,
@@ -17,7 +17,6 @@ from ottla.cluster.image import (
     PartitionInfo,
     TopicInfo,
 )
-from ottla.cluster.partition_state import new_partition
 from ottla.protocol.errors import (
     ErrorCode,
     InvalidPartitions,
@@ -45,8 +44,7 @@ class Random(Protocol):
     def randrange(self, stop: int, /) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(NamedTuple):
     """What a client wants of a new topic. USE_DEFAULT leaves a count to the broker; `assignments` gives the replicas
     of each partition by hand and excludes both counts."""
 
@@ -56,8 +54,7 @@ class TopicSpec:
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
+class TopicDefaults(NamedTuple):
     num_partitions: int
     replication_factor: int
 
@@ -123,8 +120,9 @@ def check_deletable(topic: TopicInfo | None, *, deletion_enabled: bool, says_dis
     return topic
 
 
-def check_creatable_by_clients(name: str) -> None:
+def check_creatable_by_clients(name: str, image: MetadataImage) -> None:
     if name in INTERNAL_TOPICS:
+        _check_not_taken(name, image)
         raise InvalidRequest(f"{name} belongs to the broker, which creates it when it is needed")
 
 
@@ -228,6 +226,13 @@ def _checked_replicas(
     return replicas
 
 
+def new_partition(replicas: tuple[int, ...], active: Collection[int]) -> PartitionInfo:
+    """A partition nobody has written to: of its replicas, at least one is active."""
+    isr = tuple(replica for replica in replicas if replica in active)
+    assert isr, f"none of the replicas {replicas} is active"
+    return PartitionInfo(leader=isr[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr)
+
+
 def _new_partition(replicas: tuple[int, ...], image: MetadataImage) -> PartitionInfo:
     active = image.active_brokers
     if active.isdisjoint(replicas):
@@ -262,3 +267,16 @@ def _alternating_racks(brokers: Iterable[BrokerInfo]) -> list[int]:
             if not racks[rack]:
                 del racks[rack]
     return ring
+
+
+def with_new_terms(topic: TopicInfo, leader: int) -> TopicInfo:
+    """The topic when `leader` has begun a new term in every partition that it leads."""
+    return replace(
+        topic,
+        partitions=tuple(
+            replace(partition, leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
+            if partition.leader == leader
+            else partition
+            for partition in topic.partitions
+        ),
+    )

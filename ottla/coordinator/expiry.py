@@ -13,11 +13,12 @@ from ottla.coordinator.effects import CoordinatorRecord
 from ottla.coordinator.events import DeleteGroup
 from ottla.coordinator.facts import Cause, OffsetsRemoved, StoreFailed
 from ottla.coordinator.group import Group
-from ottla.coordinator.offsets import drop_offsets, partitions_with_offsets, tombstones
+from ottla.coordinator.offsets import drop_offsets, partitions_with_offsets
 from ottla.coordinator.records import NO_TIMESTAMP, build_group_metadata_key, build_offset_commit_key
 from ottla.coordinator.results import DeleteResult
 from ottla.coordinator.states import DEAD, EMPTY, STABLE
 from ottla.coordinator.subscriptions import consumes, subscribed_topics
+from ottla.coordinator.tombstones import append_tombstones, tombstones
 from ottla.coordinator.turn import Turn
 from ottla.protocol.errors import ErrorCode
 
@@ -100,7 +101,7 @@ def _bury(turn: Turn, group: Group, partitions: list[TopicPartition], after: "Gr
     if group.generation > 0 or group.group_id in turn.durable.metadata:
         records.append(CoordinatorRecord(build_group_metadata_key(group.group_id), None))
     if records:
-        turn.append(group.group_id, records, after)
+        append_tombstones(turn, group.group_id, records, after)
     else:
         after.completed(turn)
 

@@ -13,6 +13,7 @@ from ottla.coordinator.effects import CoordinatorRecord
 from ottla.coordinator.events import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit, TopicsDeleted
 from ottla.coordinator.facts import OffsetsCommitted, OffsetsRemoved, StoreFailed
 from ottla.coordinator.group import Group
+from ottla.coordinator.hashing import java_length
 from ottla.coordinator.identity import identity_error
 from ottla.coordinator.records import (
     NO_TIMESTAMP,
@@ -31,6 +32,7 @@ from ottla.coordinator.results import (
 )
 from ottla.coordinator.states import COMPLETING_REBALANCE, DEAD, EMPTY
 from ottla.coordinator.subscriptions import consumes, subscribed_topics
+from ottla.coordinator.tombstones import append_tombstones, tombstones
 from ottla.coordinator.turn import Turn
 from ottla.protocol.errors import ErrorCode
 
@@ -47,11 +49,12 @@ def commit_offsets(turn: Turn, event: CommitOffsets) -> None:
     if member is not None:
         sessions.renew(turn, member)
     metadata_max = turn.config.offset_metadata_max_bytes
-    accepted = [offset for offset in event.offsets if len(offset.metadata or "") <= metadata_max]
+    errors = [_metadata_error(offset, metadata_max) for offset in event.offsets]
+    accepted = [offset for offset, error in zip(event.offsets, errors, strict=True) if not error]
     result = CommitResult(
         tuple(
-            PartitionError(offset.topic, offset.partition, _metadata_error(offset, metadata_max))
-            for offset in event.offsets
+            PartitionError(offset.topic, offset.partition, error)
+            for offset, error in zip(event.offsets, errors, strict=True)
         )
     )
     if accepted:
@@ -92,7 +95,7 @@ def _error_in(group: Group, event: CommitOffsets) -> ErrorCode | None:
 
 
 def _metadata_error(offset: OffsetToCommit, metadata_max: int) -> ErrorCode:
-    too_large = len(offset.metadata or "") > metadata_max
+    too_large = java_length(offset.metadata or "") > metadata_max
     return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE
 
 
@@ -178,13 +181,9 @@ def delete_offsets(turn: Turn, event: DeleteOffsets) -> None:
             records += tombstones(event.group_id, [(topic, index) for index in indexes if (topic, index) in present])
     result = DeleteOffsetsResult(ErrorCode.NONE, tuple(partitions))
     if records:
-        turn.append(event.group_id, records, OffsetsDeleted(event, result, len(records)))
+        append_tombstones(turn, event.group_id, records, OffsetsDeleted(event, result, len(records)))
     else:
         turn.reply(event.token, result)
-
-
-def tombstones(group_id: str, partitions: list[TopicPartition]) -> list[CoordinatorRecord]:
-    return [CoordinatorRecord(build_offset_commit_key(group_id, *partition), None) for partition in partitions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ def partitions_with_offsets(turn: Turn, group_id: str) -> list[TopicPartition]:
 
 def drop_offsets(turn: Turn, group_id: str, partitions: list[TopicPartition], reason: str) -> None:
     after = OffsetsDropped(group_id, len(partitions), reason)
-    turn.append(group_id, tombstones(group_id, partitions), after)
+    append_tombstones(turn, group_id, tombstones(group_id, partitions), after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ def parse_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def rest_of_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Read a varint again whose first byte, the one before `position`, was seen to continue."""
+    second = buffer[position]
+    # Two bytes are enough for nearly every length that one is too small for.
+    if second < 0x80:
+        return buffer[position - 1] & 0x7F | second << 7, position + 1
     return parse_uvarint(buffer, position - 1)
 
 

@@ -35,8 +35,7 @@ class IsrChange:
     isr: tuple[IsrMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedIsr:
+class CommittedIsr(NamedTuple):
     isr: tuple[int, ...]
 
     @property
@@ -53,8 +52,7 @@ class CommittedIsr:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class PendingExpandIsr:
+class PendingExpandIsr(NamedTuple):
     committed: CommittedIsr
     joining: int
     change: IsrChange
@@ -68,8 +66,7 @@ class PendingExpandIsr:
         return (*self.committed.isr, self.joining)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingShrinkIsr:
+class PendingShrinkIsr(NamedTuple):
     committed: CommittedIsr
     leaving: tuple[int, ...]
     change: IsrChange

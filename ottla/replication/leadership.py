@@ -10,7 +10,7 @@ Nothing here touches a log: offsets and the time are arguments.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrChange, IsrMember, IsrState, PendingExpandIsr, PendingShrinkIsr
@@ -44,8 +44,7 @@ class AnyRegistration:
 _ANY_REGISTRATION = AnyRegistration()
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationRules:
+class ReplicationRules(NamedTuple):
     registrations: Registrations = _ANY_REGISTRATION
     lag_ms_max: int = REPLICA_LAG_MS_MAX
     """`replica.lag.time.max.ms`"""

@@ -1,6 +1,6 @@
 """The topic configs that a log obeys, under Python names. Defaults are Kafka's."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -12,8 +12,7 @@ COMPACT = "compact"
 DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(NamedTuple):
     """One topic's settings. -1 in a retention limit means no limit."""
 
     segment_bytes: int = 1024**3

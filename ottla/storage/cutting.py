@@ -1,6 +1,7 @@
 """Cutting: truncation at the end, deletion at the start, and retention."""
 
 from ottla.protocol.errors import OffsetOutOfRange
+from ottla.storage.errors import storage_error
 from ottla.storage.log_base import LogBase
 from ottla.storage.producer_snapshots import rebuild_producers
 from ottla.storage.retention import Expired, expired_segments
@@ -68,7 +69,7 @@ class Cutting(LogBase):
 
     def _remove_files(self, segment: Segment) -> None:
         paths = segment.existing_paths()
-        segment.release()
+        segment.retire()
         for path in reversed(paths):
             self.files.remove(path)
 
@@ -91,14 +92,17 @@ class Cutting(LogBase):
     def _expired(self, now_wall_ms: int, high_watermark: int) -> Expired | None:
         if self.failure is not None:
             raise self.failure
-        return expired_segments(
-            self.segments,
-            self.config,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            high_watermark=high_watermark,
-            now_wall_ms=now_wall_ms,
-        )
+        try:
+            return expired_segments(
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=high_watermark,
+                now_wall_ms=now_wall_ms,
+            )
+        except OSError as error:
+            raise storage_error("look for old segments of", self.directory, error) from error
 
     def _expire(self, expired: Expired, now_wall_ms: int) -> None:
         if expired.segments[-1] is self._active:
@@ -117,7 +121,7 @@ class Cutting(LogBase):
     def _condemn_files(self, segments: list[Segment], now_wall_ms: int) -> None:
         for segment in segments:
             paths = segment.existing_paths()
-            segment.release()
+            segment.retire()
             self.deletions.condemn(paths, now_wall_ms + self.config.file_delete_delay_ms)
             self.snapshots.remove(segment.base_offset)
 

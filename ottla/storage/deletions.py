@@ -5,16 +5,15 @@ Removing a large file may take long, so it is handed out as work for a thread.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.storage.files import FileSystem
 
 DELETED_SUFFIX = ".deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class DueDeletions:
+class DueDeletions(NamedTuple):
     """Files, and directories of files, whose time has come. `run` in any thread; it raises OSError."""
 
     files: FileSystem

@@ -16,6 +16,7 @@ _REASONS = {
     errno.ENFILE: "the system has too many files open",
     errno.ENOENT: "it does not exist",
     errno.ENOTDIR: "it is not a directory",
+    errno.EEXIST: "there is a file of that name",
 }
 
 

@@ -34,6 +34,8 @@ class LoadedLog(NamedTuple):
     cleaned_offset: int
     """Where compaction goes on."""
     loaded_at_ms: int
+    stored_epochs: tuple[EpochEntry, ...] = ()
+    """Those in the file, which may know of an epoch without records."""
 
 
 class LogBase:
@@ -57,10 +59,12 @@ class LogBase:
         self.log_start_offset: int = loaded.log_start_offset
         self.log_end_offset: int = loaded.log_end_offset
         self.flushed_offset: int = loaded.recovery_point
+        self._durable_when_loaded = (loaded.recovery_point, loaded.segments.active.base_offset)
         self.sync_required_offset: int = loaded.recovery_point
         self.gaps_until = loaded.gaps_until
         self.cleaned_offset = loaded.cleaned_offset
         self.restored_high_watermark = loaded.log_start_offset
+        self._stored_epochs = loaded.stored_epochs
         self.epochs = LeaderEpochCache(loaded.epochs, self._save_epochs)
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
@@ -87,6 +91,7 @@ class LogBase:
         self._index_interval = config.index_interval_bytes
         self._segment_bytes = config.segment_bytes
         self._waits_for_sync = config.waits_for_sync
+        self.producers.expiration_ms = config.producer_id_expiration_ms
         self._limit_active()
 
     def __repr__(self) -> str:
@@ -138,10 +143,14 @@ class LogBase:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def _save_epochs(self, entries: list[EpochEntry]) -> None:
-        # Before the first record there is nothing to lose: the next leader begins at the same offset.
         is_empty = self.log_end_offset == self.log_start_offset
+        if is_empty and tuple(entries) == self._stored_epochs:
+            return
+        # Before the first record there is nothing to lose, unless an older file tells of records that are gone.
+        sync = not is_empty or bool(self._stored_epochs)
         content = checkpoints.build_epochs(entries)
-        write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=not is_empty)
+        write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=sync)
+        self._stored_epochs = tuple(entries)
 
     # Failing
 

@@ -13,6 +13,7 @@ stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
@@ -32,6 +33,21 @@ FILE_NAME_BYTES_MAX = 255
 
 ConfigOf = Callable[[str], LogConfig]
 """The settings of a topic."""
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint file, made but not yet written."""
+
+    files: FileSystem
+    path: Path
+    content: bytes
+
+    def write(self) -> None:
+        """Replace the file, durably; from any thread. Raises KafkaStorageError."""
+        try:
+            write_atomically(self.files, self.path, self.content)
+        except OSError as error:
+            raise storage_error("write", self.path, error) from error
 
 
 class LogDirectory:
@@ -122,7 +138,7 @@ class LogDirectory:
     def delete_log(self, topic: str, partition: int, *, now_wall_ms: int) -> None:
         """Take the log out of the directory at once; its files go after `file.delete.delay.ms`."""
         log = self._logs.pop((topic, partition))
-        log.release()
+        log.retire()
         self._removed_count += 1
         ending = f".{self._removed_count}{DELETE_SUFFIX}"
         stem = log.directory.name[: FILE_NAME_BYTES_MAX - len(ending)]
@@ -140,36 +156,34 @@ class LogDirectory:
         self._removed = [(due_ms, path) for due_ms, path in self._removed if due_ms > now_wall_ms]
         return DueDeletions(self._files, tuple(paths)) if paths else None
 
-    # Checkpoints
+    # Checkpoints: made of what is known now, written when and where the caller likes, each file by one at a time.
 
-    def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(checkpoints.RECOVERY_POINTS, {key: log.flushed_offset for key, log in self._logs.items()})
+    def recovery_point_checkpoint(self) -> "Checkpoint":
+        return self._checkpoint(
+            checkpoints.RECOVERY_POINTS, {key: log.flushed_offset for key, log in self._logs.items()}
+        )
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        self._checkpoint(checkpoints.HIGH_WATERMARKS, high_watermarks)
+    def high_watermark_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> "Checkpoint":
+        return self._checkpoint(checkpoints.HIGH_WATERMARKS, high_watermarks)
 
-    def checkpoint_log_start_offsets(self) -> None:
+    def log_start_checkpoint(self) -> "Checkpoint":
         """Logs that begin with their first segment need no line."""
         starts = {
             key: log.log_start_offset
             for key, log in self._logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
-        self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
+        return self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
 
-    def checkpoint_cleaned_offsets(self) -> None:
+    def cleaner_checkpoint(self) -> "Checkpoint":
         """Of a log that is no longer compacted, how far its gaps go."""
         cleaned = {
             key: log.cleaned_offset if log.config.is_compacted else log.gaps_until for key, log in self._logs.items()
         }
-        self._checkpoint(checkpoints.CLEANED_OFFSETS, {key: offset for key, offset in cleaned.items() if offset})
+        return self._checkpoint(checkpoints.CLEANED_OFFSETS, {key: offset for key, offset in cleaned.items() if offset})
 
-    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        path = self.path / name
-        try:
-            write_atomically(self._files, path, checkpoints.build_offsets(offsets))
-        except OSError as error:
-            raise storage_error("write", path, error) from error
+    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> "Checkpoint":
+        return Checkpoint(self._files, self.path / name, checkpoints.build_offsets(offsets))
 
     # Closing
 
@@ -190,9 +204,9 @@ class LogDirectory:
                 log.close()
             except KafkaStorageError as error:
                 failed.append(error)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_cleaned_offsets()
+        self.recovery_point_checkpoint().write()
+        self.log_start_checkpoint().write()
+        self.cleaner_checkpoint().write()
         if failed:
             raise failed[0]
         if not any(log.failure for log in self._logs.values()):

@@ -20,6 +20,9 @@ class ProducerSnapshots:
         """Offsets of the snapshots that do not look beyond `at_most`."""
         return [offset for offset in reversed(self._offsets) if offset <= at_most]
 
+    def has(self, offset: int) -> bool:
+        return offset in self._offsets
+
     def read(self, offset: int) -> bytes:
         return self._files.read_bytes(self.path(offset))
 

@@ -12,14 +12,14 @@ Before that, files that a crash left half-way are brought to one side or the oth
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.storage import checkpoints
 from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.deletions import DELETED_SUFFIX
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
-from ottla.storage.files import FileSystem
+from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
@@ -37,13 +37,13 @@ from ottla.storage.segment import (
 )
 from ottla.storage.segments import Segments
 
-TEMPORARY_SUFFIX = ".tmp"
+BELONGING_TO_NOTHING = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+LEFT_HALF_WAY = (*BELONGING_TO_NOTHING, SWAP_SUFFIX)
 
 Notices = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogHistory:
+class LogHistory(NamedTuple):
     """What the data directory's checkpoints say of a log, and whether to believe its files."""
 
     was_closed_cleanly: bool = False
@@ -68,8 +68,7 @@ def open_log(
     return _Opening(files, directory, topic, partition, config, history, now_wall_ms, notices).run()
 
 
-@dataclass
-class _Opening:
+class _Opening(NamedTuple):
     files: FileSystem
     directory: Path
     topic: str
@@ -80,13 +79,13 @@ class _Opening:
     notices: Notices
 
     def run(self) -> Log:
-        self._finish_interrupted_work()
-        names = self.files.list_directory(self.directory)
+        names = self._finish_interrupted_work()
         bases = bases_of(names, LOG_SUFFIX)
         self._remove_orphans(names, set(bases))
         loaded = [self._load_segment(base) for base in bases]
         epochs: list[EpochEntry] = []
-        epoch_cache = LeaderEpochCache(self._read_epochs(), lambda entries: epochs.__setitem__(slice(None), entries))
+        stored_epochs = self._read_epochs()
+        epoch_cache = LeaderEpochCache(stored_epochs, lambda entries: epochs.__setitem__(slice(None), entries))
         epochs[:] = epoch_cache.entries
         loaded, log_end_offset = self._find_end(loaded, epoch_cache)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
@@ -94,20 +93,29 @@ class _Opening:
             loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
         epoch_cache.truncate_from_end(log_end_offset)
         epoch_cache.truncate_from_start(log_start_offset)
-        return self._build(Segments(loaded), epochs, log_start_offset, log_end_offset)
+        # A log without records leaves the file alone: the first one to come is not written before its epoch is.
+        if epochs != stored_epochs and (epochs or log_end_offset > log_start_offset):
+            content = checkpoints.build_epochs(epochs)
+            write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
+            stored_epochs = epochs
+        return self._build(Segments(loaded), epochs, stored_epochs, log_start_offset, log_end_offset)
 
     # Leftovers
 
-    def _finish_interrupted_work(self) -> None:
+    def _finish_interrupted_work(self) -> list[str]:
+        """The files in the directory when that is done."""
         names = self.files.list_directory(self.directory)
+        if not any(name.endswith(LEFT_HALF_WAY) for name in names):
+            return names
         for name in names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            if name.endswith(BELONGING_TO_NOTHING):
                 self.files.remove(self.directory / name)
         for base in bases_of(names, LOG_SUFFIX + SWAP_SUFFIX):
             self._finish_swap(base)
         for name in self.files.list_directory(self.directory):
             if name.endswith(SWAP_SUFFIX):
                 self.files.remove(self.directory / name)
+        return self.files.list_directory(self.directory)
 
     def _finish_swap(self, base: int) -> None:
         """A whole compacted segment waits under another name. Remove those it replaces, then give it its own."""
@@ -211,7 +219,9 @@ class _Opening:
                     problem = f"base offset {header.base_offset} where {end_offset} was due, at {batch.position}"
                     break
                 segment.note_scanned(header, self.config.index_interval_bytes)
-                if header.partition_leader_epoch > epochs.latest_epoch:
+                if 0 <= header.partition_leader_epoch != epochs.epoch_at(header.base_offset):
+                    # The file and the log became durable apart; what a batch says of itself counts.
+                    epochs.truncate_from_end(header.base_offset)
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                 end_offset = header.next_offset
         except InvalidBatchError as error:
@@ -264,7 +274,14 @@ class _Opening:
             self.notices(f"{self.directory.name}/{path.name} is not readable ({error}) and counts as missing")
             return None
 
-    def _build(self, segments: Segments, epochs: list[EpochEntry], log_start_offset: int, log_end_offset: int) -> Log:
+    def _build(
+        self,
+        segments: Segments,
+        epochs: list[EpochEntry],
+        stored_epochs: list[EpochEntry],
+        log_start_offset: int,
+        log_end_offset: int,
+    ) -> Log:
         offsets = bases_of(self.files.list_directory(self.directory), SNAPSHOT_SUFFIX)
         snapshots = ProducerSnapshots(self.files, self.directory, offsets)
         snapshots.remove_above(log_end_offset)
@@ -284,6 +301,7 @@ class _Opening:
             gaps_until=self._gaps_until(log_end_offset),
             cleaned_offset=min(self.history.cleaned_until, log_end_offset),
             loaded_at_ms=self.now_wall_ms,
+            stored_epochs=tuple(stored_epochs),
         )
         log = Log(
             self.files,

@@ -1,15 +1,14 @@
 """Which segments are too old, too many, or below the log start: decisions only."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.storage.config import LogConfig
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(NamedTuple):
     """The oldest segments of a log that have to go, and why."""
 
     segments: tuple[Segment, ...]

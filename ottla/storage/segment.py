@@ -8,6 +8,7 @@ are queued for the next write. `mark` and `rewind` undo the bookkeeping of a que
 """
 
 from collections.abc import Iterator
+from errno import ENOENT
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,6 +73,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self.is_flushed = False
         self.is_index_full = False
+        self._is_retired = False
         self._entries_max = INT32_MAX
         self._files = files
         self._directory = directory
@@ -115,15 +117,22 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
+            if self._is_retired:
+                # Opening would make a new file where another log's may come to be.
+                raise FileNotFoundError(ENOENT, "the segment was deleted")
             self._file = self._files.open(self.path(LOG_SUFFIX))
         return self._file
 
     def release(self) -> None:
         """Let go of the descriptor and of what can be read again. For segments that are not appended to."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        # It closes when it is forgotten: a thread that looks for something in it may not have finished.
+        self._file = None
         self._offset_index = self._time_index = None
+
+    def retire(self) -> None:
+        """Let go for ever: the files go, or belong to another segment from now on."""
+        self._is_retired = True
+        self.release()
 
     def rename(self, suffix: str) -> None:
         """Put `suffix` behind the names of all files of the segment, in place of the one they have."""
@@ -186,17 +195,14 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        if self._offset_index is None:
-            self._load_indexes()
-        assert self._offset_index is not None, "indexes are loaded or rebuilt together"
-        return self._offset_index
+        index = self._offset_index
+        # A thread that looks something up may find them released again, so it takes what was loaded for it.
+        return self._load_indexes()[0] if index is None else index
 
     @property
     def time_index(self) -> TimeIndex:
-        if self._time_index is None:
-            self._load_indexes()
-        assert self._time_index is not None, "indexes are loaded or rebuilt together"
-        return self._time_index
+        index = self._time_index
+        return self._load_indexes()[1] if index is None else index
 
     def write_indexes(self) -> None:
         """Bring the index files up to date. The largest timestamp gets an entry, so that `load` finds it."""
@@ -212,15 +218,11 @@ class Segment:
 
     def indexes_are_sound(self, interval_bytes: int) -> bool:
         """Whether both index files are there and could be those of this log file."""
-        try:
-            offsets = OffsetIndex.from_bytes(self._files.read_bytes(self.path(OFFSET_INDEX_SUFFIX)), self.size)
-            times = TimeIndex.from_bytes(self._files.read_bytes(self.path(TIME_INDEX_SUFFIX)))
-        except FileNotFoundError:
+        found = self._read_indexes()
+        if found is None:
             return False
-        if offsets is None or times is None:
-            return False
-        self._offset_index, self._time_index = offsets, times
-        return self.size == 0 or len(times) > 0 or self.size <= interval_bytes
+        self._offset_index, self._time_index = found
+        return self.size == 0 or len(self._time_index) > 0 or self.size <= interval_bytes
 
     def clear(self) -> None:
         """Forget what is known about the batches, before they are noted again."""
@@ -261,9 +263,22 @@ class Segment:
         timestamp = header.max_timestamp
         self.note(header.last_offset, timestamp, header.size_bytes, interval_bytes, appended_at_ms=NO_TIMESTAMP)
 
-    def _load_indexes(self) -> None:
-        if not self.indexes_are_sound(INT32_MAX):
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        found = self._read_indexes()
+        if found is None:
             self.rebuild_indexes(LogConfig().index_interval_bytes)
+            found = self.offset_index, self.time_index
+        self._offset_index, self._time_index = found
+        return found
+
+    def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
+        """What the index files say, or None if they are not both there or could not be those of this log file."""
+        try:
+            offsets = OffsetIndex.from_bytes(self._files.read_bytes(self.path(OFFSET_INDEX_SUFFIX)), self.size)
+            times = TimeIndex.from_bytes(self._files.read_bytes(self.path(TIME_INDEX_SUFFIX)))
+        except FileNotFoundError:
+            return None
+        return None if offsets is None or times is None else (offsets, times)
 
     # Reading
 

@@ -1,6 +1,6 @@
 """The segments of one log, in the order of their base offsets."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from ottla.storage.segment import Segment
@@ -36,10 +36,6 @@ class Segments:
     def up_to_active(self) -> list[Segment]:
         """The segments that nobody appends to any more."""
         return self._segments[:-1]
-
-    def from_offset(self, base_offset: int) -> list[Segment]:
-        """The segments that begin at or after `base_offset`."""
-        return self._segments[bisect_left(self._bases, base_offset) :]
 
     def end_of(self, n: int, log_end_offset: int) -> int:
         """The offset with which the n-th segment ends."""

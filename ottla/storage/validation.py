@@ -6,7 +6,6 @@ A batch from the leader was checked by the leader; a follower asks only whether 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from ottla.protocol.errors import (
     CorruptMessage,
@@ -60,39 +59,56 @@ RECORD_ERRORS_MAX = 1000
 """How many records of a refused batch are named; a batch of a megabyte may hold a hundred thousand wrong ones."""
 
 
-@dataclass(frozen=True, slots=True)
 class ValidationConfig:
-    """The settings of a topic that its batches have to meet."""
+    """The settings of a topic that its batches have to meet, and what follows from them; not changed any more."""
 
-    max_message_bytes: int = 1048588
-    segment_bytes: int = 1073741824
-    codec: Codec | None = None
-    """What batches are stored with; None is `compression.type=producer`: as they came."""
-    compression_level: int | None = None
-    log_append_time: bool = False
-    timestamp_before_max_ms: int = UNLIMITED_MS
-    timestamp_after_max_ms: int = UNLIMITED_MS
-    is_compacted: bool = False
-    """Whether `cleanup.policy` contains `compact`, so that every record needs a key."""
-    deep: bool = False
-    """Whether every record is checked even where nothing in the topic's settings depends on it, as Kafka does."""
-    max_decompressed_bytes: int = field(init=False)
-    """A topic's batches may decompress to sixteen times `max_message_bytes`, and to 16 MiB however low that is. Whoever
-    compresses better than that gets MESSAGE_TOO_LARGE, on which Kafka's Java producer splits its batch in two."""
-    walks_records: bool = field(init=False)
-    is_plain: bool = field(init=False)
-    """Whether an uncompressed batch is stored as it came and nobody asks for its single records."""
-    batch_bytes_max: int = field(init=False)
+    __slots__ = (
+        "batch_bytes_max",
+        "codec",
+        "compression_level",
+        "is_compacted",
+        "is_plain",
+        "log_append_time",
+        "max_decompressed_bytes",
+        "max_message_bytes",
+        "segment_bytes",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "walks_records",
+    )
 
-    def __post_init__(self) -> None:
-        looks_back = self.timestamp_before_max_ms < UNLIMITED_MS and not self.log_append_time
-        walks_records = self.deep or self.is_compacted or looks_back
-        is_plain = not walks_records and not self.log_append_time and self.codec in (None, Codec.NONE)
-        decompressed = min(max(_DECOMPRESSED_BYTES_LEAST, 16 * self.max_message_bytes), DECOMPRESSED_BYTES_MAX)
-        object.__setattr__(self, "max_decompressed_bytes", decompressed)
-        object.__setattr__(self, "walks_records", walks_records)
-        object.__setattr__(self, "is_plain", is_plain)
-        object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))
+    def __init__(
+        self,
+        *,
+        max_message_bytes: int = 1048588,
+        segment_bytes: int = 1073741824,
+        codec: Codec | None = None,
+        compression_level: int | None = None,
+        log_append_time: bool = False,
+        timestamp_before_max_ms: int = UNLIMITED_MS,
+        timestamp_after_max_ms: int = UNLIMITED_MS,
+        is_compacted: bool = False,
+    ) -> None:
+        """`codec` is what batches are stored with; None is `compression.type=producer`: as they came. `is_compacted`
+        says whether `cleanup.policy` contains `compact`, so that every record needs a key."""
+        self.max_message_bytes = max_message_bytes
+        self.segment_bytes = segment_bytes
+        self.codec = codec
+        self.compression_level = compression_level
+        self.log_append_time = log_append_time
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.is_compacted = is_compacted
+        looks_back = timestamp_before_max_ms < UNLIMITED_MS and not log_append_time
+        self.walks_records = is_compacted or looks_back
+        # Whether an uncompressed batch is stored as it came and nobody asks for its single records.
+        self.is_plain = not self.walks_records and not log_append_time and codec in (None, Codec.NONE)
+        # A topic's batches may decompress to sixteen times `max_message_bytes`, and to 16 MiB however low that is.
+        # Whoever compresses better gets MESSAGE_TOO_LARGE, on which Kafka's Java producer splits its batch in two.
+        self.max_decompressed_bytes = min(
+            max(_DECOMPRESSED_BYTES_LEAST, 16 * max_message_bytes), DECOMPRESSED_BYTES_MAX
+        )
+        self.batch_bytes_max = min(max_message_bytes, segment_bytes)
 
     def recompresses(self, codec: int) -> bool:
         return self.codec is not None and self.codec != codec

@@ -48,6 +48,8 @@ class Asking:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        # Imported now: otherwise the first who looks for a coordinator is told to ask again.
+        self.groups = broker.groups
         self._clients: list[Client] = []
 
     async def client(self) -> Client:

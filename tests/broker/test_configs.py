@@ -53,6 +53,14 @@ async def replaced(broker: Asking, kind: int, name: str, version: int = 2, **con
     return response
 
 
+@pytest.mark.parametrize("keys", [None, []])
+async def test_without_names_all_configs_are_described(tmp_path: Path, keys: list[str] | None) -> None:
+    async with running(tmp_path) as broker:
+        await created(broker, creatable("a"))
+        names = {config.name for config in (await described(broker, TOPIC, "a", keys=keys)).configs}
+        assert {"retention.ms", "segment.bytes", "cleanup.policy"} <= names
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with running(tmp_path, {"log.retention.hours": "1"}) as broker:
@@ -199,3 +207,19 @@ async def test_a_broker_says_which_properties_are_read_only(tmp_path: Path) -> N
         assert read_only["num.partitions"]
         assert not read_only["log.retention.ms"]
         assert not any(config.is_sensitive for config in result.configs)
+
+
+async def test_a_broker_says_what_its_command_line_told_it(tmp_path: Path) -> None:
+    """kafka-python's own tests look for the advertised address."""
+    async with running(tmp_path) as broker:
+        result = await described(broker, BROKER, "1", keys=["node.id", "advertised.listeners", "listeners", "log.dirs"])
+
+        told = {config.name: config for config in result.configs}
+        address = f"PLAINTEXT://{broker.broker.bootstrap}"
+        assert {name: config.value for name, config in told.items()} == {
+            "node.id": "1",
+            "advertised.listeners": address,
+            "listeners": address,
+            "log.dirs": str(tmp_path),
+        }
+        assert all(config.read_only and config.config_source == 4 for config in told.values())

@@ -1,6 +1,5 @@
 """Frames, order, holds and limits of connections."""
 
-import asyncio
 import struct
 import tracemalloc
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.connection import KEPT_WHILE_HELD, Connection
+from ottla.broker.receive_buffers import LENT_MAX
 from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
@@ -26,9 +26,11 @@ from tests.broker.wire import (
     create_topic,
     fetch,
     fetch_request,
+    parked_fetch,
     produce,
     produce_request,
     running_broker,
+    turn,
     values_of,
 )
 
@@ -92,13 +94,41 @@ async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: 
         connection.connection_lost(None)
 
 
+async def test_clients_that_begin_large_frames_and_leave_give_their_buffers_back(tmp_path: Path) -> None:
+    """I-27."""
+    async with running_broker(tmp_path) as broker:
+        for _ in range(3 * LENT_MAX):
+            connection = Connection(broker.server)
+            connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+            feed(connection, struct.pack(">i", 1_000_000) + bytes(10))
+            assert connection.get_buffer(-1).nbytes == 1_000_000 - 10
+            connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("value_bytes", [70_000, 500_000, 1_000_000])
+async def test_large_frames_survive_being_cut_anywhere(tmp_path: Path, value_bytes: int) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as other:
+        await create_topic(client, "t")
+        values = [bytes([number]) * value_bytes for number in range(1, 6)]
+        for number, value in enumerate(values):
+            # Both begin a large frame before either ends it.
+            sender = (client, other)[number % 2]
+            sender.send(produce_request("t", batch(value)), 9)
+        for number in range(len(values)):
+            await (client, other)[number % 2].receive_frame()
+
+        fetched = await fetch(client, "t", max_bytes=10_000_000)
+
+    assert sorted(values_of(fetched.records)) == values
+
+
 async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
     """§1.4: answers keep the order, and nothing is handled meanwhile."""
     async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as other:
         await create_topic(client, "t")
         waiting = client.send(fetch_request("t", max_wait_ms=5_000), 11)
         behind = client.send(ASK, 0)
-        await asyncio.sleep(0)
+        await parked_fetch(broker)
 
         await produce(other, "t", b"a")
 
@@ -141,7 +171,7 @@ async def test_a_client_that_does_not_read_is_not_served_more(tmp_path: Path) ->
         answered = transport.answers
         while transport.answers < 100:
             transport.drain()
-            await asyncio.sleep(0)
+            await turn(broker)
         assert 0 < answered < 4
         connection.connection_lost(None)
 

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.authorization import GROUP_OPERATIONS
+from ottla.coordinator.events import DescribeGroup
+from ottla.coordinator.results import DescribeResult
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, Client, messages, running
 from tests.broker.test_topics import creatable, created, deleted
@@ -156,6 +159,20 @@ async def test_a_member_joins_in_every_version(tmp_path: Path, version: int) -> 
         assert response.member_id.startswith("tester-")
         assert [member.member_id for member in response.members] == [response.member_id]
         assert response.protocol_type == ("consumer" if version >= 7 else None)
+
+
+@pytest.mark.parametrize(("version", "rebalance_timeout_ms"), [(0, 10000), (1, 70000)])
+async def test_before_version_1_the_session_timeout_bounds_a_rebalance(
+    tmp_path: Path, version: int, rebalance_timeout_ms: int
+) -> None:
+    """G07, §5.4"""
+    async with running(tmp_path) as broker:
+        await found(broker)
+        await joined(await broker.client(), version=version, rebalance_timeout_ms=rebalance_timeout_ms)
+        described: list[DescribeResult] = []
+        broker.broker.groups.ask(lambda token: DescribeGroup(token, "g"), described.append)
+
+        assert described[0].members[0].rebalance_timeout_ms == rebalance_timeout_ms
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -392,7 +409,7 @@ async def test_groups_are_described_in_every_version(tmp_path: Path, version: in
             "/127.0.0.1",
         )
         assert described.member_assignment == b"assigned"
-        assert known.authorized_operations == (0b101001000 if version >= 3 else -(2**31))
+        assert known.authorized_operations == (GROUP_OPERATIONS if version >= 3 else -(2**31))
         expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
         assert (unknown.error_code, unknown.group_state) == (expected, "Dead")
 

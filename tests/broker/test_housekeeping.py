@@ -1,28 +1,33 @@
 """What a broker does by itself."""
 
-import asyncio
-from collections.abc import Callable
+import threading
 from pathlib import Path
 
+import pytest
+
+from ottla.broker import housekeeping
+from ottla.broker.broker import Broker
+from ottla.protocol.errors import KafkaStorageError
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.produce import ProduceResponse
 from ottla.protocol.records.record import Record, build_batch
+from ottla.storage import compaction
+from ottla.storage.files import OsFile
 from tests.broker.wire import (
     WAIT_S,
+    Client,
+    batch,
     client_of,
     create_topic,
+    fetch,
     fetch_request,
     produce,
     produce_request,
     running_broker,
+    until,
     values_of,
 )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - a state of the broker has no event
-            await asyncio.sleep(0.01)
 
 
 async def test_old_segments_are_deleted(tmp_path: Path) -> None:
@@ -36,7 +41,7 @@ async def test_old_segments_are_deleted(tmp_path: Path) -> None:
         for _ in range(6):
             await produce(client, "t", bytes(500_000))
 
-        await until(lambda: log.log_start_offset > 0)
+        await until(broker, lambda: log.log_start_offset > 0)
 
     assert len(log.segments) < 4
 
@@ -50,7 +55,7 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
             await client.call(produce_request("t", keyed), ProduceResponse, 9)
         log = broker.replicas.partition("t", 0).log
 
-        await until(lambda: log.gaps_until > 0)
+        await until(broker, lambda: log.cleaned_offset == 5)
         response = await client.call(fetch_request("t"), FetchResponse, 11)
 
     answer = response.responses[0].partitions[0]
@@ -66,4 +71,219 @@ async def test_high_watermarks_are_checkpointed(tmp_path: Path) -> None:
         await produce(client, "t", b"a")
 
         checkpoint = tmp_path / "replication-offset-checkpoint"
-        await until(lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
+        await until(broker, lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
+
+
+OLD_MS = 1_000
+
+
+async def three_old_segments(client: Client, topic: str) -> None:
+    await create_topic(client, topic, segment_ms=1, retention_ms=60_000, file_delete_delay_ms=0)
+    for n in range(3):
+        await client.call(
+            produce_request(topic, bytes(build_batch([Record(timestamp=OLD_MS + 10 * n, value=b"x")]))),
+            ProduceResponse,
+            9,
+        )
+
+
+async def test_a_log_that_fails_does_not_keep_the_others_from_being_looked_after(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
+        await create_topic(client, "broken")
+        broken = broker.replicas.partition("broken", 0).log
+        broken.failure = KafkaStorageError("a disk that failed earlier")
+        await three_old_segments(client, "t")
+        log = broker.replicas.partition("t", 0).log
+
+        await until(broker, lambda: log.log_start_offset == 3)
+        broken.failure = None
+
+
+async def test_files_of_old_segments_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """§16.6.1"""
+    monkeypatch.setattr(housekeeping, "DELETION_INTERVAL_MS", 20)
+    async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
+        await three_old_segments(client, "t")
+
+        log = broker.replicas.partition("t", 0).log
+        files = tmp_path / "t-0"
+        await until(broker, lambda: log.log_start_offset == 3 and not list(files.glob("*[012].log*")))
+        again = await fetch(client, "t", 3)
+
+    assert (again.error_code, again.log_start_offset, again.high_watermark) == (0, 3, 3)
+
+
+async def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
+    """§13.6.1, by a setting that may change while the broker runs"""
+    async with (
+        running_broker(tmp_path, producer_id_expiration_check_interval_ms=20) as broker,
+        client_of(broker) as client,
+    ):
+        await create_topic(client, "t")
+        idempotent = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+        await client.call(produce_request("t", idempotent), ProduceResponse, 9)
+        producers = broker.replicas.partition("t", 0).log.producers
+        assert len(producers) == 1
+
+        broker.topics.alter_broker_configs(
+            {"producer.id.expiration.ms": "1"}, of_all_brokers=True, validate_only=False, done=lambda error: None
+        )
+
+        await until(broker, lambda: len(producers) == 0)
+
+
+async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """§16.2.3: a start after a crash reads again from the recovery point, and that must not stay at 0 for ever."""
+    monkeypatch.setattr(housekeeping, "SYNC_INTERVAL_MS", 20)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await three_old_segments(client, "t")
+        log = broker.replicas.partition("t", 0).log
+
+        await until(broker, lambda: log.flushed_offset >= 2)
+
+        assert [segment.is_flushed for segment in log.segments] == [True, True, False]
+
+
+async def test_checkpoints_do_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs two syncs, which take long while the disk is busy."""
+    synced_in: set[str] = set()
+    fsync = OsFile.fsync
+    monkeypatch.setattr(OsFile, "fsync", lambda self: (synced_in.add(threading.current_thread().name), fsync(self))[1])
+    intervals = {
+        "replica_high_watermark_checkpoint_interval_ms": 10,
+        "log_flush_offset_checkpoint_interval_ms": 10,
+        "log_flush_start_offset_checkpoint_interval_ms": 10,
+    }
+    async with running_broker(tmp_path, **intervals) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        synced_in.clear()
+        names = ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
+        for name in names:
+            (tmp_path / name).unlink(missing_ok=True)
+
+        await until(broker, lambda: all((tmp_path / name).exists() for name in names))
+
+        assert synced_in
+        assert threading.main_thread().name not in synced_in
+
+
+async def keyed_segments(client: Client, topic: str, **configs: object) -> None:
+    """Four segments of one record each, all with the same key."""
+    await create_topic(
+        client, topic, cleanup_policy="compact", segment_ms=1, min_cleanable_dirty_ratio="0.01", **configs
+    )
+    for n in range(4):
+        keyed = bytes(build_batch([Record(timestamp=OLD_MS + 10 * n, key=b"k", value=b"%d" % n)]))
+        await client.call(produce_request(topic, keyed), ProduceResponse, 9)
+
+
+async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    compact = compaction.compact
+
+    def counting(plan: compaction.CompactionPlan) -> compaction.CompactionResult:
+        tried.append(plan.directory.name)
+        if plan.directory.name == "damaged-0":
+            raise KafkaStorageError("a damaged batch")
+        return compact(plan)
+
+    monkeypatch.setattr(compaction, "compact", counting)
+    async with running_broker(tmp_path, log_cleaner_backoff_ms=200) as broker, client_of(broker) as client:
+        await keyed_segments(client, "good")
+        await keyed_segments(client, "damaged")
+        good = broker.replicas.partition("good", 0).log
+
+        await until(broker, lambda: good.cleaned_offset == 3 and "damaged-0" in tried)
+        await broker._work_done()
+
+    assert tried.count("damaged-0") <= 2, "once in the round that found work, once in the next"
+
+
+async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_finish = threading.Event()
+    has_begun = threading.Event()
+    compact = compaction.compact
+
+    def slow(plan: compaction.CompactionPlan) -> compaction.CompactionResult:
+        has_begun.set()
+        may_finish.wait(WAIT_S)
+        return compact(plan)
+
+    monkeypatch.setattr(compaction, "compact", slow)
+    async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
+        await keyed_segments(client, "t")
+        await until(broker, has_begun.is_set)
+        await client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), DeleteTopicsResponse, 4)
+        await create_topic(client, "t")
+        await produce(client, "t", b"new")
+        may_finish.set()
+        await broker._work_done()
+        fetched = await fetch(client, "t")
+
+    assert values_of(fetched.records) == [b"new"]
+    assert sorted(path.name for path in (tmp_path / "t-0").glob("*.log*")) == [f"{0:020d}.log"]
+
+
+async def stop_compacting(broker: Broker) -> None:
+    configs = {"cleanup.policy": "delete", "retention.ms": "-1"}
+    broker.topics.alter_topic_configs("t", configs, validate_only=False, done=lambda error: None)
+    await broker._work_done()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    """Its gaps must not be taken for the end of what is sound."""
+    async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
+        await keyed_segments(client, "t")
+        log = broker.replicas.partition("t", 0).log
+        await until(broker, lambda: log.cleaned_offset == 3)
+        await broker._work_done()
+        if is_restarted:
+            (tmp_path / "cleaner-offset-checkpoint").unlink()
+        else:
+            await stop_compacting(broker)
+        monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+    if is_restarted:
+        async with running_broker(tmp_path) as broker:
+            await stop_compacting(broker)
+            monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        fetched = await fetch(client, "t", 3)
+
+    assert (fetched.high_watermark, values_of(fetched.records)) == (4, [b"3"])
+
+
+async def test_a_topic_deleted_while_its_log_is_synced_leaves_no_trace(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        for _ in range(5):
+            await create_topic(client, "t", flush_messages=1)
+            await produce(client, "t", b"a")
+            client.send(produce_request("t", batch(b"b")), 9)
+            client.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
+            await client.receive(ProduceResponse, 9)
+            await client.receive(DeleteTopicsResponse, 4)
+            await broker._work_done()
+
+        assert not broker.replicas._disk_sync._partition_of
+        assert "sync failed" not in [event for event, _ in broker.log.events]
+
+
+async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descriptors(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
+        await create_topic(client, "t", segment_ms=1, retention_ms=-1)
+        for n in range(3):
+            old = bytes(build_batch([Record(timestamp=OLD_MS + 10 * n, value=b"%d" % n)]))
+            await client.call(produce_request("t", old), ProduceResponse, 9)
+        first = broker.replicas.partition("t", 0).log.segments[0]
+
+        await until(broker, lambda: first._file is None and first._offset_index is None)
+        again = await fetch(client, "t")
+
+    assert values_of(again.records) == [b"0"]

@@ -1,6 +1,7 @@
 """Start and stop of a broker, by itself and inside a program."""
 
 import asyncio
+import errno
 import socket
 import subprocess
 import sys
@@ -16,9 +17,29 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.network import address_for_clients
 from ottla.broker.serve import ServeOptions, run
+from ottla.cluster.embedded import EmbeddedStore
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
-from tests.broker.wire import client_of, create_topic, fetch, fetch_request, produce, running_broker, values_of
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.storage.files import OsFile
+from tests.broker.wire import (
+    RecordingLog,
+    batch,
+    client_of,
+    create_topic,
+    fetch,
+    fetch_request,
+    parked_fetch,
+    produce,
+    running_broker,
+    values_of,
+)
+from tests.served import ServedBroker
 
 
 async def test_records_topics_and_the_cluster_id_survive_a_restart(tmp_path: Path) -> None:
@@ -42,8 +63,7 @@ async def test_parked_requests_are_answered_when_the_broker_stops(tmp_path: Path
         client = await connecting.__aenter__()
         await create_topic(client, "t")
         client.send(fetch_request("t", max_wait_ms=60_000), 11)
-        await asyncio.sleep(0.02)
-        assert len(broker.replicas.delayed_fetch) == 1
+        await parked_fetch(broker)
 
     response = await client.receive(FetchResponse, 11)
     assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -135,3 +155,106 @@ def test_the_start_imports_nothing_it_does_not_need() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert printed == "[]\n"
+
+
+async def test_a_start_reads_the_metadata_of_all_logs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the configs of the logs, once for the producer ids' or the topics' own sake, however many logs."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", 20, segment_bytes=2_000_000)
+    reads: list[str] = []
+    read = EmbeddedStore.read
+    monkeypatch.setattr(EmbeddedStore, "read", lambda *arguments: (reads.append(arguments[1]), read(*arguments)))
+
+    async with running_broker(tmp_path) as broker:
+        log = broker.replicas.partition("t", 19).log
+
+    assert log.config.segment_bytes == 2_000_000
+    assert len(reads) <= 3
+
+
+def test_serve_takes_as_many_descriptors_as_it_may() -> None:
+    """Every partition and every connection takes one, and systems set a limit of 1024 that programs may raise."""
+    code = """
+import resource
+from ottla.broker import serve
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+serve._raise_file_limit()
+print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed == "True\n"
+
+
+async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader beyond the cut must not go on with other records under offsets that it knows (KIP-320)."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        for value in (b"a", b"b", b"lost"):
+            await produce(client, "t", value)
+        kept_bytes = 2 * len(batch(b"a"))
+        monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+    with (tmp_path / "t-0" / f"{0:020d}.log").open("r+b") as log_file:
+        log_file.truncate(kept_bytes)
+
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        beyond = await fetch(client, "t", 3)
+        await produce(client, "t", b"other", b"others")
+        request = fetch_request("t", 3)
+        request.topics[0].partitions[0].current_leader_epoch = 0
+        response = await client.call(request, FetchResponse, 11)
+        question = OffsetForLeaderPartition(partition=0, current_leader_epoch=1, leader_epoch=0)
+        asked = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[question])])
+        told = await client.call(asked, OffsetForLeaderEpochResponse, 4)
+
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert response.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    answer = told.topics[0].partitions[0]
+    assert (answer.leader_epoch, answer.end_offset) == (0, 2)
+
+
+async def test_a_clean_restart_begins_no_new_term(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+
+    async with running_broker(tmp_path) as broker:
+        assert broker.image.topics["t"].partitions[0].leader_epoch == 0
+
+
+async def test_a_stop_on_a_disk_that_refuses_to_sync_says_so_and_is_no_clean_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = RecordingLog()
+    broker = Broker(ServerConfig(), data_dir=tmp_path, port=0, log=log)
+    await broker.start()
+    async with client_of(broker) as client:
+        await create_topic(client, "t")
+        await produce(client, "t", b"a")
+
+    with monkeypatch.context() as patch:
+
+        def refuse(file: OsFile) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        patch.setattr(OsFile, "fsync", refuse)
+        assert not await broker.stop()
+
+    assert any("could not be closed cleanly" in event for event, _ in log.events)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        assert not broker.log_directory.was_closed_cleanly
+        assert values_of((await fetch(client, "t")).records) == [b"a"]
+
+
+def test_serve_that_cannot_stop_cleanly_ends_with_status_1_and_a_sentence(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with ServedBroker(data_dir) as broker:
+        # Where the broker wants to write a file, there is a directory.
+        (data_dir / "replication-offset-checkpoint.tmp").mkdir()
+
+        assert broker.stop() == 1
+
+    assert "could not be closed cleanly" in broker.stderr
+    assert "Traceback" not in broker.stderr

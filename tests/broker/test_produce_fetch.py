@@ -1,6 +1,5 @@
 """Records in and out over the wire: §15.1 to §15.5."""
 
-import asyncio
 import errno
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import ProduceResponse
+from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.files import OsFile
 from tests.broker.wire import (
     Client,
@@ -30,6 +30,7 @@ from tests.broker.wire import (
     create_topic,
     fetch,
     fetch_request,
+    parked_fetch,
     produce,
     produce_request,
     running_broker,
@@ -115,6 +116,38 @@ async def test_a_bad_produce_gets_its_code_and_stores_nothing(
     assert (answer.error_code, answer.base_offset) == (code, -1)
     assert answer.error_message
     assert (after.error_code, after.base_offset) == (0, 0)
+
+
+KEYLESS = batch(b"a", b"b")
+MIXED_TIMES = bytes(build_batch([Record(timestamp=wall_ms, key=b"k", value=b"v") for wall_ms in (1 << 42, 1000)]))
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 11])
+@pytest.mark.parametrize(
+    ("configs", "records", "code", "named"),
+    [
+        ({"cleanup_policy": "compact"}, KEYLESS, ErrorCode.INVALID_RECORD, [0, 1]),
+        (
+            {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 1 << 60},
+            MIXED_TIMES,
+            ErrorCode.INVALID_TIMESTAMP,
+            [1],
+        ),
+    ],
+)
+async def test_single_records_that_are_refused_are_named(
+    tmp_path: Path, version: int, configs: dict[str, object], records: bytes, code: ErrorCode, named: list[int]
+) -> None:
+    """§16.3.3. Which records, only versions from 8 on can say (KIP-467)."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", **configs)
+
+        response = await client.call(produce_request("t", records), ProduceResponse, version)
+
+    answer = response.responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    assert [each.batch_index for each in answer.record_errors] == (named if version >= 8 else [])
+    assert all(each.batch_index_error_message for each in answer.record_errors)
 
 
 async def test_one_bad_partition_does_not_harm_the_others(tmp_path: Path) -> None:
@@ -204,8 +237,7 @@ async def test_a_fetch_waits_for_records_and_no_longer(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
         await create_topic(writer, "t")
         reader.send(fetch_request("t", max_wait_ms=60_000), 11)
-        await asyncio.sleep(0.02)
-        assert len(broker.replicas.delayed_fetch) == 1
+        await parked_fetch(broker)
 
         await produce(writer, "t", b"a")
         response = await reader.receive(FetchResponse, 11)
@@ -241,7 +273,7 @@ async def test_a_fetch_of_a_deleted_topic_is_answered(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         client.send(fetch_request("t", max_wait_ms=60_000), 11)
-        await asyncio.sleep(0.02)
+        await parked_fetch(broker)
 
         broker.topics.delete([broker.image.topics["t"]], says_disabled=True, done=lambda _: None)
         response = await client.receive(FetchResponse, 11)

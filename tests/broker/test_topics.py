@@ -115,7 +115,7 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
 
 async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
-        broker.broker.topics._make_logs = lambda topics: {}
+        broker.broker.topics._logs.make = lambda topics, done: done({})
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:

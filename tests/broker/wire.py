@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.records.record import Record, build_batch, iterate_records
 
 WAIT_S = 10
+LOOK_EVERY_MS = 2
 
 
 class RecordingLog(LazyLog):
@@ -51,6 +52,33 @@ async def running_broker(data_dir: Path, **settings: object) -> AsyncIterator[Br
         yield broker
     finally:
         await broker.stop()
+
+
+async def turn(broker: Broker) -> None:
+    """Until the events that the broker has before it now are over."""
+    over = broker.loop.create_future()
+    broker.soon(lambda: over.set_result(None))
+    await over
+
+
+async def until(broker: Broker, condition: Callable[[], bool]) -> None:
+    """Until work that the broker does by itself has made the condition true; the broker's own timers look."""
+    met = broker.loop.create_future()
+
+    def look() -> None:
+        if condition():
+            met.set_result(None)
+        elif not met.done():
+            broker.wheel.schedule(broker.clock.now_ms() + LOOK_EVERY_MS, look)
+
+    look()
+    async with asyncio.timeout(WAIT_S):
+        await met
+
+
+async def parked_fetch(broker: Broker) -> None:
+    """Until the fetch that was sent waits in the purgatory."""
+    await until(broker, lambda: len(broker.replicas.delayed_fetch) == 1)
 
 
 class Client:

@@ -4,7 +4,7 @@ from ottla.cli.client import EARLIEST, LATEST, Client, parse_bootstrap
 from ottla.cli.connection import Address
 from ottla.cli.failures import ClientError, NoAnswer, Refused
 from ottla.cli.group_operations import delete_group
-from ottla.cli.topic_operations import create_topic
+from ottla.cli.topic_operations import create_topic, existing_topic
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -181,3 +181,16 @@ async def test_a_broker_that_knows_no_default_gets_numbers() -> None:
 
     (request,) = broker.requests(CreateTopicsRequest)
     assert (request.topics[0].num_partitions, request.topics[0].replication_factor) == (1, 1)
+
+
+async def test_a_topic_that_is_being_created_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.cli.client.FIRST_PAUSE_S", 0.001)
+    absent = MetadataResponse(topics=[MetadataResponseTopic(name="t", error_code=3)])
+    with FakeBroker() as broker:
+        broker.answer(MetadataRequest, absent, absent, MetadataResponse(topics=[topic("t", 0)]))
+        async with client_of(broker) as client:
+            assert (await existing_topic(client, "t", create_missing=True)).name == "t"
+
+            broker.answer(MetadataRequest, absent)
+            with pytest.raises(Refused, match="topic t: it does not exist"):
+                await existing_topic(client, "t", create_missing=True)

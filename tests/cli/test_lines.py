@@ -1,3 +1,5 @@
+import asyncio
+import gc
 import io
 
 import pytest
@@ -16,6 +18,11 @@ class Pieces:
         if isinstance(piece, OSError):
             raise piece
         return piece
+
+
+class Endless:
+    def read(self, size: int) -> bytes:
+        return b"x\n"
 
 
 async def lines_of(stream: Pieces | io.BytesIO) -> list[bytes]:
@@ -47,3 +54,14 @@ async def test_more_than_is_read_ahead() -> None:
 async def test_a_stream_that_breaks_is_an_error() -> None:
     with pytest.raises(OSError, match="broken"):
         await lines_of(Pieces(b"a\n", OSError("broken")))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_command_that_ends_for_another_reason_leaves_its_reader_behind_without_a_word() -> None:
+    async def first_lines() -> list[bytes]:
+        async for lines in read_lines(Endless()):
+            return lines
+        return []
+
+    assert asyncio.run(first_lines()) == [b"x"]
+    gc.collect()

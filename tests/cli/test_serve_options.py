@@ -56,13 +56,13 @@ def test_nothing_given_is_the_documented_defaults() -> None:
 
 def test_everything_given() -> None:
     line = (
-        "--listen 0.0.0.0:0 --advertise=host:9 --data-dir d --ephemeral --brokers 1 --node-id 7 --config f "
+        "--listen 0.0.0.0:0 --advertise=host:9 --ephemeral --brokers 1 --node-id 7 --config f "
         "--set a=b --set c=d=e --log-format json --log-level debug"
     )
     assert parse_plain(line.split()) == {
         "listen": "0.0.0.0:0",
         "advertise": "host:9",
-        "data_dir": "d",
+        "data_dir": "./ottla-data",
         "ephemeral": True,
         "brokers": 1,
         "node_id": 7,
@@ -89,6 +89,7 @@ def test_the_quick_parser_reads_what_click_reads_or_leaves_it_to_click(arguments
         (("--listen", "::1:9092"), "'::1:9092' is not HOST:PORT with a port up to 65535"),
         (("--listen", "a:65536"), "'a:65536' is not HOST:PORT with a port up to 65535"),
         (("--advertise", "a:0"), "'a:0' is not HOST:PORT with a port up to 65535"),
+        (("--ephemeral", "--data-dir", "d"), "--data-dir d asks to keep what it removes"),
         (("--set", "a"), "'a' is not KEY=VALUE"),
         (("--log-format", "xml"), "'xml' is not one of 'console', 'json'"),
         (("--node-id", "x"), "'x' is not a valid integer range"),

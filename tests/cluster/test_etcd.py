@@ -22,6 +22,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     server.kill()
 
 
+@pytest.fixture
+def late_server(tmp_path: Path) -> Iterator[EtcdServer]:
+    """One that is not started yet."""
+    server = EtcdServer(tmp_path)
+    yield server
+    server.kill()
+
+
 async def test_an_etcd_that_is_not_there_is_unavailable_and_said_to_be() -> None:
     told: list[tuple[bool, str]] = []
     store = EtcdStore(
@@ -47,19 +55,18 @@ async def test_a_dead_endpoint_is_passed_over(server: EtcdServer) -> None:
     await store.wait_closed()
 
 
-async def test_etcd_back_again_is_said_to_be(tmp_path: Path) -> None:
-    server, told = EtcdServer(tmp_path), asyncio.Queue()
-    endpoints = [("127.0.0.1", server.port)]
+async def test_etcd_back_again_is_said_to_be(late_server: EtcdServer) -> None:
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    endpoints = [("127.0.0.1", late_server.port)]
     store = EtcdStore(endpoints, timeout_ms=20_000, reachable=lambda reachable, why: told.put_nowait(reachable))
     reading = asyncio.ensure_future(read(store))
     assert await told.get() is False
 
-    server.start()
+    late_server.start()
     await reading
     assert await told.get() is True
     store.close()
     await store.wait_closed()
-    server.kill()
 
 
 async def test_a_watch_on_an_endpoint_gone_silent_goes_on_elsewhere(server: EtcdServer) -> None:

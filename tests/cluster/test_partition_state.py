@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.cluster.image import NO_LEADER, PartitionInfo
-from ottla.cluster.partition_state import Conditions, Election, new_partition, settled
+from ottla.cluster.partition_state import Conditions, Election, settled
+from ottla.cluster.topics import new_partition
 from tests.cluster.images import digits, state
 
 

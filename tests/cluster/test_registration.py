@@ -10,7 +10,6 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topic_values
 from ottla.cluster.follow import Follower
 from ottla.cluster.image import NO_LEADER, BrokerState, Listener, MetadataImage, TopicInfo
-from ottla.cluster.partition_state import new_partition
 from ottla.cluster.registration import (
     AlreadyRegistered,
     Registration,
@@ -23,6 +22,7 @@ from ottla.cluster.registration import (
     unregister,
 )
 from ottla.cluster.store import Committed, Conflict, Put, Transaction
+from ottla.cluster.topics import new_partition
 from ottla.cluster.updates import applied
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.timer.wheel import TimingWheel

@@ -140,7 +140,9 @@ def test_the_partition_count_of_consumer_offsets_is_fixed() -> None:
 def test_internal_topics_are_neither_created_nor_deleted_by_clients() -> None:
     topic = topic_named(CONSUMER_OFFSETS)
 
-    assert refusal(lambda: check_creatable_by_clients(CONSUMER_OFFSETS)) is ErrorCode.INVALID_REQUEST
+    assert refusal(lambda: check_creatable_by_clients(CONSUMER_OFFSETS, image_with())) is ErrorCode.INVALID_REQUEST
+    existing = lambda: check_creatable_by_clients(CONSUMER_OFFSETS, image_with(topic))  # noqa: E731
+    assert refusal(existing) is ErrorCode.TOPIC_ALREADY_EXISTS
     deletion = lambda: check_deletable(topic, deletion_enabled=True, says_disabled=True)  # noqa: E731
     assert refusal(deletion) is ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -125,10 +125,10 @@ def test_changes_one_by_one_make_what_reading_anew_makes(history: list) -> None:
     for revision, wished in enumerate(history, 1):
         changes = []
         for change in wished:
-            if isinstance(change, tuple) and change[0] == "delete":
+            if change[0] == "delete":
                 prefixes = (f"topics/{change[1]}", f"partitions/{change[1]}/", f"configs/topics/{change[1]}")
                 changes += [Delete(key) for key in keys if key.startswith(prefixes)]
-            elif isinstance(change, tuple):
+            elif change[0] == "state":
                 key = partition_key(change[1], change[2])
                 changes += [Put(key, partition_value(state(change[3])))] if key in keys else []
             elif isinstance(change, Put) and change.key.startswith("topics/") and change.key in keys:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.hashing import java_hash, partition_for
+from ottla.coordinator.hashing import java_hash, java_length, partition_for
 
 
 # Vectors of KAFKA_SEMANTICS §4.1.2.
@@ -33,3 +33,7 @@ def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
 
 def test_a_lone_surrogate_has_a_hash_too() -> None:
     assert java_hash("\ud83d") == 0xD83D
+
+
+def test_texts_are_as_long_as_java_says() -> None:
+    assert [java_length(text) for text in ("", "grüpp", "😀", "\ud83d")] == [0, 5, 2, 1]

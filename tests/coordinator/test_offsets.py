@@ -119,6 +119,12 @@ def test_g27_long_metadata_is_refused_for_its_partition_only(shell: Shell) -> No
     assert shell.fetch(partition=2).metadata == ""
 
 
+def test_metadata_is_measured_in_utf16_units(shell: Shell) -> None:
+    offsets = (OffsetToCommit("t", 0, 1, metadata="😀" * 2048), OffsetToCommit("t", 1, 2, metadata="😀" * 2049))
+    errors = [partition.error for partition in shell.commit(0, offsets=offsets).partitions]
+    assert errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
 def test_nothing_is_appended_when_no_partition_is_left(shell: Shell) -> None:
     answer = shell.commit(0, offsets=(OffsetToCommit("t", 0, 1, metadata="x" * 4097),))
     assert answer == committed_to(ErrorCode.OFFSET_METADATA_TOO_LARGE)

@@ -26,7 +26,7 @@ READING = (CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressio
 VALIDATING = (*READING, InvalidTimestamp, RecordListTooLarge, RecordsRefused)
 CONFIGS = (
     ValidationConfig(),
-    ValidationConfig(deep=True),
+    ValidationConfig(is_compacted=True),
     ValidationConfig(is_compacted=True, log_append_time=True),
     ValidationConfig(timestamp_before_max_ms=1000, timestamp_after_max_ms=1000),
 )

@@ -36,7 +36,6 @@ from ottla.replication.follower import LATEST_TIMESTAMP, Follower
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.leadership import ReplicationRules
 from ottla.replication.partition import ACKS_ALL, FollowerFetch, Partition, Taken
-from ottla.storage.checkpoints import LEADER_EPOCHS
 from ottla.storage.config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import TOPIC_ID, open_directory
@@ -193,8 +192,6 @@ class Broker:
         if log is None:
             log = self.directory.create_log(TOPIC, INDEX, TOPIC_ID, cluster.config, now_wall_ms=NOW)
             log.flush()
-        # What recovery made of the epochs has to be on the disk too, or a later life finds the old ones.
-        log._save_epochs(list(log.epochs.entries))
         self.log = log
         self.partition = cluster.kinds.partition(
             TOPIC,
@@ -509,12 +506,7 @@ class Cluster:
 
 
 def lose_power(disk: FakeDisk, seed: int) -> None:
-    """What is on the disk then is all there is, and is durable. Leader epochs are: the log promises that."""
-    for directory, names in disk._names.items():
-        number = names.get(LEADER_EPOCHS)
-        if number is not None:
-            disk._inodes[number].synced = bytes(disk._inodes[number].content)
-            disk._durable_names.setdefault(directory, {})[LEADER_EPOCHS] = number
+    """What is on the disk then is all there is, and is durable."""
     disk._lose(random.Random(seed) if seed else None)
     for inode in disk._inodes.values():
         inode.synced = bytes(inode.content)

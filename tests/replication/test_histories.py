@@ -30,7 +30,7 @@ def test_1_a_restarted_follower_keeps_what_lies_above_its_stale_high_watermark()
     assert len(oracle.acknowledged) == 2
     follower = cluster.brokers[2]
     follower.partition.high_watermark = 0
-    follower.directory.checkpoint_high_watermarks({("t", 0): 0})
+    follower.directory.high_watermark_checkpoint({("t", 0): 0}).write()
 
     cluster.kill(2)
     cluster.restart(2)

@@ -118,7 +118,7 @@ class Walk:
 
     def checkpoint(self) -> None:
         for broker in self.cluster.brokers.values():
-            broker.directory.checkpoint_high_watermarks({("t", 0): broker.partition.high_watermark})
+            broker.directory.high_watermark_checkpoint({("t", 0): broker.partition.high_watermark}).write()
 
     # And then it stops.
 

@@ -231,11 +231,11 @@ def test_a_crash_at_any_step_of_a_compaction_loses_no_key(loss: Loss) -> None:
     for n in range(20):
         append(log, keyed((f"k{n % 3}", f"v{n}"), (f"once {n}", "kept"), timestamp=NOW + n))
     log.flush()
-    directory.checkpoint_recovery_points()
+    directory.recovery_point_checkpoint().write()
     begin = len(disk.journal)
     before = keys_and_values(log)
     assert clean(log)
-    directory.checkpoint_cleaned_offsets()
+    directory.cleaner_checkpoint().write()
     due = directory.take_due_deletions(NOW + COMPACTED.file_delete_delay_ms)
     assert due is not None
     due.run()

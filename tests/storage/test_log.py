@@ -326,8 +326,8 @@ def test_log_start_and_high_watermark_survive_a_restart() -> None:
     append(log, *[batch("a") for _ in range(5)])
     log.delete_records_before(2)
 
-    directory.checkpoint_log_start_offsets()
-    directory.checkpoint_high_watermarks({("t", 0): 4})
+    directory.log_start_checkpoint().write()
+    directory.high_watermark_checkpoint({("t", 0): 4}).write()
     log = reopened(disk)
 
     assert (log.log_start_offset, log.restored_high_watermark, log.log_end_offset) == (2, 4, 5)

@@ -11,7 +11,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import OsFileSystem
 from ottla.storage.log_directory import LogDirectory, partition_of
-from tests.fakes.disk import FakeDisk
+from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened
 
 
@@ -206,3 +206,24 @@ def test_the_real_file_system_does_the_same(tmp_path: Path) -> None:
     due.run()
     directory.close()
     assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+
+
+def test_logs_without_news_since_the_last_clean_stop_are_not_written_again() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    for topic in ("busy", "quiet"):
+        append(directory.create_log(topic, 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW), batch("a"))
+    directory.close()
+    directory = open_directory(disk)
+    append(directory.logs["busy", 0], batch("b"))
+    before = len(disk.journal)
+
+    directory.close()
+
+    touched = {str(word) for operation in disk.journal[before:] for word in operation if isinstance(word, Path)}
+    assert any("busy-0" in path for path in touched)
+    assert not any("quiet-0" in path for path in touched)
+    disk.locked.clear()
+    again = open_directory(FakeDisk.after(disk.journal, Loss.UNSYNCED))
+    assert again.was_closed_cleanly
+    assert [len(read_all(again.logs[topic, 0])) for topic in ("busy", "quiet")] == [2, 1]

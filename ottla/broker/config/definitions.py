@@ -3,13 +3,25 @@
 What stands here works; a property of Kafka's that has no effect on this broker is refused (`refused.py`), not listed.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from ottla.broker.config.options import LONG_MAX, Option, boolean, choice, choices, fraction, integer, long, options_of
+from ottla.broker.config.options import (
+    LONG_MAX,
+    Option,
+    always_false,
+    boolean,
+    choice,
+    choices,
+    fraction,
+    integer,
+    long,
+    options_of,
+)
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
+    NO_PREALLOCATION,
     TIMESTAMP_TYPES,
     CleanerOptions,
     LogOptions,
@@ -35,7 +47,9 @@ class TopicOptions:
         "cleanup.policy",
         ("delete",),
         CLEANUP_POLICIES,
-        "Whether old segments are deleted, or compacted to the last record of each key, or both.",
+        "Whether old segments are deleted, or compacted to the last record of each key, or both. "
+        "With an empty list they are kept for ever.",
+        may_be_empty=True,
     )
     compression_type = choice(
         "compression.type",
@@ -89,7 +103,9 @@ class TopicOptions:
     min_insync_replicas = integer(
         "min.insync.replicas", 1, "In-sync replicas without which acks=all is refused.", at_least=1
     )
-    preallocate = boolean("preallocate", False, "Whether a new segment file takes its full size on disk at once.")
+    preallocate = always_false(
+        "preallocate", "Whether a new segment file takes its full size on disk at once.", why=NO_PREALLOCATION
+    )
     retention_bytes = long(
         "retention.bytes", -1, "Size of a partition above which its oldest segments go; -1 for no bound.", at_least=-1
     )
@@ -111,8 +127,7 @@ class TopicOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A server property behind a topic config; its value times `scale` is in the topic config's unit."""
 
     server_name: str

@@ -19,10 +19,6 @@ class ConfigEntry:
     documentation: str
     synonyms: tuple[ConfigValue, ...]
 
-    @property
-    def is_default(self) -> bool:
-        return self.source is ConfigSource.DEFAULT
-
 
 def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterator[ConfigEntry]:
     for option in TOPIC_OPTIONS.values():
@@ -40,6 +36,30 @@ def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
         read_only = option.update is Update.READ_ONLY
         given = tuple(value for value in synonyms if value.value is not None)
         yield ConfigEntry(option.name, first.value, first.source, option.kind, read_only, option.meaning, given)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a broker is told on its command line, and clients look up under the names of Kafka's properties."""
+
+    node_id: int
+    listens_on: str
+    advertises: str
+    data_dir: str
+
+    def entries(self) -> Iterator[ConfigEntry]:
+        yield _fixed("node.id", Kind.INT, str(self.node_id), "The broker's number in its cluster.")
+        yield _fixed("broker.id", Kind.INT, str(self.node_id), "The same as node.id.")
+        yield _fixed("listeners", Kind.STRING, f"PLAINTEXT://{self.listens_on}", "Where connections are accepted.")
+        yield _fixed(
+            "advertised.listeners", Kind.STRING, f"PLAINTEXT://{self.advertises}", "The address clients are told."
+        )
+        yield _fixed("log.dirs", Kind.STRING, self.data_dir, "The directory the data is kept in.")
+
+
+def _fixed(name: str, kind: Kind, value: str, meaning: str) -> ConfigEntry:
+    source = ConfigSource.STATIC_BROKER
+    return ConfigEntry(name, value, source, kind, True, meaning, (ConfigValue(name, value, source),))
 
 
 def cluster_default_entries(server: ServerConfig) -> Iterator[ConfigEntry]:

@@ -139,6 +139,17 @@ def boolean(name: str, default: bool, meaning: str, *, update: Update = Update.R
     return Option(name, Kind.BOOLEAN, default, meaning, parse=parse, bounds="true, false", update=update)
 
 
+def always_false(name: str, meaning: str, *, why: str, update: Update = Update.READ_ONLY) -> Option[bool]:
+    """A property that users' settings may name, as long as they do not ask for what it stands for."""
+
+    def parse(text: str) -> bool:
+        if text.lower() != "false":
+            raise ValueError(f"expected false, for {why}")
+        return False
+
+    return Option(name, Kind.BOOLEAN, False, meaning, parse=parse, bounds="false", update=update)
+
+
 def choice(
     name: str, default: str, allowed: tuple[str, ...], meaning: str, *, update: Update = Update.READ_ONLY
 ) -> Option[str]:
@@ -151,13 +162,19 @@ def choice(
 
 
 def choices(
-    name: str, default: tuple[str, ...], allowed: tuple[str, ...], meaning: str, *, update: Update = Update.READ_ONLY
+    name: str,
+    default: tuple[str, ...],
+    allowed: tuple[str, ...],
+    meaning: str,
+    *,
+    may_be_empty: bool = False,
+    update: Update = Update.READ_ONLY,
 ) -> Option[tuple[str, ...]]:
-    """A comma-separated list of at least one of `allowed`."""
+    """A comma-separated list of at least one of `allowed`, or of none where that means something."""
 
     def parse(text: str) -> tuple[str, ...]:
         items = tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
-        if not items or any(item not in allowed for item in items):
+        if not (items or may_be_empty) or any(item not in allowed for item in items):
             raise ValueError(f"expected a list of {', '.join(allowed)}")
         return items
 

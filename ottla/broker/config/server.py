@@ -5,8 +5,8 @@ the command line, and those before the default (Kafka's order).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
 from ottla.broker.config.options import ConfigError, Option, Update
@@ -24,8 +24,7 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigValue:
+class ConfigValue(NamedTuple):
     """One place that gives a property a value; of several, the first holds."""
 
     name: str

@@ -3,6 +3,7 @@
 from ottla.broker.config.options import (
     LONG_MAX,
     Update,
+    always_false,
     boolean,
     choice,
     choices,
@@ -16,6 +17,7 @@ from ottla.broker.config.options import (
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("delete", "compact")
+NO_PREALLOCATION = "segment files grow as they are written"
 
 _DYNAMIC = Update.CLUSTER_WIDE
 
@@ -156,10 +158,10 @@ class LogOptions:
         "How often the high watermarks of all logs are written to their checkpoint file.",
         at_least=1,
     )
-    log_preallocate = boolean(
+    log_preallocate = always_false(
         "log.preallocate",
-        False,
         "Whether a new segment file takes its full size on disk at once.",
+        why=NO_PREALLOCATION,
         update=_DYNAMIC,
     )
 

@@ -1,10 +1,13 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource gets new configs, or its own error."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource gets new configs, or its own error.
+
+Their messages are alike but for the operations; the classes of the answer are handed in.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.broker.answer import Gathering
+from ottla.broker.answer import Answer, Gathering
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
@@ -13,38 +16,45 @@ NewConfigs = Callable[[Any], Mapping[str, str]]
 """What a resource of the request is to have from now on; raises KafkaError where that cannot be told."""
 
 
-class AlterOutcome(NamedTuple):
-    error_code: int
-    error_message: str | None
-    resource_type: int
-    resource_name: str
+class Answers(NamedTuple):
+    response: type[Any]
+    of_resource: type[Any]
 
 
-def alter_resources(
-    context: RequestContext,
-    resources: Sequence[Any],
-    new_configs: NewConfigs,
-    gathering: Gathering,
-    *,
-    validate_only: bool,
+def alter_resources(context: RequestContext, request: Any, new_configs: NewConfigs, answers: Answers) -> Any | None:
+    """The response, with one answer per resource in the order of the request; None if the request is parked for it."""
+    answer = Answer(context)
+    gathering = Gathering(len(request.resources), lambda results: answer.give(answers.response(responses=results)))
+    _alter_each(context, request, new_configs, gathering, answers.of_resource)
+    return answer.now_or_parked()
+
+
+def _alter_each(
+    context: RequestContext, request: Any, new_configs: NewConfigs, gathering: Gathering, answer_class: type[Any]
 ) -> None:
-    """Put one AlterOutcome per resource, in the order of the request."""
+    resources: Sequence[Any] = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     for index, resource in enumerate(resources):
-        done = _done(gathering, index, resource)
+        done = _done(gathering, index, resource, answer_class)
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("a resource is named twice")
-            _alter(context, resource, new_configs, validate_only, done)
+            _alter(context, resource, new_configs, request.validate_only, done)
         except KafkaError as error:
             done(error)
 
 
-def _done(gathering: Gathering, index: int, resource: Any) -> Callable[[KafkaError | None], None]:
+def _done(
+    gathering: Gathering, index: int, resource: Any, answer_class: type[Any]
+) -> Callable[[KafkaError | None], None]:
     def done(error: KafkaError | None) -> None:
-        code = ErrorCode.NONE if error is None else error.code
-        message = None if error is None else str(error)
-        gathering.put(index, AlterOutcome(int(code), message, resource.resource_type, resource.resource_name))
+        result = answer_class(
+            error_code=int(ErrorCode.NONE if error is None else error.code),
+            error_message=None if error is None else str(error),
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        gathering.put(index, result)
 
     return done
 

@@ -1,7 +1,8 @@
 """DeleteRecords: partitions forget everything before an offset (§15.6)."""
 
 from ottla.broker.context import RequestContext
-from ottla.protocol.errors import KafkaError, OffsetOutOfRange, PolicyViolation
+from ottla.cluster.image import INTERNAL_TOPICS
+from ottla.protocol.errors import InvalidTopicException, KafkaError, OffsetOutOfRange, PolicyViolation
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -38,6 +39,8 @@ def _result(context: RequestContext, topic: str, asked: DeleteRecordsPartition) 
 
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> int:
     """The log start offset afterwards, which with one replica is the low watermark too."""
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopicException(f"the records of {topic} belong to the broker")
     replicas = context.broker.replicas
     partition = replicas.partition(topic, index)
     partition.check_leader()

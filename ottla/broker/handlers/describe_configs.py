@@ -1,8 +1,9 @@
 """DescribeConfigs: what topics and brokers are configured with, and where each value comes from."""
 
 from collections.abc import Iterable
+from itertools import chain
 
-from ottla.broker.config.describe import ConfigEntry, broker_entries, cluster_default_entries, topic_entries
+from ottla.broker.config.describe import ConfigEntry, Identity, broker_entries, cluster_default_entries, topic_entries
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
 from ottla.cluster.topics import check_topic_name
@@ -33,8 +34,9 @@ def _result(
         result.error_code = int(error.code)
         result.error_message = str(error)
         return result
+    # All of them for null, and in Kafka for an empty list too, which some clients send.
     keys = resource.configuration_keys
-    result.configs = [_config(entry, request) for entry in entries if keys is None or entry.name in keys]
+    result.configs = [_config(entry, request) for entry in entries if not keys or entry.name in keys]
     return result
 
 
@@ -48,7 +50,10 @@ def _entries(context: RequestContext, resource: DescribeConfigsResource) -> Iter
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
         return topic_entries(topic.configs, broker.config)
     check_broker_name(name, broker.node_id)
-    return cluster_default_entries(broker.config) if name == ALL_BROKERS else broker_entries(broker.config)
+    if name == ALL_BROKERS:
+        return cluster_default_entries(broker.config)
+    identity = Identity(broker.node_id, broker.listens_on, broker.bootstrap, str(broker.log_directory.path))
+    return chain(identity.entries(), broker_entries(broker.config))
 
 
 def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

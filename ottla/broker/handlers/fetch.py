@@ -10,7 +10,6 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
 
 TOPIC_IDS_SINCE = 13
-CONSUMER_ID = -1
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | None:

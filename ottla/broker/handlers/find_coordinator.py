@@ -31,7 +31,8 @@ def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
         return _unknown(key, error, "this broker does not support transactions")
     if key_type != GROUP:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
-    broker = context.broker.groups.coordinator_of(key)
+    groups = context.broker.prepare_groups()
+    broker = groups.coordinator_of(key) if groups is not None else None
     if broker is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available yet")
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)

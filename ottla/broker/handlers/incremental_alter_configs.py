@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 
-from ottla.broker.answer import Answer, Gathering
 from ottla.broker.config.alter import Alteration, altered
 from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.config.options import Option
 from ottla.broker.config.topic import shown_value
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.altering import AlterOutcome, alter_resources
+from ottla.broker.handlers.altering import Answers, alter_resources
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -18,31 +17,14 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+ANSWERS = Answers(IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
+
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse | None:
-    answer = Answer(context)
-
-    def done(outcomes: list[AlterOutcome]) -> None:
-        answer.give(
-            IncrementalAlterConfigsResponse(
-                responses=[
-                    AlterConfigsResourceResponse(
-                        error_code=outcome.error_code,
-                        error_message=outcome.error_message,
-                        resource_type=outcome.resource_type,
-                        resource_name=outcome.resource_name,
-                    )
-                    for outcome in outcomes
-                ]
-            )
-        )
-
     def new_configs(resource: AlterConfigsResource) -> dict[str, str]:
         return _new_configs(context, resource)
 
-    gathering = Gathering(len(request.resources), done)
-    alter_resources(context, request.resources, new_configs, gathering, validate_only=request.validate_only)
-    return answer.now_or_parked()
+    return alter_resources(context, request, new_configs, ANSWERS)
 
 
 def _new_configs(context: RequestContext, resource: AlterConfigsResource) -> dict[str, str]:

@@ -25,6 +25,9 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
+# Since which version a client can ask for it.
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
 OFFSET_NOT_AVAILABLE_SINCE = 5
 
 Lookup = Callable[[], FoundTimestamp | None]
@@ -82,6 +85,8 @@ def _answer(
     try:
         if is_repeated:
             raise InvalidRequest(f"partition {topic}-{asked.partition_index} is asked for twice")
+        if context.api_version < SINCE.get(asked.timestamp, 0):
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)

@@ -31,6 +31,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.replication.partition import Partition
 from ottla.storage.log import AppendInfo
+from ottla.storage.validation import RecordsRefused
 
 NO_ACKS = 0
 VALID_ACKS = (-1, 0, 1)
@@ -137,12 +138,11 @@ def _describe_failure(context: RequestContext, answer: PartitionProduceResponse,
     answer.error_code = int(error.code)
     answer.base_offset = NO_OFFSET
     answer.error_message = str(error)
-    for record_error in getattr(error, "record_errors", ()):
-        answer.record_errors.append(
-            BatchIndexAndErrorMessage(
-                batch_index=record_error.batch_index, batch_index_error_message=record_error.message
-            )
-        )
+    if isinstance(error, RecordsRefused):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+            for index, why in error.record_errors
+        ]
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = context.broker.image.partition(topic, answer.index)
         if leader is not None:

@@ -44,11 +44,11 @@ def test_a_topics_own_config_holds_over_the_brokers() -> None:
 
 
 def test_configs_are_kept_in_their_normal_form() -> None:
-    given = {"cleanup.policy": "compact, delete", "preallocate": "TRUE", "retention.ms": " 5 "}
+    given = {"cleanup.policy": "compact, delete", "unclean.leader.election.enable": "TRUE", "retention.ms": " 5 "}
 
     assert check_topic_configs(given, ServerConfig()) == {
         "cleanup.policy": "compact,delete",
-        "preallocate": "true",
+        "unclean.leader.election.enable": "true",
         "retention.ms": "5",
     }
 
@@ -58,6 +58,7 @@ def test_configs_are_kept_in_their_normal_form() -> None:
     [
         ({"retention.m": "1"}, "there is no topic config retention.m; did you mean retention.ms?"),
         ({"retention.ms": "x"}, "retention.ms=x: expected a whole number"),
+        ({"preallocate": "true"}, "preallocate=true: expected false, for segment files grow as they are written"),
         ({"retention.ms": None}, "retention.ms has no value"),
         ({"remote.storage.enable": "true"}, "remote.storage.enable: tiered storage is not supported"),
         ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "min.compaction.lag.ms is greater than"),
@@ -87,7 +88,7 @@ def test_a_value_from_a_coarser_property_is_shown_in_the_topics_unit() -> None:
     described = entry({}, ServerConfig({"log.retention.hours": "1"}), "retention.ms")
 
     assert (described.value, described.source) == ("3600000", ConfigSource.STATIC_BROKER)
-    assert entry({}, ServerConfig(), "retention.ms").is_default
+    assert entry({}, ServerConfig(), "retention.ms").source is ConfigSource.DEFAULT
 
 
 def test_a_brokers_entries_say_what_can_be_changed() -> None:
@@ -120,6 +121,17 @@ def test_alterations_set_remove_append_and_subtract() -> None:
 
     assert changed == {"segment.bytes": "100", "segment.ms": "9", "cleanup.policy": "delete,compact"}
     assert alter(changed, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"))["cleanup.policy"] == "compact"
+
+
+def test_a_topic_without_any_cleanup_policy_keeps_all_its_records() -> None:
+    """confluent-kafka's own tests take the last policy away."""
+    none_left = alter({}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"))
+
+    config = log_config(check_topic_configs(none_left, ServerConfig()), ServerConfig())
+
+    assert not config.is_compacted
+    assert not config.deletes_old_segments
+    assert entry(none_left, ServerConfig(), "cleanup.policy").value == ""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Writing a checkpoint file without holding up the loop: two syncs of a busy disk may take a second."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.storage.log_directory import Checkpoint
+
+
+class CheckpointWriter:
+    """Of one file: what it says is gathered on the loop when a thread is free to write it."""
+
+    def __init__(self, broker: "Broker", name: str, make: "Callable[[], Checkpoint]") -> None:
+        self._broker = broker
+        self._name = name
+        self._make = make
+        self._is_writing = False
+        self._is_outdated = False
+
+    def request(self) -> None:
+        """Write the file soon. However often it is asked meanwhile, it is then written once more."""
+        if self._is_writing:
+            self._is_outdated = True
+            return
+        self._is_writing, self._is_outdated = True, False
+        checkpoint = self._make()
+        failures: list[KafkaError] = []
+
+        def work() -> None:
+            try:
+                checkpoint.write()
+            except KafkaError as error:
+                failures.append(error)
+
+        self._broker.offload(work, lambda: self._written(failures))
+
+    def _written(self, failures: list[KafkaError]) -> None:
+        self._is_writing = False
+        for error in failures:
+            self._broker.log.error("checkpoint failed", name=self._name, why=str(error))
+        if self._is_outdated:
+            self.request()

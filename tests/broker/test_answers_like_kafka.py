@@ -1,0 +1,33 @@
+"""Awkward requests are answered as Apache Kafka answers them, or differently for a stated reason."""
+
+import json
+from pathlib import Path
+
+from tests.broker.asking import running
+from tests.broker.awkward_answers import answers
+
+RECORDED = Path(__file__).parents[1] / "golden" / "kafka_4_1" / "answers.json"
+
+# What is answered here, and why.
+DIFFERENCES = {
+    # The second of two new topics whose names collide is refused as it is when the first exists already.
+    "create a topic whose name collides": [0, 17],
+    # Every question has its answer, also where it is the same question twice.
+    "delete a topic twice": [42, 42],
+    "find offsets of a partition twice": [42, 42],
+    # No topic has such a name, and that is what clients are told everywhere else.
+    "alter a bad topic name": [3],
+    # Kafka stores properties that nobody knows; a misspelt one is better refused.
+    "alter a broker's unknown config": [42],
+    # Where Kafka fails, or never answers, the error that its other answers have for the like.
+    "change a config in an unknown way": [42],
+    "metadata of neither name nor id": [0, 17],
+    "produce null": [2],
+}
+
+
+async def test_awkward_requests_are_answered_as_kafka_answers_them(tmp_path: Path) -> None:
+    async with running(tmp_path / "data") as asking:
+        found = await answers(asking.broker.bootstrap)
+
+    assert found == json.loads(RECORDED.read_text()) | DIFFERENCES

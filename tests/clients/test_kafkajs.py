@@ -1,0 +1,50 @@
+"""kafkajs, where Node and the package can be had."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.served import ServedBroker
+
+SOURCES = Path(__file__).parent / "node"
+INSTALL_WITHIN_S = 60
+SCENARIO_WITHIN_S = 60
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script beside its installed package; skips where there is no Node or no package."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("node and npm are not installed")
+    directory = tmp_path_factory.mktemp("node") / "scenario"
+    shutil.copytree(SOURCES, directory)
+    install = ["npm", "ci", "--prefer-offline", "--no-audit", "--no-fund"]
+    try:
+        done = subprocess.run(install, cwd=directory, capture_output=True, text=True, timeout=INSTALL_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"npm did not install kafkajs within {INSTALL_WITHIN_S} s")
+    if done.returncode != 0:
+        pytest.skip(f"npm cannot install kafkajs: {done.stderr[-300:]}")
+    return directory / "scenario.js"
+
+
+def test_kafkajs_administers_produces_and_consumes_in_a_group_of_three(broker: ServedBroker, scenario: Path) -> None:
+    command = ["node", str(scenario), broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_WITHIN_S)
+    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{broker.stderr[-3000:]}"
+
+    assert json.loads(done.stdout) == {
+        "created": True,
+        "createdAgain": False,
+        "badName": "INVALID_TOPIC_EXCEPTION",
+        "retention": "100000",
+        "group": ["Stable", "RoundRobinAssigner", 3],
+        "deletedAlive": "NON_EMPTY_GROUP",
+        "committed": 300,
+        "deleted": 0,
+        "topicsLeft": [],
+        "keyless": "INVALID_RECORD",
+    }
