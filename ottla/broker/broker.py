@@ -32,7 +32,7 @@ from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, TopicInfo
-from ottla.cluster.store import MetadataStore, StoreError
+from ottla.cluster.store import MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
@@ -252,10 +252,13 @@ class Broker:
         @cache
         def configs() -> dict[str, LogConfig]:
             found: dict[str, LogConfig] = {}
-            self._opened_store().read(
-                "",
-                lambda entries: found.update((t.name, log_config(t.configs, self.config)) for t in topics_of(entries)),
-            )
+
+            def take(result: Snapshot | Unavailable) -> None:
+                if isinstance(result, Unavailable):
+                    raise StoreError(result.reason)
+                found.update((each.name, log_config(each.configs, self.config)) for each in topics_of(result.entries))
+
+            self._opened_store().read("", take)
             return found
 
         default = log_config({}, self.config)

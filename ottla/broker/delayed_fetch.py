@@ -209,11 +209,10 @@ class DelayedFetch(DelayedOperation):
 
     def _diverges(self, target: FetchTarget, partition: Partition, answer: Any) -> bool:
         """Whether the reader has records of an epoch that ended earlier than it believes (KIP-595)."""
-        epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
-        if end_offset < 0:
-            raise OffsetOutOfRange(f"leader epoch {target.last_fetched_epoch} is not known here")
-        if epoch >= target.last_fetched_epoch and end_offset >= target.fetch_offset:
+        diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
+        if diverging is None:
             return False
+        epoch, end_offset = diverging
         answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return True
 

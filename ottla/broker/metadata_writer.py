@@ -12,8 +12,11 @@ from ottla.cluster.store import (
     Conflict,
     Entry,
     Expect,
+    LeaseLost,
     MetadataStore,
     Put,
+    Snapshot,
+    StoreError,
     Unavailable,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, error_for
@@ -25,9 +28,11 @@ class MetadataWriter:
         self._revisions: dict[str, int] = {}
 
     def read_all(self, done: Callable[[Sequence[Entry]], None]) -> None:
-        def remember(entries: Sequence[Entry]) -> None:
-            self._revisions = {entry.key: entry.revision for entry in entries}
-            done(entries)
+        def remember(result: Snapshot | Unavailable) -> None:
+            if isinstance(result, Unavailable):
+                raise StoreError(result.reason)
+            self._revisions = {entry.key: entry.revision for entry in result.entries}
+            done(result.entries)
 
         self._store.read("", remember)
 
@@ -55,5 +60,7 @@ class MetadataWriter:
                 return error_for(ErrorCode.NOT_CONTROLLER, f"{key} was changed by another broker, try again")
             case Unavailable(reason):
                 return KafkaStorageError(reason)
+            case LeaseLost():
+                return KafkaStorageError("a lease was lost")
             case _:
                 assert_never(result)

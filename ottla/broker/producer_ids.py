@@ -3,9 +3,19 @@
 The store knows where the next block begins. What is left of a block when the broker stops is never given.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from ottla.cluster.store import ABSENT, CommitResult, Committed, Conflict, Entry, Expect, MetadataStore, Put
+from ottla.cluster.store import (
+    ABSENT,
+    CommitResult,
+    Committed,
+    Conflict,
+    Expect,
+    MetadataStore,
+    Put,
+    Snapshot,
+    Unavailable,
+)
 
 KEY = "producer-ids"
 BLOCK_SIZE = 1000
@@ -40,8 +50,11 @@ class ProducerIds:
     def _take_block(self) -> None:
         self._store.read(KEY, self._claim)
 
-    def _claim(self, entries: Sequence[Entry]) -> None:
-        entry = next((entry for entry in entries if entry.key == KEY), None)
+    def _claim(self, found: Snapshot | Unavailable) -> None:
+        if isinstance(found, Unavailable):
+            self._refuse_waiting()
+            return
+        entry = next((entry for entry in found.entries if entry.key == KEY), None)
         start = int(entry.value) if entry is not None else 0
         revision = entry.revision if entry is not None else ABSENT
         claim = Put(KEY, str(start + BLOCK_SIZE).encode())

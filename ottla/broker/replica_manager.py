@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.disk_sync import DiskSync
-from ottla.cluster.image import NO_LEADER
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
 from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.storage.config import LogConfig
@@ -90,7 +89,7 @@ class ReplicaManager:
             self._stop_leading(partition)
 
     def _stop_leading(self, partition: Partition) -> None:
-        partition.leader_id = NO_LEADER
+        partition.resign()
         self.delayed_produce.check_and_complete(partition)
         self.delayed_fetch.check_and_complete(partition)
 
@@ -166,7 +165,7 @@ class ReplicaManager:
                 answer.error_code = int(error.code)
                 answer.error_message = str(error)
                 answer.base_offset = -1
-        partition.maybe_raise_high_watermark()
+        partition.maybe_raise_high_watermark(self._broker.clock.now_ms())
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)
 

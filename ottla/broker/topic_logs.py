@@ -80,6 +80,7 @@ class TopicLogs:
             partition_epoch=state.partition_epoch,
             replicas=state.replicas,
             isr=state.isr,
+            now_ms=self._broker.clock.now_ms(),
         )
 
     def _check_log_is_ours(self, topic: TopicInfo, index: int) -> None:

@@ -5,6 +5,7 @@ on the logs. A crash in between is repaired by `start`: what the store says is m
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.options import ConfigError
@@ -179,7 +180,7 @@ class TopicService:
         topic = self.image.topic(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-        changed = topic._replace(configs=self._checked(configs))
+        changed = replace(topic, configs=self._checked(configs))
         if validate_only:
             done(None)
             return

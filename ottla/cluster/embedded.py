@@ -1,127 +1,307 @@
 """The metadata store of a process that hosts all its brokers: everything in memory, every transaction in SQLite first.
 
 With a path, a transaction is synced to disk before its answer; without one, the store lives as long as the process.
+
+Brokers that share a store take a `session` each. Leases are timers on the wheel that is handed in. Watches are fed from
+a queue: a transaction puts what each watch has to see at its end, and one loop empties it, so that every watch sees
+every transaction in order, also those that another watch's callback has made meanwhile.
 """
 
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ottla.cluster.metadata_file import MetadataFile
 from ottla.cluster.store import (
     ABSENT,
+    NO_LEASE,
     Change,
+    Changes,
     CommitResult,
     Committed,
+    Compacted,
     Conflict,
+    Delete,
     Entry,
     Expect,
+    Granted,
+    KeepAliveResult,
+    KeptAlive,
+    LeaseLost,
     Put,
-    StoreError,
+    Snapshot,
     Unavailable,
+    WatchEvent,
 )
+from ottla.timer.clock import Clock
+from ottla.timer.wheel import TimerEntry, TimingWheel
 
-# "otla", so that a foreign SQLite file is recognised; and the version of the table below.
-_APPLICATION_ID = 0x6F746C61
-_LAYOUT = 1
+# So many transactions back a watch may begin; older ones have to be read.
+HISTORY_MAX = 1000
+_RETRY_EXPIRY_MS = 1000
+
+
+def _at_once(action: Callable[[], None]) -> None:
+    action()
 
 
 class EmbeddedStore:
-    def __init__(self, path: Path | None = None) -> None:
-        """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store."""
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        clock: Clock | None = None,
+        wheel: TimingWheel | None = None,
+        post: Callable[[Callable[[], None]], None] = _at_once,
+        history_max: int = HISTORY_MAX,
+    ) -> None:
+        """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store.
+
+        Leases need a clock and a wheel. `post` runs an action soon, such as a loop's `call_soon`; by default watches
+        are told within the call that made the transaction, after its answer."""
         self._entries: dict[str, Entry] = {}
         self._revision = 0
-        self._database = _open(path) if path is not None else None
-        if self._database is not None:
-            self._load(self._database)
+        self._file = MetadataFile(path) if path is not None else None
+        if self._file is not None:
+            entries, self._revision = self._file.load()
+            self._entries = {entry.key: entry for entry in entries}
+        self._clock = clock
+        self._wheel = wheel
+        self._leases: dict[int, _Lease] = {}
+        self._lease_of: dict[str, _Lease] = {}
+        self._next_lease_id = 1
+        # The transactions from `_revision - len(_history) + 1` on: every one that changed something has its place.
+        self._history: deque[Changes] = deque(maxlen=history_max)
+        self._watches: list[_Watch] = []
+        self._queue: deque[tuple[_Watch, WatchEvent]] = deque()
+        self._delivering = False
+        self._post = post
 
-    def read(self, prefix: str, done: Callable[[Sequence[Entry]], None]) -> None:
-        done([self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)])
+    def session(self) -> "EmbeddedSession":
+        """The store as one broker of several sees it."""
+        return EmbeddedSession(self)
+
+    def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
+        entries = [self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)]
+        done(Snapshot(entries, self._revision))
 
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
-        done(self._commit(expected, changes))
+        try:
+            done(self._commit(expected, changes))
+        finally:
+            self._deliver_soon()
+
+    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "_Watch":
+        watch = _Watch(prefix, from_revision, deliver)
+        oldest = self._revision - len(self._history) + 1
+        if from_revision < oldest:
+            self._queue.append((watch, Compacted(oldest)))
+        else:
+            self._watches.append(watch)
+            for changes in self._history:
+                self._enqueue(watch, changes)
+        self._deliver_soon()
+        return watch
+
+    def grant(self, ttl_ms: int, done: Callable[[Granted | Unavailable], None]) -> None:
+        lease = _Lease(self._next_lease_id, ttl_ms)
+        self._next_lease_id += 1
+        assert self._wheel is not None, "leases need a wheel"
+        lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._expire(lease))
+        self._leases[lease.lease_id] = lease
+        done(Granted(lease.lease_id, ttl_ms))
+
+    def keep_alive(self, lease_id: int, done: Callable[[KeepAliveResult], None]) -> None:
+        lease = self._leases.get(lease_id)
+        if lease is None or lease.timer is None:
+            done(LeaseLost())
+            return
+        lease.timer.reschedule(self._now_ms() + lease.ttl_ms)
+        done(KeptAlive())
+
+    def revoke(self, lease_id: int, done: Callable[[LeaseLost | Unavailable], None]) -> None:
+        lease = self._leases.get(lease_id)
+        failure = self._end(lease) if lease is not None else None
+        try:
+            done(LeaseLost() if failure is None else failure)
+        finally:
+            self._deliver_soon()
 
     def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        for watch in self._watches:
+            watch.cancel()
+        self._watches.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # Transactions.
 
     def _commit(self, expected: Sequence[Expect], changes: Sequence[Change]) -> CommitResult:
+        assert len({change.key for change in changes}) == len(changes), "a transaction changes a key once"
         for each in expected:
             entry = self._entries.get(each.key)
             if (ABSENT if entry is None else entry.revision) != each.revision:
                 return Conflict(each.key)
+        for change in changes:
+            if isinstance(change, Put) and change.lease_id != NO_LEASE and change.lease_id not in self._leases:
+                return LeaseLost()
+        failure = self._apply(changes)
+        return Committed(self._revision) if failure is None else failure
+
+    def _apply(self, changes: Sequence[Change]) -> Unavailable | None:
+        """As etcd does: what deletes only what is not there is no transaction and has no revision."""
+        effective = [change for change in changes if isinstance(change, Put) or change.key in self._entries]
+        if not effective:
+            return None
         revision = self._revision + 1
-        if self._database is not None:
+        if self._file is not None:
             try:
-                _write(self._database, changes, revision)
+                self._file.write(effective, revision)
             except sqlite3.Error as error:
                 return Unavailable(f"the metadata file cannot be written: {error}")
         self._revision = revision
-        for change in changes:
-            if isinstance(change, Put):
-                self._entries[change.key] = Entry(change.key, change.value, revision)
-            else:
-                self._entries.pop(change.key, None)
-        return Committed(revision)
+        for change in effective:
+            self._apply_one(change, revision)
+        self._publish(effective, revision)
+        return None
 
-    def _load(self, database: sqlite3.Connection) -> None:
-        for key, value, revision in database.execute("SELECT key, value, revision FROM entry"):
-            self._entries[key] = Entry(key, value, revision)
-        (self._revision,) = database.execute("SELECT revision FROM latest").fetchone()
+    def _apply_one(self, change: Change, revision: int) -> None:
+        lease = self._lease_of.pop(change.key, None)
+        if lease is not None:
+            lease.keys.discard(change.key)
+        if isinstance(change, Delete):
+            del self._entries[change.key]
+            return
+        self._entries[change.key] = Entry(change.key, change.value, revision)
+        if change.lease_id != NO_LEASE:
+            lease = self._leases[change.lease_id]
+            lease.keys.add(change.key)
+            self._lease_of[change.key] = lease
+
+    # Leases.
+
+    def _now_ms(self) -> int:
+        assert self._clock is not None, "leases need a clock"
+        return self._clock.now_ms()
+
+    def _expire(self, lease: "_Lease") -> None:
+        if self._end(lease) is not None and self._wheel is not None:
+            # The disk is full, say. Nobody is told of a revision that a crash could take back.
+            lease.timer = self._wheel.schedule(self._now_ms() + _RETRY_EXPIRY_MS, lambda: self._expire(lease))
+        self._deliver_soon()
+
+    def _end(self, lease: "_Lease") -> Unavailable | None:
+        failure = self._apply([Delete(key) for key in sorted(lease.keys)])
+        if failure is None:
+            del self._leases[lease.lease_id]
+            if lease.timer is not None:
+                lease.timer.cancel()
+        return failure
+
+    # Watches.
+
+    def _publish(self, changes: Sequence[Change], revision: int) -> None:
+        puts = tuple(Entry(change.key, change.value, revision) for change in changes if isinstance(change, Put))
+        deletes = tuple(change.key for change in changes if isinstance(change, Delete))
+        event = Changes(revision, puts, deletes)
+        self._history.append(event)
+        self._watches = [watch for watch in self._watches if watch.active]
+        for watch in self._watches:
+            self._enqueue(watch, event)
+
+    def _enqueue(self, watch: "_Watch", changes: Changes) -> None:
+        puts = tuple(entry for entry in changes.puts if entry.key.startswith(watch.prefix))
+        deletes = tuple(key for key in changes.deletes if key.startswith(watch.prefix))
+        if changes.revision >= watch.from_revision and (puts or deletes):
+            self._queue.append((watch, Changes(changes.revision, puts, deletes)))
+
+    def _deliver_soon(self) -> None:
+        if self._queue and not self._delivering:
+            self._post(self._deliver)
+
+    def _deliver(self) -> None:
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._queue:
+                watch, event = self._queue.popleft()
+                if watch.active:
+                    watch.deliver(event)
+        finally:
+            self._delivering = False
+            # A callback that raised has lost its event, but not those of the others.
+            if self._queue:
+                self._post(self._deliver)
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    try:
-        database = sqlite3.connect(path, isolation_level=None, timeout=0.0)
-        _prepare(database, path)
-    except sqlite3.Error as error:
-        raise StoreError(f"the metadata file {path} cannot be used: {error}") from error
-    return database
+class EmbeddedSession:
+    """One broker's view of a shared store. Once it is closed, as by a crash, nothing comes back to its owner."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._watches: list[_Watch] = []
+        self._closed = False
+
+    def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
+        if not self._closed:
+            self._store.read(prefix, done)
+
+    def commit(
+        self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
+    ) -> None:
+        if not self._closed:
+            self._store.commit(expected, changes, done)
+
+    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "_Watch":
+        watch = self._store.watch(prefix, from_revision, deliver)
+        self._watches = [each for each in self._watches if each.active]
+        self._watches.append(watch)
+        if self._closed:
+            watch.cancel()
+        return watch
+
+    def grant(self, ttl_ms: int, done: Callable[[Granted | Unavailable], None]) -> None:
+        if not self._closed:
+            self._store.grant(ttl_ms, done)
+
+    def keep_alive(self, lease_id: int, done: Callable[[KeepAliveResult], None]) -> None:
+        if not self._closed:
+            self._store.keep_alive(lease_id, done)
+
+    def revoke(self, lease_id: int, done: Callable[[LeaseLost | Unavailable], None]) -> None:
+        if not self._closed:
+            self._store.revoke(lease_id, done)
+
+    def close(self) -> None:
+        self._closed = True
+        for watch in self._watches:
+            watch.cancel()
+        self._watches.clear()
 
 
-def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    # Exclusive: one process at a time, and no shared-memory file beside the log.
-    database.execute("PRAGMA locking_mode=EXCLUSIVE")
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=FULL")
-    (application_id,) = database.execute("PRAGMA application_id").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if not tables:
-        _create(database)
-        return
-    if application_id != _APPLICATION_ID:
-        raise StoreError(f"{path} is not a metadata file of Ottla")
-    (layout,) = database.execute("PRAGMA user_version").fetchone()
-    if layout != _LAYOUT:
-        raise StoreError(f"{path} has layout {layout}, this version of Ottla reads layout {_LAYOUT}")
-    # A read alone takes the lock that keeps a second process out.
-    database.execute("BEGIN EXCLUSIVE")
-    database.execute("COMMIT")
+class _Lease:
+    __slots__ = ("keys", "lease_id", "timer", "ttl_ms")
+
+    def __init__(self, lease_id: int, ttl_ms: int) -> None:
+        self.lease_id = lease_id
+        self.ttl_ms = ttl_ms
+        self.keys: set[str] = set()
+        self.timer: TimerEntry | None = None
 
 
-def _create(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN EXCLUSIVE")
-    database.execute("CREATE TABLE entry (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL)")
-    database.execute("CREATE TABLE latest (revision INTEGER NOT NULL)")
-    database.execute("INSERT INTO latest VALUES (0)")
-    database.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version={_LAYOUT}")
-    database.execute("COMMIT")
+class _Watch:
+    __slots__ = ("active", "deliver", "from_revision", "prefix")
 
+    def __init__(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> None:
+        self.prefix = prefix
+        self.from_revision = from_revision
+        self.deliver = deliver
+        self.active = True
 
-def _write(database: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        for change in changes:
-            if isinstance(change, Put):
-                database.execute("REPLACE INTO entry VALUES (?, ?, ?)", (change.key, change.value, revision))
-            else:
-                database.execute("DELETE FROM entry WHERE key = ?", (change.key,))
-        database.execute("UPDATE latest SET revision = ?", (revision,))
-        database.execute("COMMIT")
-    except sqlite3.Error:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
+    def cancel(self) -> None:
+        self.active = False

@@ -1,7 +1,12 @@
-"""How topics and configs are written into a metadata store: JSON, for people with a database tool.
+"""How the cluster is written into a metadata store: JSON, for people with a database tool.
 
+cluster-id                  the cluster's id, written by the first broker
+controller                  the broker that decides about partitions, under its lease; the revision is its epoch
+brokers/<id>                registration: incarnation, listeners, rack; the revision is the broker epoch
+sessions/<id>               state of a broker that is there, under its lease
+lost-data/<id>              a broker that has come back without what it had, until it has left every ISR and ELR
 topics/<name>               topic id and number of partitions
-partitions/<name>/<index>   leader, epochs, replicas, ISR; a key of its own, so that ISR changes do not collide
+partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, so that ISR changes do not collide
 configs/topics/<name>       the topic's own configs
 configs/brokers/<id>        properties altered at run time for one broker; with no id, for all brokers
 deleted/<topic id>          a topic whose logs may still be on disk, until a start has seen to it
@@ -11,14 +16,22 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cluster.image import PartitionInfo, TopicInfo
+from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, PartitionInfo, TopicInfo
 from ottla.cluster.store import Change, Delete, Entry, Put, StoreError
 
+CLUSTER_ID = "cluster-id"
+CONTROLLER = "controller"
+BROKERS = "brokers/"
+SESSIONS = "sessions/"
+LOST_DATA = "lost-data/"
 TOPICS = "topics/"
 PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 DELETED = "deleted/"
+
+# Written only where they say something, so that most partitions are short.
+_SELDOM = ("elr", "last_known_elr", "adding", "removing")
 
 
 def topic_values(topic: TopicInfo) -> dict[str, bytes]:
@@ -28,20 +41,50 @@ def topic_values(topic: TopicInfo) -> dict[str, bytes]:
         f"{TOPIC_CONFIGS}{topic.name}": config_value(topic.configs),
     }
     for index, partition in enumerate(topic.partitions):
-        values[f"{PARTITIONS}{topic.name}/{index}"] = _to_bytes(
-            {
-                "leader": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "partition_epoch": partition.partition_epoch,
-                "replicas": partition.replicas,
-                "isr": partition.isr,
-            }
-        )
+        values[partition_key(topic.name, index)] = partition_value(partition)
     return values
+
+
+def partition_key(topic: str, index: int) -> str:
+    return f"{PARTITIONS}{topic}/{index}"
+
+
+def partition_value(partition: PartitionInfo) -> bytes:
+    value: dict[str, object] = {
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+    }
+    value |= {name: getattr(partition, name) for name in _SELDOM if getattr(partition, name)}
+    if partition.last_leader != NO_LEADER:
+        value["last_leader"] = partition.last_leader
+    return _to_bytes(value)
 
 
 def config_value(configs: Mapping[str, str]) -> bytes:
     return _to_bytes(dict(configs))
+
+
+def registration_value(broker: BrokerInfo) -> bytes:
+    return _to_bytes(
+        {
+            "incarnation": broker.incarnation,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "listeners": [[each.name, each.host, each.port] for each in broker.listeners],
+        }
+    )
+
+
+def session_value(incarnation: str, state: BrokerState) -> bytes:
+    return _to_bytes({"incarnation": incarnation, "state": state.value})
+
+
+def controller_value(node_id: int) -> bytes:
+    return _to_bytes({"id": node_id})
 
 
 def changes_between(old: Mapping[str, bytes], new: Mapping[str, bytes]) -> list[Change]:
@@ -53,14 +96,77 @@ def changes_between(old: Mapping[str, bytes], new: Mapping[str, bytes]) -> list[
 
 def topics_of(entries: Sequence[Entry]) -> list[TopicInfo]:
     """The topics in what was read from a store; raises StoreError when an entry cannot be understood."""
-    values = {entry.key: _parsed(entry) for entry in entries}
-    return [_topic(key.removeprefix(TOPICS), values) for key in values if key.startswith(TOPICS)]
+    of_topics = {entry.key: entry for entry in entries if entry.key.startswith((TOPICS, PARTITIONS, TOPIC_CONFIGS))}
+    return [topic_of(key.removeprefix(TOPICS), of_topics) for key in of_topics if key.startswith(TOPICS)]
+
+
+def topic_of(name: str, entries: Mapping[str, Entry]) -> TopicInfo:
+    """The topic out of its entries by key; raises StoreError when one is missing or cannot be understood."""
+    try:
+        entry = entries[TOPICS + name]
+        topic = parsed(entry)
+        partitions = tuple(partition_of(entries[partition_key(name, index)]) for index in range(topic["partitions"]))
+        configs = entries.get(TOPIC_CONFIGS + name)
+        return TopicInfo(
+            name,
+            bytes.fromhex(topic["id"]),
+            partitions,
+            parsed(configs) if configs is not None else {},
+            entry.revision,
+            configs.revision if configs is not None else 0,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata of topic {name} is damaged: {error!r}") from error
+
+
+def partition_of(entry: Entry) -> PartitionInfo:
+    value = parsed(entry)
+    try:
+        return PartitionInfo(
+            leader=value["leader"],
+            leader_epoch=value["leader_epoch"],
+            partition_epoch=value["partition_epoch"],
+            replicas=tuple(value["replicas"]),
+            isr=tuple(value["isr"]),
+            last_leader=value.get("last_leader", NO_LEADER),
+            revision=entry.revision,
+            **{name: tuple(value[name]) for name in _SELDOM if name in value},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
+
+
+def broker_of(entry: Entry) -> BrokerInfo:
+    """A registration, of a broker without session so far."""
+    value = parsed(entry)
+    try:
+        return BrokerInfo(
+            node_id=int(entry.key.removeprefix(BROKERS)),
+            host=value["host"],
+            port=value["port"],
+            rack=value["rack"],
+            epoch=entry.revision,
+            state=BrokerState.FENCED,
+            incarnation=value["incarnation"],
+            listeners=tuple(Listener(*each) for each in value["listeners"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
+
+
+def session_of(entry: Entry) -> tuple[str, BrokerState]:
+    """Whose session it is, and in what state."""
+    value = parsed(entry)
+    try:
+        return value["incarnation"], BrokerState(value["state"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
 
 
 def broker_configs_of(entries: Sequence[Entry]) -> dict[str, dict[str, str]]:
     """Properties altered at run time, by broker id in digits; those for all brokers under ""."""
     return {
-        entry.key.removeprefix(BROKER_CONFIGS): _parsed(entry)
+        entry.key.removeprefix(BROKER_CONFIGS): parsed(entry)
         for entry in entries
         if entry.key.startswith(BROKER_CONFIGS)
     }
@@ -76,26 +182,7 @@ def deleted_topic_ids(entries: Sequence[Entry]) -> set[bytes]:
     return {bytes.fromhex(entry.key.removeprefix(DELETED)) for entry in entries if entry.key.startswith(DELETED)}
 
 
-def _topic(name: str, values: Mapping[str, Any]) -> TopicInfo:
-    try:
-        topic = values[TOPICS + name]
-        partitions = tuple(_partition(values[f"{PARTITIONS}{name}/{index}"]) for index in range(topic["partitions"]))
-        return TopicInfo(name, bytes.fromhex(topic["id"]), partitions, values.get(TOPIC_CONFIGS + name, {}))
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"the metadata of topic {name} is damaged: {error!r}") from error
-
-
-def _partition(value: Mapping[str, Any]) -> PartitionInfo:
-    return PartitionInfo(
-        leader=value["leader"],
-        leader_epoch=value["leader_epoch"],
-        partition_epoch=value["partition_epoch"],
-        replicas=tuple(value["replicas"]),
-        isr=tuple(value["isr"]),
-    )
-
-
-def _parsed(entry: Entry) -> Any:
+def parsed(entry: Entry) -> Any:
     try:
         return json.loads(entry.value)
     except ValueError as error:

@@ -1,11 +1,19 @@
 """An immutable picture of the cluster: brokers, topics, partitions and their configs, at one moment.
 
-A change makes a new image; whoever holds the old one goes on seeing what it saw.
+A change makes a new image; whoever holds the old one goes on seeing what it saw. What the two have in common they
+share.
+
+`revision` fields say where in the metadata store a thing was read, so that a decision made on the image can be refused
+when the image was old. They are not part of what two things are compared by.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from ottla.cluster.overlay import Overlay
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -15,37 +23,93 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
-class BrokerInfo(NamedTuple):
-    """A broker and where clients reach it."""
+class BrokerState(StrEnum):
+    """What a registered broker may do. Only an active one leads or joins an ISR; clients are told of the last two."""
+
+    FENCED = "fenced"  # It has no session: it is stopped, dead or cut off.
+    STARTING = "starting"  # It has a session and has not caught up yet; fenced as well, in Kafka's words.
+    ACTIVE = "active"
+    STOPPING = "stopping"  # In controlled shutdown: it hands over what it leads.
+
+
+class Listener(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A registered broker and where clients reach it. `epoch` counts registrations (§19.1.1).
+
+    `lost_data`: it has come back without its clean-shutdown mark, and must not stand in for what it had (§19.4.3 c)."""
 
     node_id: int
     host: str
     port: int
     rack: str | None = None
+    epoch: int = 0
+    state: BrokerState = BrokerState.ACTIVE
+    incarnation: str = ""
+    lost_data: bool = False
+    listeners: tuple[Listener, ...] = ()
+    session_revision: int = field(default=0, compare=False)
+
+    @property
+    def is_live(self) -> bool:
+        """Clients may be sent to it."""
+        return self.state in (BrokerState.ACTIVE, BrokerState.STOPPING)
+
+    def endpoint(self, listener: str) -> tuple[str, int]:
+        """Where the listener of this name is; where there is none, the address that clients get."""
+        for each in self.listeners:
+            if each.name == listener:
+                return each.host, each.port
+        return self.host, self.port
 
 
-class PartitionInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
     """Who leads a partition and who has it. `leader` is NO_LEADER while nobody does.
 
-    `leader_epoch` counts leaders, `partition_epoch` every change of this state."""
+    `leader_epoch` counts leaders, `partition_epoch` every change of this state. `elr`, the eligible leader replicas,
+    have left the ISR when it was too small to acknowledge anything, so they have all that was acknowledged.
+    `last_known_elr` were in one of the two and have lost data since, `last_leader` led before there was no leader.
+    `adding` and `removing` are the replicas a reassignment is about; both are among `replicas`."""
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    last_leader: int = NO_LEADER
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    revision: int = field(default=0, compare=False)
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
-class TopicInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
     """A topic; the position of a partition in `partitions` is its index. `configs` holds only the topic's own."""
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionInfo, ...]
-    configs: Mapping[str, str] = _NO_CONFIGS
+    configs: Mapping[str, str] = field(default_factory=lambda: _NO_CONFIGS)
+    revision: int = field(default=0, compare=False)
+    configs_revision: int = field(default=0, compare=False)
 
     @property
     def is_internal(self) -> bool:
@@ -53,15 +117,36 @@ class TopicInfo(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas)
+        """How many replicas the topic was given; a reassignment under way has more."""
+        first = self.partitions[0]
+        return len(first.replicas) - len(first.adding)
 
 
-class MetadataImage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """`brokers` are all that are registered, `live_brokers` those clients may know. `controller_id` is NO_LEADER while
+    there is no controller; `controller_epoch` counts controllers. `revision` is that of the last change applied."""
+
     cluster_id: str
     controller_id: int
-    brokers: Mapping[int, BrokerInfo] = MappingProxyType({})
-    topics: Mapping[str, TopicInfo] = MappingProxyType({})
-    topics_by_id: Mapping[bytes, TopicInfo] = MappingProxyType({})
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicInfo] = field(default_factory=lambda: Overlay[str, TopicInfo]())
+    topics_by_id: Mapping[bytes, TopicInfo] = field(default_factory=lambda: Overlay[bytes, TopicInfo]())
+    controller_epoch: int = 0
+    revision: int = field(default=0, compare=False)
+
+    @property
+    def live_brokers(self) -> dict[int, BrokerInfo]:
+        return {node_id: broker for node_id, broker in self.brokers.items() if broker.is_live}
+
+    @property
+    def active_brokers(self) -> frozenset[int]:
+        """Those that may lead and join an ISR."""
+        return frozenset(node_id for node_id, each in self.brokers.items() if each.state is BrokerState.ACTIVE)
+
+    @property
+    def brokers_that_lost_data(self) -> frozenset[int]:
+        return frozenset(node_id for node_id, each in self.brokers.items() if each.lost_data)
 
     def topic(self, name: str) -> TopicInfo | None:
         return self.topics.get(name)
@@ -80,14 +165,29 @@ class MetadataImage(NamedTuple):
 
     def with_topics(self, changed: Mapping[str, TopicInfo | None]) -> "MetadataImage":
         """The image after topics were created or altered, or (None) deleted."""
-        topics = dict(self.topics)
+        by_id: dict[bytes, TopicInfo | None] = {}
         for name, topic in changed.items():
-            if topic is None:
-                topics.pop(name, None)
-            else:
-                topics[name] = topic
-        by_id = {topic.topic_id: topic for topic in topics.values()}
-        return self._replace(topics=MappingProxyType(topics), topics_by_id=MappingProxyType(by_id))
+            before = self.topics.get(name)
+            if before is not None:
+                by_id[before.topic_id] = None
+            if topic is not None:
+                by_id[topic.topic_id] = topic
+        return replace(
+            self,
+            topics=_overlay(self.topics).with_changes(changed),
+            topics_by_id=_overlay(self.topics_by_id).with_changes(by_id),
+        )
 
     def with_broker(self, broker: BrokerInfo) -> "MetadataImage":
-        return self._replace(brokers=MappingProxyType({**self.brokers, broker.node_id: broker}))
+        return self.with_brokers({broker.node_id: broker})
+
+    def with_brokers(self, changed: Mapping[int, BrokerInfo | None]) -> "MetadataImage":
+        """The image after brokers were registered or altered, or (None) unregistered; in the order of their ids."""
+        brokers = {**self.brokers, **changed}
+        kept = {node_id: broker for node_id, broker in sorted(brokers.items()) if broker is not None}
+        return replace(self, brokers=MappingProxyType(kept))
+
+
+def _overlay(mapping: Mapping[K, V]) -> Overlay[K, V]:
+    # Topics given as a plain dict become an overlay at the first change.
+    return mapping if isinstance(mapping, Overlay) else Overlay(mapping)

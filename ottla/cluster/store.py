@@ -1,13 +1,22 @@
 """Where the cluster's metadata lives: keys with values and revisions, changed by compare-and-set.
 
+The store counts its transactions: every one that changes something has a revision, and an entry knows the revision that
+wrote it last. Expecting a key to be at a revision is how a decision made on a picture of the cluster is refused when
+the picture was old. A watch tells of the transactions after a revision, one by one and in order.
+
+A lease is a promise to come back: keys put under it go when it is not kept alive in time, in one transaction.
+
 Answers come through callbacks, because a store may be another process: the embedded one calls back before the call
-returns, one across the network later. Callbacks come in the order of the calls.
+returns, one across the network later. Answers to reads and commits come in the order of the calls. The callback of a
+watch may call the store, and is not called again, nor is that of another watch, before it has returned. Each broker has
+a store object of its own, its session; closing it ends its watches and leaves its leases to expire.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 ABSENT = 0
+NO_LEASE = 0
 
 
 class StoreError(Exception):
@@ -30,8 +39,11 @@ class Expect(NamedTuple):
 
 
 class Put(NamedTuple):
+    """With a lease, the key goes when the lease does; a later put without one keeps it."""
+
     key: str
     value: bytes
+    lease_id: int = NO_LEASE
 
 
 class Delete(NamedTuple):
@@ -39,6 +51,13 @@ class Delete(NamedTuple):
 
 
 Change = Put | Delete
+
+
+class Transaction(NamedTuple):
+    """What a decision wants of the store: changes that hold only as long as the expectations do. No key twice."""
+
+    expected: tuple[Expect, ...]
+    changes: tuple[Change, ...]
 
 
 class Committed(NamedTuple):
@@ -53,26 +72,93 @@ class Conflict(NamedTuple):
     key: str
 
 
+class LeaseLost:
+    """The lease has expired or was revoked; its keys are gone, or were not written."""
+
+
 class Unavailable(NamedTuple):
-    """The store did not take the transaction; whether it will be seen later is unknown only for a remote store."""
+    """The store did not answer, or could not do it. With a remote store a transaction may be seen later all the
+    same."""
 
     reason: str
 
 
-CommitResult = Committed | Conflict | Unavailable
+CommitResult = Committed | Conflict | LeaseLost | Unavailable
+
+
+class Snapshot(NamedTuple):
+    """All entries under a prefix, sorted by key, as they were after the transaction `revision`."""
+
+    entries: Sequence[Entry]
+    revision: int
+
+
+class Granted(NamedTuple):
+    """A new lease. The store may have made its time longer than was asked for."""
+
+    lease_id: int
+    ttl_ms: int
+
+
+class KeptAlive:
+    """The lease runs for its whole time again, counted from before this answer."""
+
+
+KeepAliveResult = KeptAlive | LeaseLost | Unavailable
+
+
+class Changes(NamedTuple):
+    """What one transaction did to the watched keys."""
+
+    revision: int
+    puts: tuple[Entry, ...]
+    deletes: tuple[str, ...]
+
+
+class Compacted(NamedTuple):
+    """What comes next is not kept any more; the watch has ended. Read, and watch from there (`follow` does)."""
+
+    revision: int
+
+
+WatchEvent = Changes | Compacted
+
+
+class Watch(Protocol):
+    def cancel(self) -> None:
+        """Nothing is delivered any more, not even what has happened already."""
+        ...
 
 
 class MetadataStore(Protocol):
     """Linearizable: a read sees every transaction whose answer was given before it was asked for."""
 
-    def read(self, prefix: str, done: Callable[[Sequence[Entry]], None]) -> None:
-        """All entries whose key starts with `prefix`, sorted by key."""
+    def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
+        """All entries whose key starts with `prefix`."""
         ...
 
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
-        """Apply all changes at once if every expectation holds, else none."""
+        """Apply all changes at once if every expectation holds, else none. Names no key in two changes."""
         ...
 
-    def close(self) -> None: ...
+    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> Watch:
+        """Deliver the transactions from `from_revision` on that touch a key under `prefix`, each once and in order."""
+        ...
+
+    def grant(self, ttl_ms: int, done: Callable[[Granted | Unavailable], None]) -> None:
+        """Make a lease that ends `ttl_ms` after the last time it was kept alive."""
+        ...
+
+    def keep_alive(self, lease_id: int, done: Callable[[KeepAliveResult], None]) -> None:
+        """To be called several times within the lease's time. An answer is not in the order of reads and commits."""
+        ...
+
+    def revoke(self, lease_id: int, done: Callable[[LeaseLost | Unavailable], None]) -> None:
+        """End a lease and delete its keys at once."""
+        ...
+
+    def close(self) -> None:
+        """End the session: its watches end, and no callback comes any more."""
+        ...

@@ -4,10 +4,19 @@ Pure: the image, the counts and chance come in, a `TopicInfo` or the `KafkaError
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from ottla.cluster.image import INTERNAL_TOPICS, ZERO_ID, BrokerInfo, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.image import (
+    INTERNAL_TOPICS,
+    ZERO_ID,
+    BrokerInfo,
+    BrokerState,
+    MetadataImage,
+    PartitionInfo,
+    TopicInfo,
+)
 from ottla.protocol.errors import (
     ErrorCode,
     InvalidPartitions,
@@ -74,7 +83,7 @@ def plan_topic(
         replicas = _assigned_replicas(spec, image.brokers)
     else:
         replicas = _placed_replicas(spec, image, defaults, rng)
-    partitions = tuple(_new_partition(each) for each in replicas)
+    partitions = tuple(_new_partition(each, image) for each in replicas)
     return TopicInfo(spec.name, new_topic_id(rng, image.topics_by_id), partitions, dict(configs))
 
 
@@ -91,10 +100,12 @@ def plan_more_partitions(
         raise InvalidPartitions(f"topic {topic.name} already has {count} partitions")
     check_partition_count(added)
     if assignments is None:
+        if not image.active_brokers:
+            raise InvalidReplicationFactor("no broker is active")
         replicas = place(added, topic.replication_factor, image.brokers.values(), rng)
     else:
         replicas = _added_replicas(topic, added, assignments, image.brokers)
-    return topic._replace(partitions=topic.partitions + tuple(_new_partition(each) for each in replicas))
+    return replace(topic, partitions=topic.partitions + tuple(_new_partition(each, image) for each in replicas))
 
 
 def check_deletable(topic: TopicInfo | None, *, deletion_enabled: bool, says_disabled: bool) -> TopicInfo:
@@ -132,13 +143,23 @@ def new_topic_id(rng: Random, taken: Mapping[bytes, object]) -> bytes:
 
 
 def place(partitions: int, factor: int, brokers: Iterable[BrokerInfo], rng: Random) -> list[tuple[int, ...]]:
-    """Replicas for each partition, the first to lead.
+    """Replicas for each partition, the first to lead; at least one broker is active, and `factor` brokers there are.
 
-    Leaders go round the brokers from a random one, followers stand on the brokers after it. Racks alternate in the
-    round, so that neighbours are in different ones."""
-    ring = _alternating_racks(brokers)
+    Leaders go round the active brokers from a random one, in alternating racks. Followers stand on the brokers after
+    the leader, one further with every round, so that what one broker led is led by all others when it fails; as many
+    racks as can be have a replica. Brokers that are not active get one only where there are too few others."""
+    infos = sorted(brokers, key=lambda each: each.node_id)
+    racks = {each.node_id: each.rack for each in infos}
+    ring = _alternating_racks(each for each in infos if each.state is BrokerState.ACTIVE)
+    reserve = _alternating_racks(each for each in infos if each.state is not BrokerState.ACTIVE)
     start = rng.randrange(len(ring))
-    return [tuple(ring[(start + index + step) % len(ring)] for step in range(factor)) for index in range(partitions)]
+    placed: list[tuple[int, ...]] = []
+    for index in range(partitions):
+        at = (start + index) % len(ring)
+        others = _turned(ring[at + 1 :] + ring[:at], index // len(ring))
+        candidates = _new_racks_first(ring[at], others, racks) + _turned(reserve, index)
+        placed.append((ring[at], *candidates[: factor - 1]))
+    return placed
 
 
 def _check_not_taken(name: str, image: MetadataImage) -> None:
@@ -164,6 +185,8 @@ def _placed_replicas(
         raise InvalidReplicationFactor(
             f"replication factor {factor} is more than the {len(image.brokers)} brokers there are"
         )
+    if not image.active_brokers:
+        raise InvalidReplicationFactor("no broker is active")
     check_partition_count(partitions)
     return place(partitions, factor, image.brokers.values(), rng)
 
@@ -203,8 +226,34 @@ def _checked_replicas(
     return replicas
 
 
-def _new_partition(replicas: tuple[int, ...]) -> PartitionInfo:
-    return PartitionInfo(leader=replicas[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=replicas)
+def new_partition(replicas: tuple[int, ...], active: Collection[int]) -> PartitionInfo:
+    """A partition nobody has written to: of its replicas, at least one is active."""
+    isr = tuple(replica for replica in replicas if replica in active)
+    assert isr, f"none of the replicas {replicas} is active"
+    return PartitionInfo(leader=isr[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr)
+
+
+def _new_partition(replicas: tuple[int, ...], image: MetadataImage) -> PartitionInfo:
+    active = image.active_brokers
+    if active.isdisjoint(replicas):
+        raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} is active")
+    return new_partition(replicas, active)
+
+
+def _turned(brokers: list[int], steps: int) -> list[int]:
+    at = steps % len(brokers) if brokers else 0
+    return brokers[at:] + brokers[:at]
+
+
+def _new_racks_first(leader: int, others: list[int], racks: Mapping[int, str | None]) -> list[int]:
+    """The others, in their order, but those first that bring in a rack."""
+    seen = {racks[leader]}
+    first: list[int] = []
+    for broker in others:
+        if racks[broker] not in seen:
+            seen.add(racks[broker])
+            first.append(broker)
+    return first + [broker for broker in others if broker not in first]
 
 
 def _alternating_racks(brokers: Iterable[BrokerInfo]) -> list[int]:
@@ -222,11 +271,12 @@ def _alternating_racks(brokers: Iterable[BrokerInfo]) -> list[int]:
 
 def with_new_terms(topic: TopicInfo, leader: int) -> TopicInfo:
     """The topic when `leader` has begun a new term in every partition that it leads."""
-    return topic._replace(
+    return replace(
+        topic,
         partitions=tuple(
-            partition._replace(leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
+            replace(partition, leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
             if partition.leader == leader
             else partition
             for partition in topic.partitions
-        )
+        ),
     )

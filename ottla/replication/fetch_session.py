@@ -35,6 +35,7 @@ class FetchTarget:
         "fetch_offset",
         "key",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "told_high_watermark",
@@ -53,6 +54,7 @@ class FetchTarget:
         max_bytes: int,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
         uses_topic_ids: bool = False,
     ) -> None:
         self.topic = topic
@@ -63,6 +65,8 @@ class FetchTarget:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        # Of the follower that fetches.
+        self.log_start_offset = log_start_offset
         self.told_high_watermark = NEVER_TOLD
         self.told_log_start_offset = NEVER_TOLD
 
@@ -72,6 +76,7 @@ class FetchTarget:
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
 
 
 class Answer(Protocol):
@@ -156,8 +161,8 @@ class FetchContext:
             included.append(not self.is_incremental or _has_changed(target, answer))
             target.told_high_watermark = answer.high_watermark
             target.told_log_start_offset = answer.log_start_offset
-            if answer.error_code:
-                # Told again as soon as the error has passed.
+            if answer.error_code or answer.diverging_epoch is not None:
+                # Nobody takes a high watermark from such an answer. It is told again as soon as that has passed.
                 target.told_high_watermark = NEVER_TOLD
             if answer.records and session.targets.pop(target.key, None) is not None:
                 session.targets[target.key] = target
@@ -202,7 +207,7 @@ class FetchSessionCache:
             opens = epoch == INITIAL_EPOCH and bool(targets)
             return FetchContext(self, targets, opens=opens, uses_topic_ids=uses_topic_ids, is_follower=is_follower)
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.is_follower != is_follower:
             return FetchContext(self, (), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return FetchContext(self, (), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)

@@ -143,12 +143,13 @@ class LogBase:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def _save_epochs(self, entries: list[EpochEntry]) -> None:
-        # Before the first record there is nothing to lose: the next leader begins at the same offset.
         is_empty = self.log_end_offset == self.log_start_offset
         if is_empty and tuple(entries) == self._stored_epochs:
             return
+        # Before the first record there is nothing to lose, unless an older file tells of records that are gone.
+        sync = not is_empty or bool(self._stored_epochs)
         content = checkpoints.build_epochs(entries)
-        write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=not is_empty)
+        write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=sync)
         self._stored_epochs = tuple(entries)
 
     # Failing

@@ -19,7 +19,7 @@ from ottla.storage import checkpoints
 from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.deletions import DELETED_SUFFIX
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
-from ottla.storage.files import FileSystem
+from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
@@ -93,6 +93,11 @@ class _Opening(NamedTuple):
             loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
         epoch_cache.truncate_from_end(log_end_offset)
         epoch_cache.truncate_from_start(log_start_offset)
+        # A log without records leaves the file alone: the first one to come is not written before its epoch is.
+        if epochs != stored_epochs and (epochs or log_end_offset > log_start_offset):
+            content = checkpoints.build_epochs(epochs)
+            write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
+            stored_epochs = epochs
         return self._build(Segments(loaded), epochs, stored_epochs, log_start_offset, log_end_offset)
 
     # Leftovers
@@ -214,7 +219,9 @@ class _Opening(NamedTuple):
                     problem = f"base offset {header.base_offset} where {end_offset} was due, at {batch.position}"
                     break
                 segment.note_scanned(header, self.config.index_interval_bytes)
-                if header.partition_leader_epoch > epochs.latest_epoch:
+                if 0 <= header.partition_leader_epoch != epochs.epoch_at(header.base_offset):
+                    # The file and the log became durable apart; what a batch says of itself counts.
+                    epochs.truncate_from_end(header.base_offset)
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                 end_offset = header.next_offset
         except InvalidBatchError as error:

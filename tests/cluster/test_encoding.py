@@ -57,3 +57,23 @@ def test_damage_is_named(key: str) -> None:
         topics_of(entries(topic_values(TOPIC) | {key: b"{"}))
     with pytest.raises(StoreError, match=r"a\.b"):
         topics_of(entries(topic_values(TOPIC) | {key: b'{"partitions":3}'}))
+
+
+def test_the_rare_parts_of_a_partition_are_read_back() -> None:
+    rare = PartitionInfo(
+        -1, 4, 5, (1, 2, 3), (), elr=(2,), last_known_elr=(1,), last_leader=1, adding=(3,), removing=(1,)
+    )
+    topic = TopicInfo("a", bytes(range(16)), (rare,))
+
+    assert topics_of(entries(topic_values(topic))) == [topic]
+
+
+def test_partitions_written_before_there_was_an_elr_are_read() -> None:
+    values = topic_values(TOPIC)
+    values["partitions/a.b/0"] = b'{"leader":1,"leader_epoch":4,"partition_epoch":5,"replicas":[1,2],"isr":[2]}'
+    values["partitions/a.b/1"] = b'{"leader":2,"leader_epoch":4,"partition_epoch":5,"replicas":[1,2],"isr":[2]}'
+
+    assert topics_of(entries(values)) == [TOPIC]
+    assert topic_values(TOPIC)["partitions/a.b/0"] == (
+        b'{"isr":[2],"leader":1,"leader_epoch":4,"partition_epoch":5,"replicas":[1,2]}'
+    )

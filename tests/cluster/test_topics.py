@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, BrokerState, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import (
     TopicDefaults,
     TopicSpec,
@@ -194,3 +194,41 @@ def test_neighbours_in_the_round_stand_in_different_racks() -> None:
 
     rack = {info.node_id: info.rack for info in infos}
     assert all(rack[first] != rack[second] for first, second in placed)
+
+
+def test_what_one_broker_leads_is_followed_by_all_others() -> None:
+    """So that its load is shared when it fails."""
+    infos = [BrokerInfo(node_id, "h", 1) for node_id in (1, 2, 3)]
+    placed = place(12, 2, infos, random.Random(1))
+
+    for node_id in (1, 2, 3):
+        assert {follower for leader, follower in placed if leader == node_id} == {1, 2, 3} - {node_id}
+
+
+@settings(max_examples=50)
+@given(brokers=st.integers(3, 9), racks=st.integers(2, 4), seed=st.integers())
+def test_replicas_stand_in_as_many_racks_as_there_are(brokers: int, racks: int, seed: int) -> None:
+    infos = [BrokerInfo(node_id, "h", 1, f"rack{node_id % racks}") for node_id in range(brokers)]
+    there = min(3, len({info.rack for info in infos}))
+
+    for replicas in place(2 * brokers, 3, infos, random.Random(seed)):
+        assert len({infos[node_id].rack for node_id in replicas}) == there
+
+
+def test_a_fenced_broker_gets_replicas_only_where_it_must_and_is_not_in_sync() -> None:
+    image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
+
+    assert {state.replicas[0] for state in plan(TopicSpec("a", 9, 3), image).partitions} == {1, 2}
+    assert all(state.isr == state.replicas[:2] for state in plan(TopicSpec("a", 9, 3), image).partitions)
+    assert all(3 not in state.replicas for state in plan(TopicSpec("a", 9, 2), image).partitions)
+
+
+def test_a_topic_needs_an_active_replica_to_begin_with() -> None:
+    fenced = BrokerInfo(1, "h", 1, state=BrokerState.FENCED)
+    image = image_with(brokers=2).with_broker(fenced)
+
+    assert refusal(lambda: plan(TopicSpec("a", assignments=[(0, [1])]), image)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    dark = MetadataImage("cluster", 1).with_broker(fenced)
+    assert refusal(lambda: plan(TopicSpec("a", 1, 1), dark)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    grown = lambda: plan_more_partitions(topic_named("a"), 2, None, dark, random.Random(1))  # noqa: E731
+    assert refusal(grown) is ErrorCode.INVALID_REPLICATION_FACTOR

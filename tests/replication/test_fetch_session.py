@@ -165,3 +165,22 @@ def test_a_follower_displaces_a_consumer_at_once_and_never_the_reverse() -> None
 
     assert opened(sessions, "a", is_follower=True).session_id != 0
     assert opened(sessions, "a", "b", "c", now_ms=1).session_id == 0
+
+
+def test_a_high_watermark_is_told_again_after_a_divergence() -> None:
+    """A follower takes none from an answer that tells it to truncate (§14.5.1)."""
+    sessions = cache()
+    session_id = opened(sessions, "a", is_follower=True).session_id
+    begin(sessions, session_id, 1, is_follower=True).answered([Told(high_watermark=5, diverging_epoch=(1, 2))], 0)
+
+    context = begin(sessions, session_id, 2, is_follower=True)
+
+    assert context.answered([Told(high_watermark=5)], 0) == [True]
+
+
+def test_a_followers_session_is_none_of_a_consumers() -> None:
+    """T-25"""
+    sessions = cache()
+    session_id = opened(sessions, "a", is_follower=True).session_id
+
+    assert begin(sessions, session_id, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND

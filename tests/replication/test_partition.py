@@ -45,14 +45,14 @@ def partition(directory: LogDirectory, **config: Any) -> Partition:
 
 def lead(target: Partition, epoch: int = 0, *, leader: int = HERE, isr: tuple[int, ...] = (HERE,)) -> Partition:
     replicas = (HERE, THERE) if THERE in (*isr, leader) else (HERE,)
-    target.take_state(leader=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=replicas, isr=isr)
+    target.take_state(leader=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=replicas, isr=isr, now_ms=0)
     return target
 
 
 def append(target: Partition, acks: int = ACKS_ALL) -> int:
     info = target.append(memoryview(bytearray(BATCH)), acks=acks, wall_ms=0)
     target.log.write_pending(now_wall_ms=0)
-    target.maybe_raise_high_watermark()
+    target.maybe_raise_high_watermark(0)
     return info.base_offset
 
 
@@ -60,16 +60,16 @@ def test_with_one_replica_the_high_watermark_follows_what_is_written(directory: 
     leader = lead(partition(directory))
     leader.append(memoryview(bytearray(BATCH)), acks=1, wall_ms=0)
 
-    assert not leader.maybe_raise_high_watermark(), "queued is not written"
+    assert not leader.maybe_raise_high_watermark(0), "queued is not written"
     leader.log.write_pending(now_wall_ms=0)
-    assert leader.maybe_raise_high_watermark()
+    assert leader.maybe_raise_high_watermark(0)
     assert leader.high_watermark == leader.last_stable_offset == leader.upper_bound(READ_COMMITTED) == 1
 
 
 def test_acks_all_needs_enough_replicas_in_sync(directory: LogDirectory) -> None:
     """§15.2.2; acks=1 does not."""
     leader = partition(directory, min_insync_replicas=2)
-    leader.take_state(leader=HERE, leader_epoch=0, partition_epoch=0, replicas=(HERE, THERE), isr=(HERE,))
+    leader.take_state(leader=HERE, leader_epoch=0, partition_epoch=0, replicas=(HERE, THERE), isr=(HERE,), now_ms=0)
 
     with pytest.raises(NotEnoughReplicas):
         append(leader)

@@ -1,0 +1,190 @@
+"""What the controller does when the cluster changes: which partitions get another state, and why.
+
+The broker that holds the `controller` key asks, commits the answers, and asks again with the image that has come of it.
+All decisions look at the image as it is, not at what has happened: one that was missed, or whose transaction was
+refused, is made again at the next event or tick. An event only says where to look first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
+from ottla.cluster.image import NO_LEADER, BrokerState, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.partition_state import Conditions, Election, settled
+from ottla.cluster.store import Expect, Put, Transaction
+
+# Well below etcd's bound of 128 operations, which expectations count against too.
+CHANGES_PER_TRANSACTION = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """`min.insync.replicas` and `unclean.leader.election.enable` as they hold for one topic."""
+
+    min_isr: int
+    unclean: bool
+
+
+RulesOf = Callable[[TopicInfo], TopicRules]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanged:
+    """A broker was registered, came or left, became active or began to stop, or was unregistered."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanged:
+    """A topic's configs or replicas are others."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time to look at everything; and, with `balance`, to give leaderships back to preferred replicas."""
+
+    balance: bool = False
+
+
+ControllerEvent = BrokerChanged | TopicChanged | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """`reason` is a sentence for the log. `loses_records`: the leader was elected uncleanly."""
+
+    topic: str
+    index: int
+    before: PartitionInfo
+    after: PartitionInfo
+    reason: str
+
+    @property
+    def loses_records(self) -> bool:
+        leader = self.after.leader
+        if leader in (NO_LEADER, self.before.leader) or len(self.before.replicas) == 1:
+            return False
+        return leader not in (*self.before.isr, *self.before.elr) and leader not in self.before.adding
+
+
+def decide(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> list[PartitionChange]:
+    """The partition states that have to change, in the order of the image."""
+    changes: list[PartitionChange] = []
+    active, lost = image.active_brokers, image.brokers_that_lost_data
+    balance = isinstance(event, Tick) and event.balance
+    for topic, index, state in _concerned(image, event):
+        rules = rules_of(topic)
+        after = settled(state, conditions(topic, rules, active=active, lost_data=lost, balance=balance))
+        if after is not state:
+            changes.append(PartitionChange(topic.name, index, state, after, reason_of(state, after)))
+    return changes
+
+
+def conditions(
+    topic: TopicInfo,
+    rules: TopicRules,
+    *,
+    active: frozenset[int],
+    lost_data: frozenset[int],
+    balance: bool = False,
+) -> Conditions:
+    return Conditions(
+        active=active,
+        min_isr=rules.min_isr,
+        lost_data=lost_data,
+        unclean=rules.unclean and not topic.is_internal,
+        election=Election.PREFERRED if balance else Election.CLEAN,
+    )
+
+
+def may_become_active(image: MetadataImage, node_id: int, rules_of: RulesOf) -> bool:
+    """Whether a starting broker may lead and be in sync: it is in the image, and nothing is left to be done about its
+    earlier life. It leads nothing, is in no ISR that goes on without it and, if it lost data, in none and no ELR."""
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.state is not BrokerState.STARTING or image.revision < broker.epoch:
+        return False
+    return not any(
+        node_id in (change.before.leader, *change.before.isr, *change.before.elr)
+        for change in decide(image, BrokerChanged(node_id), rules_of)
+    )
+
+
+def may_stop(image: MetadataImage, node_id: int) -> bool:
+    """Whether a stopping broker has handed over all it can: it leads nothing any more (§19.1.4)."""
+    return all(state.leader != node_id for _, _, state in image.partitions())
+
+
+def transactions(changes: Iterable[PartitionChange], image: MetadataImage) -> Iterator[Transaction]:
+    """The changes in transactions of a size that every store takes. Each holds only while we are the controller, the
+    partitions are as decided on, and the new leaders still have the sessions that were seen."""
+    batch: list[PartitionChange] = []
+    for change in changes:
+        batch.append(change)
+        if len(batch) == CHANGES_PER_TRANSACTION:
+            yield _transaction(batch, image)
+            batch = []
+    if batch:
+        yield _transaction(batch, image)
+
+
+def transaction_of_leader(change: PartitionChange, image: MetadataImage) -> Transaction:
+    """A change of the ISR as its leader commits it: no controller, but all members' sessions as they were seen."""
+    members = [node_id for node_id in change.after.isr if node_id in image.brokers]
+    expected = (Expect(partition_key(change.topic, change.index), change.before.revision), *_sessions(members, image))
+    return Transaction(expected, (_put(change),))
+
+
+def reason_of(before: PartitionInfo, after: PartitionInfo) -> str:
+    if after.leader == before.leader:
+        return _reason_without_election(before, after)
+    if after.leader == NO_LEADER:
+        return f"leader {before.leader} is not active, and neither is any other member of ISR and ELR"
+    if after.leader in before.isr:
+        return f"leader {after.leader} follows {before.leader}, from the ISR"
+    if after.leader in before.elr:
+        return f"leader {after.leader} follows {before.leader}, from the eligible leader replicas"
+    if after.leader in before.adding:
+        return f"leader {after.leader} follows {before.leader}, with the new replicas"
+    return f"leader {after.leader} was elected uncleanly: records that only others have are lost"
+
+
+def _reason_without_election(before: PartitionInfo, after: PartitionInfo) -> str:
+    if after.replicas != before.replicas:
+        return f"replicas are {list(after.replicas)}, were {list(before.replicas)}"
+    if after.isr != before.isr:
+        return f"ISR is {list(after.isr)}, was {list(before.isr)}"
+    return f"eligible leader replicas are {list(after.elr)}, were {list(before.elr)}"
+
+
+def _concerned(image: MetadataImage, event: ControllerEvent) -> Iterator[tuple[TopicInfo, int, PartitionInfo]]:
+    match event:
+        case BrokerChanged(node_id):
+            for topic, index, state in image.partitions():
+                if node_id in state.replicas:
+                    yield topic, index, state
+        case TopicChanged(name):
+            changed = image.topic(name)
+            if changed is not None:
+                for index, state in enumerate(changed.partitions):
+                    yield changed, index, state
+        case Tick():
+            yield from image.partitions()
+
+
+def _transaction(batch: list[PartitionChange], image: MetadataImage) -> Transaction:
+    leaders = {change.after.leader for change in batch if change.after.leader not in (NO_LEADER, change.before.leader)}
+    expected = [Expect(CONTROLLER, image.controller_epoch)]
+    expected += [Expect(partition_key(change.topic, change.index), change.before.revision) for change in batch]
+    expected += _sessions(sorted(leaders), image)
+    return Transaction(tuple(expected), tuple(_put(change) for change in batch))
+
+
+def _sessions(node_ids: Iterable[int], image: MetadataImage) -> list[Expect]:
+    return [Expect(f"{SESSIONS}{node_id}", image.brokers[node_id].session_revision) for node_id in node_ids]
+
+
+def _put(change: PartitionChange) -> Put:
+    return Put(partition_key(change.topic, change.index), partition_value(change.after))

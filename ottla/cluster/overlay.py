@@ -1,0 +1,62 @@
+"""A mapping of which a changed copy is cheap, for pictures of a cluster that change one topic at a time."""
+
+from collections.abc import Iterator, Mapping
+from math import isqrt
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# Below this many changes nothing is gained by merging earlier.
+_DELTA_MIN = 32
+
+
+class Overlay(Mapping[K, V]):
+    """Immutable: a dict shared with the copies made from it, and over it what has changed since (None: is gone).
+
+    A copy costs what has changed, which is kept below the square root of the size by merging now and then. Keys keep
+    the order in which they were first put, as in a dict."""
+
+    __slots__ = ("_base", "_delta", "_length")
+
+    def __init__(self, base: Mapping[K, V] | None = None) -> None:
+        self._base: dict[K, V] = dict(base) if base else {}
+        self._delta: dict[K, V | None] = {}
+        self._length = len(self._base)
+
+    def with_changes(self, changes: Mapping[K, V | None]) -> "Overlay[K, V]":
+        """The mapping after keys were put or, with None, taken out."""
+        copy = Overlay[K, V]()
+        copy._base = self._base
+        copy._delta = self._delta.copy()
+        copy._length = self._length
+        for key, value in changes.items():
+            copy._length += (value is not None) - (key in self)
+            copy._delta[key] = value
+        if len(copy._delta) > _DELTA_MIN + isqrt(len(copy._base)):
+            copy._base = {key: copy[key] for key in copy}
+            copy._delta = {}
+        return copy
+
+    def __getitem__(self, key: K) -> V:
+        if key in self._delta:
+            value = self._delta[key]
+            if value is None:
+                raise KeyError(key)
+            return value
+        return self._base[key]
+
+    def __iter__(self) -> Iterator[K]:
+        delta = self._delta
+        for key in self._base:
+            if key not in delta or delta[key] is not None:
+                yield key
+        for key, value in delta.items():
+            if value is not None and key not in self._base:
+                yield key
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"Overlay({dict(self)!r})"

@@ -1,0 +1,148 @@
+"""The next state of a partition: who is in sync, who leads, who else might, and both epochs. Pure.
+
+Everything that can happen to a partition comes through `settled`: replicas are fenced or come back, a leader proposes
+an ISR, a replica has lost data, an administrator asks for an election or a reassignment. It makes, from the state and
+what is wished for, the state that should be, and changes nothing where nothing has to change; so it may be asked at any
+time, and asking twice is asking once. What makes it safe (§19.4.3):
+
+- A leader raises its high watermark only while the ISR has `min_isr` members and the ELR is empty. Therefore those who
+  leave the ISR when it gets smaller than that have every acknowledged record for as long as they are in the ELR. That
+  the leader looks at the ELR, and not only at its own idea of `min.insync.replicas`, makes a change of that config
+  harmless.
+- Whoever comes back without its clean-shutdown mark leaves both, also as the last member of the ISR.
+- Leaders come from the ISR, else from the ELR. If nobody in them is active, there is no leader, and the ISR stays as it
+  was. An unclean election, which may lose records, is for topics configured so, or an explicit act.
+
+The only replica of a partition keeps its place whatever it has lost: nobody has more.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ottla.cluster.image import NO_LEADER, PartitionInfo
+
+
+class Election(Enum):
+    """Whom an election may make leader: the present leader goes before others, or the preferred one does, or anybody
+    that is active if there is no clean way."""
+
+    CLEAN = "clean"
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a decision about a partition depends on beside its state. `unclean` allows unclean elections by config."""
+
+    active: Collection[int]
+    min_isr: int = 1
+    lost_data: Collection[int] = frozenset()
+    unclean: bool = False
+    election: Election = Election.CLEAN
+    # Elected in an UNCLEAN election; None: every replica.
+    unclean_candidates: Collection[int] | None = None
+
+
+def settled(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...] | None = None) -> PartitionInfo:
+    """The state that should be, with `isr` as the ISR that the leader proposes; `state` itself where it is that
+    already.
+
+    Changes of `replicas`, `adding` and `removing` are made by the caller with `replace` before, on an unchanged
+    epoch."""
+    wished = _completed(_in_sync(state, conditions, state.isr if isr is None else isr), conditions)
+    after = _with_elr(state, _elected(wished, conditions), conditions)
+    return with_epochs(state, after)
+
+
+def with_epochs(before: PartitionInfo, after: PartitionInfo) -> PartitionInfo:
+    """`after` with the epochs that follow from what is different (§19.3.2); `before` if nothing is."""
+    after = replace(after, leader_epoch=before.leader_epoch, partition_epoch=before.partition_epoch)
+    if after == before:
+        return before
+    if after.leader != before.leader:
+        remembered = before.leader if after.leader == NO_LEADER else NO_LEADER
+        after = replace(after, leader_epoch=before.leader_epoch + 1, last_leader=remembered)
+    return replace(after, partition_epoch=before.partition_epoch + 1)
+
+
+def effective_min_isr(state: PartitionInfo, min_isr: int) -> int:
+    """§14.6.2, counting the replicas there will be after a reassignment."""
+    return min(min_isr, len(state.replicas) - len(state.removing) or 1)
+
+
+def _in_sync(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...]) -> PartitionInfo:
+    if len(state.replicas) > 1:
+        isr = tuple(replica for replica in isr if replica not in conditions.lost_data)
+    active = tuple(replica for replica in isr if replica in conditions.active)
+    return replace(state, isr=active or isr)
+
+
+def _completed(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
+    """Ends a reassignment when all that are to be added are in sync, and enough stay when the others go."""
+    if not state.is_reassigning:
+        return state
+    replicas = _without(state.replicas, state.removing)
+    isr = _without(state.isr, state.removing)
+    enough = max(min(conditions.min_isr, len(replicas)), 1)
+    if not set(state.adding) <= set(isr) or len(isr) < enough:
+        return state
+    return replace(state, replicas=replicas, isr=isr, elr=_without(state.elr, state.removing), adding=(), removing=())
+
+
+def _elected(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
+    in_sync = [replica for replica in state.replicas if replica in state.isr and replica in conditions.active]
+    if in_sync:
+        return replace(state, leader=_chosen(state, in_sync, conditions.election))
+    for replica in state.replicas:
+        if replica in state.elr and replica in conditions.active and replica not in conditions.lost_data:
+            return replace(state, leader=replica, isr=(replica,))
+    candidate = _unclean_candidate(state, conditions)
+    if candidate is None:
+        return replace(state, leader=NO_LEADER)
+    return replace(state, leader=candidate, isr=(candidate,), elr=(), last_known_elr=())
+
+
+def _chosen(state: PartitionInfo, in_sync: list[int], election: Election) -> int:
+    if election is Election.PREFERRED and in_sync[0] == state.replicas[0]:
+        return in_sync[0]
+    return state.leader if state.leader in in_sync else in_sync[0]
+
+
+def _unclean_candidate(state: PartitionInfo, conditions: Conditions) -> int | None:
+    """Who has led last, else who was in the ISR or ELR before it lost data, is likely to have the most."""
+    if conditions.election is Election.UNCLEAN:
+        allowed = state.replicas if conditions.unclean_candidates is None else conditions.unclean_candidates
+    elif conditions.unclean:
+        allowed = state.replicas
+    else:
+        return None
+    for replica in (state.last_leader, *state.last_known_elr, *state.replicas):
+        if replica in allowed and replica in conditions.active and replica in state.replicas:
+            return replica
+    return None
+
+
+def _with_elr(before: PartitionInfo, after: PartitionInfo, conditions: Conditions) -> PartitionInfo:
+    if _is_unclean(before, after, conditions) or len(after.isr) >= effective_min_isr(after, conditions.min_isr):
+        return replace(after, elr=(), last_known_elr=())
+    had_all = _union(before.elr, before.isr)
+    elr = tuple(r for r in had_all if r not in after.isr and r not in conditions.lost_data and r in after.replicas)
+    known = tuple(r for r in _union(before.last_known_elr, had_all) if r in after.replicas)
+    return replace(after, elr=elr, last_known_elr=_without(known, (*after.isr, *elr)))
+
+
+def _is_unclean(before: PartitionInfo, after: PartitionInfo, conditions: Conditions) -> bool:
+    """The leader was in neither set, or has lost data since."""
+    if after.leader == NO_LEADER or len(after.replicas) == 1 or after.leader == before.leader:
+        return False
+    return after.leader not in _union(before.isr, before.elr) or after.leader in conditions.lost_data
+
+
+def _union(first: Iterable[int], second: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def _without(replicas: Iterable[int], gone: Collection[int]) -> tuple[int, ...]:
+    return tuple(replica for replica in replicas if replica not in gone)

@@ -1,0 +1,157 @@
+"""How a broker enters and leaves the cluster: registration, session, activation, shutdown. Pure.
+
+A registration stays when its broker goes; a session lives under a lease. A process registers with an incarnation drawn
+at its start; the revision of the registration is its broker epoch. It starts fenced, becomes active when it has caught
+up and nothing of its earlier life is left to be done (`controller.may_become_active`), says that it is stopping before
+it stops, and is fenced again when its session ends, by whatever cause.
+
+    no session --register--> STARTING --activate--> ACTIVE --begin_shutdown--> STOPPING
+        ^                        |                     |                          |
+        +------------------ lease expired or revoked --+--------------------------+
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.cluster.encoding import (
+    BROKERS,
+    CLUSTER_ID,
+    CONTROLLER,
+    LOST_DATA,
+    SESSIONS,
+    broker_of,
+    controller_value,
+    registration_value,
+    session_of,
+    session_value,
+)
+from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
+from ottla.cluster.store import ABSENT, Change, Delete, Entry, Expect, Put, Transaction
+from ottla.protocol.errors import ErrorCode, error_for
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a starting process says of itself. `clean_shutdown`: its logs have all that its earlier life
+    acknowledged."""
+
+    node_id: int
+    incarnation: str
+    cluster_id: str
+    host: str
+    port: int
+    clean_shutdown: bool
+    rack: str | None = None
+    listeners: tuple[Listener, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyRegistered:
+    """This very process holds the session: the answer to an earlier try was lost."""
+
+    epoch: int
+
+
+def stored_cluster_id(entries: Sequence[Entry]) -> str | None:
+    """The id of the cluster whose store this is; None while no broker has registered."""
+    return next((entry.value.decode() for entry in entries if entry.key == CLUSTER_ID), None)
+
+
+def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> Transaction | AlreadyRegistered:
+    """What registers a process, given what the store has; after a Conflict, read and ask again.
+
+    Raises INCONSISTENT_CLUSTER_ID, and DUPLICATE_BROKER_REGISTRATION while another process has the session: the session
+    of a process that was killed ends by itself. A process whose session ended keeps its registration and epoch."""
+    found = {entry.key: entry for entry in entries}
+    stored = stored_cluster_id(entries)
+    if stored not in (None, wanted.cluster_id):
+        message = (
+            f"this broker's data is of cluster {wanted.cluster_id}, the metadata store is that of cluster {stored}"
+        )
+        raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    session = found.get(f"{SESSIONS}{wanted.node_id}")
+    known = found.get(f"{BROKERS}{wanted.node_id}")
+    if session is not None:
+        incarnation, _ = session_of(session)
+        if incarnation == wanted.incarnation and known is not None:
+            return AlreadyRegistered(known.revision)
+        message = f"another process is registered as broker {wanted.node_id}"
+        raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
+    return Transaction(
+        tuple(
+            Expect(key, found[key].revision if key in found else ABSENT)
+            for key in (CLUSTER_ID, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}")
+        ),
+        tuple(_changes(wanted, found, known, lease_id)),
+    )
+
+
+def activate(broker: BrokerInfo, lease_id: int) -> Transaction:
+    """From now on the broker may lead and be in sync; what it had lost does not matter any more."""
+    moved = _moved(broker, BrokerState.ACTIVE, lease_id)
+    if broker.lost_data:
+        moved = moved._replace(changes=(*moved.changes, Delete(f"{LOST_DATA}{broker.node_id}")))
+    return moved
+
+
+def begin_shutdown(broker: BrokerInfo, lease_id: int) -> Transaction:
+    """The controller takes away what the broker leads; when it leads nothing (`controller.may_stop`), it may stop."""
+    return _moved(broker, BrokerState.STOPPING, lease_id)
+
+
+def claim_controller(image: MetadataImage, node_id: int, lease_id: int) -> Transaction:
+    """Become the controller where there is none. The revision of the transaction is the controller's epoch."""
+    broker = image.brokers[node_id]
+    return Transaction(
+        (Expect(CONTROLLER, ABSENT), Expect(f"{SESSIONS}{node_id}", broker.session_revision)),
+        (Put(CONTROLLER, controller_value(node_id), lease_id),),
+    )
+
+
+def resign_controller(image: MetadataImage) -> Transaction:
+    return Transaction((Expect(CONTROLLER, image.controller_epoch),), (Delete(CONTROLLER),))
+
+
+def unregister(image: MetadataImage, node_id: int) -> Transaction:
+    """Forget a broker that will not come back. One that is running registers anew. Raises BROKER_ID_NOT_REGISTERED.
+
+    Its replicas stay where they are until a reassignment; that it had lost data is remembered, should it come back."""
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {node_id}")
+    return Transaction(
+        (Expect(f"{BROKERS}{node_id}", broker.epoch),),
+        (Delete(f"{BROKERS}{node_id}"), Delete(f"{SESSIONS}{node_id}")),
+    )
+
+
+def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None, lease_id: int) -> list[Change]:
+    changes: list[Change] = []
+    if CLUSTER_ID not in found:
+        changes.append(Put(CLUSTER_ID, wanted.cluster_id.encode()))
+    if known is None or broker_of(known).incarnation != wanted.incarnation:
+        broker = BrokerInfo(
+            wanted.node_id,
+            wanted.host,
+            wanted.port,
+            wanted.rack,
+            incarnation=wanted.incarnation,
+            listeners=wanted.listeners,
+        )
+        changes.append(Put(f"{BROKERS}{wanted.node_id}", registration_value(broker)))
+        # Lost in an earlier life is lost still, if that life has not been active in between.
+        if not wanted.clean_shutdown or f"{LOST_DATA}{wanted.node_id}" in found:
+            changes.append(Put(f"{LOST_DATA}{wanted.node_id}", b"{}"))
+    value = session_value(wanted.incarnation, BrokerState.STARTING)
+    changes.append(Put(f"{SESSIONS}{wanted.node_id}", value, lease_id))
+    return changes
+
+
+def _moved(broker: BrokerInfo, state: BrokerState, lease_id: int) -> Transaction:
+    return Transaction(
+        (
+            Expect(f"{BROKERS}{broker.node_id}", broker.epoch),
+            Expect(f"{SESSIONS}{broker.node_id}", broker.session_revision),
+        ),
+        (Put(f"{SESSIONS}{broker.node_id}", session_value(broker.incarnation, state), lease_id),),
+    )

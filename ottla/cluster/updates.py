@@ -1,0 +1,221 @@
+"""The image kept up to date with the store, by what its watch delivers.
+
+A change costs what it touches: a topic's tuple of partitions is copied once for all changes of one transaction, the
+rest of the image is shared with the one before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ottla.cluster.encoding import (
+    BROKERS,
+    CLUSTER_ID,
+    CONTROLLER,
+    LOST_DATA,
+    PARTITIONS,
+    SESSIONS,
+    TOPIC_CONFIGS,
+    TOPICS,
+    broker_of,
+    parsed,
+    partition_of,
+    session_of,
+    topic_of,
+    topics_of,
+)
+from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.store import Changes, Entry, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ImageUpdate:
+    """The new image, and what is not as it was: topics by name (created, changed or gone) with the partitions of them
+    whose state changed, and brokers."""
+
+    image: MetadataImage
+    topics: Mapping[str, tuple[int, ...]]
+    brokers: tuple[int, ...]
+    controller_changed: bool
+
+
+def applied(image: MetadataImage, event: Snapshot | Changes) -> ImageUpdate:
+    """Raises StoreError when something in the event cannot be understood; the image is then as it was."""
+    return _from_snapshot(image, event) if isinstance(event, Snapshot) else _from_changes(image, event)
+
+
+def _from_snapshot(image: MetadataImage, snapshot: Snapshot) -> ImageUpdate:
+    """Everything was read anew: what is not in it is gone."""
+    names = {topic.name: topic for topic in topics_of(snapshot.entries)}
+    changed: dict[str, TopicInfo | None] = {
+        name: names.get(name) for name in (*image.topics, *names) if _differs(image.topics.get(name), names.get(name))
+    }
+    fresh = replace(image, revision=snapshot.revision, controller_id=NO_LEADER, controller_epoch=0)
+    others = _Others(fresh, dict.fromkeys(image.brokers))
+    others.put(snapshot.entries)
+    after = others.image().with_topics(changed)
+    return _update(image, after, {name: _partitions_changed(image, after, name) for name in changed})
+
+
+def _from_changes(image: MetadataImage, changes: Changes) -> ImageUpdate:
+    others = _Others(replace(image, revision=changes.revision), {})
+    others.put(changes.puts)
+    others.delete(changes.deletes)
+    topics = _topics_after(image, changes)
+    after = others.image().with_topics(topics) if topics else others.image()
+    return _update(image, after, {name: _partitions_changed(image, after, name) for name in topics})
+
+
+def _update(before: MetadataImage, after: MetadataImage, topics: Mapping[str, tuple[int, ...]]) -> ImageUpdate:
+    brokers = tuple(
+        node_id
+        for node_id in sorted({*before.brokers, *after.brokers})
+        if before.brokers.get(node_id) != after.brokers.get(node_id)
+    )
+    return ImageUpdate(after, topics, brokers, after.controller_epoch != before.controller_epoch)
+
+
+def _differs(before: TopicInfo | None, after: TopicInfo | None) -> bool:
+    """Also where only revisions differ, for decisions are made with them."""
+    if before is None or after is None or before != after:
+        return before is not after
+    revisions = (before.revision, before.configs_revision) != (after.revision, after.configs_revision)
+    return revisions or [each.revision for each in before.partitions] != [each.revision for each in after.partitions]
+
+
+def _partitions_changed(before: MetadataImage, after: MetadataImage, name: str) -> tuple[int, ...]:
+    old, new = before.topics.get(name), after.topics.get(name)
+    if old is None or new is None or old.topic_id != new.topic_id:
+        longest = max(len(topic.partitions) for topic in (old, new) if topic is not None)
+        return tuple(range(longest))
+    common = (
+        index
+        for index, (was, now) in enumerate(zip(old.partitions, new.partitions, strict=False))
+        if was is not now and was != now
+    )
+    return (*common, *range(len(old.partitions), len(new.partitions)))
+
+
+# Topics.
+
+
+def _topics_after(image: MetadataImage, changes: Changes) -> dict[str, TopicInfo | None]:
+    """A topic that is written anew comes with all of its keys or with a topic that has the others."""
+    touched: dict[str, dict[str, Entry]] = {}
+    gone: set[str] = set()
+    for entry in changes.puts:
+        name = _topic_name(entry.key)
+        if name is not None:
+            touched.setdefault(name, {})[entry.key] = entry
+    for key in changes.deletes:
+        if key.startswith(TOPICS):
+            gone.add(key.removeprefix(TOPICS))
+    after: dict[str, TopicInfo | None] = dict.fromkeys(sorted(gone))
+    for name, entries in touched.items():
+        topic = image.topics.get(name) if name not in gone else None
+        changed = topic_of(name, entries) if topic is None and TOPICS + name in entries else None
+        if topic is not None:
+            changed = _topic_after(topic, entries)
+        if changed is not None:
+            after[name] = changed
+    return after
+
+
+def _topic_after(topic: TopicInfo, entries: Mapping[str, Entry]) -> TopicInfo:
+    named = entries.get(TOPICS + topic.name)
+    count = len(topic.partitions)
+    if named is not None:
+        value = parsed(named)
+        if bytes.fromhex(value["id"]) != topic.topic_id:
+            return topic_of(topic.name, entries)
+        count = value["partitions"]
+        topic = replace(topic, revision=named.revision)
+    configs = entries.get(TOPIC_CONFIGS + topic.name)
+    if configs is not None:
+        topic = replace(topic, configs=parsed(configs), configs_revision=configs.revision)
+    prefix = f"{PARTITIONS}{topic.name}/"
+    states: dict[int, PartitionInfo] = {
+        int(key.removeprefix(prefix)): partition_of(entry) for key, entry in entries.items() if key.startswith(prefix)
+    }
+    return replace(topic, partitions=_partitions_after(topic.partitions, states, count)) if states else topic
+
+
+def _partitions_after(
+    before: tuple[PartitionInfo, ...], states: Mapping[int, PartitionInfo], count: int
+) -> tuple[PartitionInfo, ...]:
+    partitions = list(before)
+    for index, state in sorted(states.items()):
+        if index < len(partitions):
+            partitions[index] = state
+        elif index == len(partitions) < count:
+            partitions.append(state)
+    return tuple(partitions)
+
+
+def _topic_name(key: str) -> str | None:
+    if key.startswith(PARTITIONS):
+        return key.removeprefix(PARTITIONS).rpartition("/")[0]
+    for prefix in (TOPICS, TOPIC_CONFIGS):
+        if key.startswith(prefix):
+            return key.removeprefix(prefix)
+    return None
+
+
+# Brokers and the rest.
+
+
+class _Others:
+    """Collects what one event says of brokers, controller and cluster."""
+
+    def __init__(self, image: MetadataImage, brokers: dict[int, BrokerInfo | None]) -> None:
+        self._image = image
+        self._brokers = brokers
+
+    def image(self) -> MetadataImage:
+        return self._image.with_brokers(self._brokers) if self._brokers else self._image
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Registrations first: a session belongs to the one that has its incarnation."""
+        sessions: list[Entry] = []
+        for entry in entries:
+            key = entry.key
+            if key.startswith(BROKERS):
+                broker = broker_of(entry)
+                known = self._broker(broker.node_id)
+                self._brokers[broker.node_id] = replace(broker, lost_data=known is not None and known.lost_data)
+            elif key.startswith((SESSIONS, LOST_DATA)):
+                sessions.append(entry)
+            elif key == CONTROLLER:
+                self._image = replace(self._image, controller_id=parsed(entry)["id"], controller_epoch=entry.revision)
+            elif key == CLUSTER_ID:
+                self._image = replace(self._image, cluster_id=entry.value.decode())
+        for entry in sessions:
+            self._put_session(entry)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            if key == CONTROLLER:
+                self._image = replace(self._image, controller_id=NO_LEADER, controller_epoch=0)
+            elif key.startswith(BROKERS):
+                self._brokers[int(key.removeprefix(BROKERS))] = None
+            elif key.startswith(SESSIONS):
+                self._change(int(key.removeprefix(SESSIONS)), state=BrokerState.FENCED, session_revision=0)
+            elif key.startswith(LOST_DATA):
+                self._change(int(key.removeprefix(LOST_DATA)), lost_data=False)
+
+    def _put_session(self, entry: Entry) -> None:
+        if entry.key.startswith(LOST_DATA):
+            self._change(int(entry.key.removeprefix(LOST_DATA)), lost_data=True)
+            return
+        node_id = int(entry.key.removeprefix(SESSIONS))
+        incarnation, state = session_of(entry)
+        broker = self._broker(node_id)
+        if broker is not None and broker.incarnation == incarnation:
+            self._brokers[node_id] = replace(broker, state=state, session_revision=entry.revision)
+
+    def _change(self, node_id: int, **fields: BrokerState | int | bool) -> None:
+        broker = self._broker(node_id)
+        if broker is not None:
+            self._brokers[node_id] = replace(broker, **fields)  # type: ignore[arg-type]
+
+    def _broker(self, node_id: int) -> BrokerInfo | None:
+        return self._brokers[node_id] if node_id in self._brokers else self._image.brokers.get(node_id)

@@ -1,0 +1,125 @@
+"""Which fetchers there are, and which partition belongs to which (R01).
+
+A partition is copied by fetcher `fetcher_id_of(topic, partition)` of its leader. Fetchers come into being with their
+first partition, are replaced when their leader is reached elsewhere, and end when they have none left. Tell of all
+changes of a metadata update first, then `settle`: a fetcher that loses one partition and gets another does not end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla.replication.client_session import FollowerKey
+from ottla.replication.facts import Fact
+from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, FetcherKey, key_of
+from ottla.replication.follower import Follower
+from ottla.replication.partition import Partition
+
+_INT32_MIN = -0x8000_0000
+
+
+def fetcher_id_of(topic: str, partition: int, fetchers_per_leader: int) -> int:
+    """Kafka's choice: `abs(31 * topic.hashCode() + partition) % n`, in Java's 32 bits."""
+    code_units = topic.encode("utf-16-be")
+    value = 0
+    for high, low in zip(code_units[::2], code_units[1::2], strict=True):
+        value = 31 * value + (high << 8 | low) & 0xFFFF_FFFF
+    value = 31 * value + partition & 0xFFFF_FFFF
+    signed = value + 2 * _INT32_MIN if value >= -_INT32_MIN else value
+    # Java's Math.abs leaves the smallest int negative; Kafka's own abs makes it 0.
+    return (0 if signed == _INT32_MIN else abs(signed)) % fetchers_per_leader
+
+
+@dataclass(slots=True)
+class FetcherChanges:
+    """What the shell has to do now: end tasks, start tasks, and let the others look for something to ask."""
+
+    ended: list[Fetcher] = field(default_factory=list[Fetcher])
+    started: list[Fetcher] = field(default_factory=list[Fetcher])
+    woken: list[Fetcher] = field(default_factory=list[Fetcher])
+    facts: list[Fact] = field(default_factory=list[Fact])
+
+
+class FetcherManager:
+    def __init__(
+        self,
+        config: FetcherConfig,
+        *,
+        fetchers_per_leader: int = 1,
+        new_follower: Callable[..., Follower] = Follower,
+    ) -> None:
+        self._config = config
+        self._fetchers_per_leader = fetchers_per_leader
+        self._new_follower = new_follower
+        self._fetchers: dict[FetcherKey, Fetcher] = {}
+        self._places: dict[tuple[str, int], tuple[Fetcher, FollowerKey]] = {}
+        self._changes = FetcherChanges()
+
+    @property
+    def fetchers(self) -> list[Fetcher]:
+        return list(self._fetchers.values())
+
+    def follower(self, topic: str, index: int) -> Follower | None:
+        place = self._places.get((topic, index))
+        return None if place is None else place[0].followers[place[1]]
+
+    def follow(self, partition: Partition, endpoint: Endpoint) -> None:
+        """Copy the partition from the leader of its term, at `endpoint`. Nothing changes if that is done already."""
+        name = (partition.topic, partition.index)
+        fetcher_id = fetcher_id_of(*name, self._fetchers_per_leader)
+        key = FetcherKey(partition.leader_id, fetcher_id)
+        fetcher = self._fetchers.get(key)
+        if fetcher is None or fetcher.endpoint != endpoint:
+            fetcher = self._begin(key, endpoint)
+        known = fetcher.followers.get((partition.topic_id, partition.index))
+        if known is not None and known.partition is partition and known.leader_epoch == partition.leader_epoch:
+            return
+        self.stop(*name)
+        follower = self._new_follower(partition, back_off_ms_max=self._config.back_off_ms)
+        self._changes.facts += follower.start()
+        fetcher.add(follower)
+        self._places[name] = (fetcher, key_of(follower))
+        if fetcher not in self._changes.woken:
+            self._changes.woken.append(fetcher)
+
+    def stop(self, topic: str, index: int) -> None:
+        """This broker leads the partition now, or nobody does, or it has no replica of it any more."""
+        place = self._places.pop((topic, index), None)
+        if place is not None:
+            fetcher, key = place
+            fetcher.remove(key)
+
+    def move_leader(self, leader_id: int, endpoint: Endpoint) -> None:
+        """The broker is reached elsewhere now."""
+        for key, fetcher in list(self._fetchers.items()):
+            if key.leader_id == leader_id and fetcher.endpoint != endpoint:
+                self._begin(key, endpoint)
+
+    def settle(self) -> FetcherChanges:
+        """All changes since the last call, to be performed; fetchers with nothing to do are among the ended."""
+        for key, fetcher in list(self._fetchers.items()):
+            if fetcher.is_empty:
+                del self._fetchers[key]
+                self._end(fetcher)
+        changes, self._changes = self._changes, FetcherChanges()
+        changes.woken = [fetcher for fetcher in changes.woken if fetcher not in changes.ended + changes.started]
+        return changes
+
+    def _begin(self, key: FetcherKey, endpoint: Endpoint) -> Fetcher:
+        """A fetcher for `key`, with the followers of the one it replaces."""
+        fetcher = Fetcher(key, endpoint, self._config)
+        old = self._fetchers.get(key)
+        self._fetchers[key] = fetcher
+        self._changes.started.append(fetcher)
+        if old is not None:
+            for partition_key, follower in list(old.followers.items()):
+                old.remove(partition_key)
+                fetcher.add(follower)
+                self._places[follower.partition.topic, follower.partition.index] = (fetcher, partition_key)
+            self._end(old)
+        return fetcher
+
+    def _end(self, fetcher: Fetcher) -> None:
+        if fetcher in self._changes.started:
+            self._changes.started.remove(fetcher)
+        else:
+            self._changes.ended.append(fetcher)

@@ -1,0 +1,58 @@
+"""A real etcd for tests: one member on free ports, with its data in a directory of the test's."""
+
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MISSING = "etcd is not installed (Debian: etcd-server)"
+
+
+class EtcdServer:
+    def __init__(self, directory: Path) -> None:
+        if shutil.which("etcd") is None:
+            pytest.skip(MISSING)
+        self.directory = directory
+        self.port, self._peer_port = free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
+        arguments = {
+            "--data-dir": str(self.directory / "etcd"),
+            "--listen-client-urls": client,
+            "--advertise-client-urls": client,
+            "--listen-peer-urls": peer,
+            "--initial-advertise-peer-urls": peer,
+            "--initial-cluster": f"default={peer}",
+            "--logger": "zap",
+            "--log-outputs": str(self.directory / "etcd.log"),
+        }
+        command = ["etcd", "--unsafe-no-fsync", *(part for pair in arguments.items() for part in pair)]
+        with (self.directory / "etcd.err").open("wb") as errors:
+            self._process = subprocess.Popen(_supported(command), stdout=subprocess.DEVNULL, stderr=errors)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def _supported(command: list[str]) -> list[str]:
+    """etcd 3.4 always syncs."""
+    options = subprocess.run(["etcd", "--help"], capture_output=True, check=False, text=True)
+    known = options.stdout + options.stderr
+    return [part for part in command if part != "--unsafe-no-fsync" or part in known]

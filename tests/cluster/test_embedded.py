@@ -1,0 +1,155 @@
+"""What is special about the embedded metadata store: its file, its sessions, the order in which it tells."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.store import (
+    Change,
+    CommitResult,
+    Committed,
+    Delete,
+    Entry,
+    Put,
+    StoreError,
+    Unavailable,
+)
+from ottla.timer.wheel import TimingWheel
+from tests.cluster.stores import Clock
+
+
+def commit(store: EmbeddedStore, *changes: Change) -> CommitResult:
+    results: list[CommitResult] = []
+    store.commit([], changes, results.append)
+    (result,) = results
+    return result
+
+
+def read(store: EmbeddedStore) -> list[Entry]:
+    found: list[Entry] = []
+    store.read("", lambda snapshot: found.extend(snapshot.entries))
+    return found
+
+
+def test_what_was_committed_is_there_after_reopening(tmp_path: Path) -> None:
+    path = tmp_path / "meta.sqlite"
+    store = EmbeddedStore(path)
+    commit(store, Put("a", b"1"), Put("b", b"2"))
+    last = commit(store, Delete("b"))
+    assert isinstance(last, Committed)
+    store.close()
+
+    again = EmbeddedStore(path)
+    assert [(entry.key, entry.value) for entry in read(again)] == [("a", b"1")]
+    after = commit(again, Put("c", b"3"))
+    assert isinstance(after, Committed)
+    assert after.revision > last.revision
+    again.close()
+
+
+def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "meta.sqlite")
+    with pytest.raises(StoreError, match="cannot be used"):
+        EmbeddedStore(tmp_path / "meta.sqlite")
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "meta.sqlite"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreError, match="cannot be used"):
+        EmbeddedStore(path)
+
+
+def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "meta.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    with pytest.raises(StoreError, match="not a metadata file of Ottla"):
+        EmbeddedStore(path)
+
+
+def test_a_layout_of_the_future_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "meta.sqlite"
+    EmbeddedStore(path).close()
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA user_version=99")
+    other.close()
+    with pytest.raises(StoreError, match="layout 99"):
+        EmbeddedStore(path)
+
+
+def test_a_store_that_cannot_write_says_so_and_keeps_what_it_had(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "meta.sqlite")
+    commit(store, Put("a", b"1"))
+    store._file._database.execute("PRAGMA query_only=1")
+
+    assert isinstance(commit(store, Put("a", b"2")), Unavailable)
+    assert [entry.value for entry in read(store)] == [b"1"]
+    store._file._database.execute("PRAGMA query_only=0")
+    assert isinstance(commit(store, Put("a", b"3")), Committed)
+    store.close()
+
+
+def test_leases_do_not_outlive_the_process_and_revisions_go_on(tmp_path: Path) -> None:
+    """I-8: a broker epoch is a revision, also that of a session's end."""
+    clock = Clock()
+    store = EmbeddedStore(tmp_path / "meta.sqlite", clock=clock, wheel=TimingWheel())
+    store.grant(1000, lambda granted: None)
+    commit(store, Put("a", b"1"), Put("b", b""))
+    last = commit(store, Put("b", b"2", 1), Put("c", b"3", 1))
+    assert isinstance(last, Committed)
+    store.close()
+
+    again = EmbeddedStore(tmp_path / "meta.sqlite")
+    assert [entry.key for entry in read(again)] == ["a"]
+    after = commit(again, Put("a", b"4"))
+    assert isinstance(after, Committed)
+    assert after.revision > last.revision
+    again.close()
+
+
+def test_a_lease_that_cannot_end_on_a_full_disk_ends_later(tmp_path: Path) -> None:
+    clock, wheel = Clock(), TimingWheel()
+    store = EmbeddedStore(tmp_path / "meta.sqlite", clock=clock, wheel=wheel)
+    store.grant(1000, lambda granted: None)
+    commit(store, Put("a", b"1", 1))
+    store._file._database.execute("PRAGMA query_only=1")
+    clock.now = 1000
+    wheel.advance(1000)
+    assert [entry.key for entry in read(store)] == ["a"]
+
+    store._file._database.execute("PRAGMA query_only=0")
+    wheel.advance(2000)
+    assert read(store) == []
+    store.close()
+
+
+def test_a_watch_whose_callback_raises_does_not_keep_the_others_from_seeing() -> None:
+    posted: list[Any] = []
+    store = EmbeddedStore(post=posted.append)
+    seen: list[Any] = []
+    store.watch("", 1, lambda event: 1 // 0)
+    store.watch("", 1, seen.append)
+    commit(store, Put("a", b"1"))
+
+    with pytest.raises(ZeroDivisionError):
+        posted.pop(0)()
+    posted.pop(0)()
+    assert [event.revision for event in seen] == [1]
+
+
+def test_a_closed_session_hears_and_says_nothing() -> None:
+    store = EmbeddedStore()
+    session, seen = store.session(), []
+    session.watch("", 1, seen.append)
+    session.close()
+    session.commit([], [Put("a", b"1")], seen.append)
+    commit(store, Put("b", b"1"))
+
+    assert seen == []
+    assert [entry.key for entry in read(store)] == ["b"]

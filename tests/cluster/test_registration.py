@@ -1,0 +1,244 @@
+"""How brokers enter and leave: epochs, sessions, duplicates, lost data; played against the embedded store."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.cluster.controller import BrokerChanged, decide, may_become_active, may_stop, transactions
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.encoding import topic_values
+from ottla.cluster.follow import Follower
+from ottla.cluster.image import NO_LEADER, BrokerState, Listener, MetadataImage, TopicInfo
+from ottla.cluster.registration import (
+    AlreadyRegistered,
+    Registration,
+    activate,
+    begin_shutdown,
+    claim_controller,
+    register,
+    resign_controller,
+    stored_cluster_id,
+    unregister,
+)
+from ottla.cluster.store import Committed, Conflict, Put, Transaction
+from ottla.cluster.topics import new_partition
+from ottla.cluster.updates import applied
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.timer.wheel import TimingWheel
+from tests.cluster.images import TOPIC_ID, rules
+from tests.cluster.stores import Clock
+
+SESSION_MS = 1000
+
+
+class World:
+    """A store, its clock, and the image as any broker has it."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.wheel = TimingWheel()
+        self.store = EmbeddedStore(clock=self.clock, wheel=self.wheel)
+        self.image = MetadataImage("", NO_LEADER)
+        Follower(self.store, "", self.took, print).start()
+
+    def took(self, event: Any) -> None:
+        self.image = applied(self.image, event).image
+
+    def entries(self) -> list[Any]:
+        found: list[Any] = []
+        self.store.read("", lambda snapshot: found.extend(snapshot.entries))
+        return found
+
+    def lease(self) -> int:
+        granted: list[Any] = []
+        self.store.grant(SESSION_MS, granted.append)
+        return granted[0].lease_id
+
+    def commit(self, transaction: Transaction | AlreadyRegistered) -> Any:
+        assert isinstance(transaction, Transaction)
+        results: list[Any] = []
+        self.store.commit(transaction.expected, transaction.changes, results.append)
+        return results[0]
+
+    def elapse(self, ms: int = SESSION_MS) -> None:
+        self.clock.now += ms
+        self.wheel.advance(self.clock.now)
+
+    def enter(self, node_id: int, incarnation: str = "", clean: bool = True) -> tuple[int, int]:
+        """Registered and, where that may be, active; gives epoch and lease."""
+        lease_id = self.lease()
+        result = self.commit(register(wanted(node_id, incarnation, clean_shutdown=clean), self.entries(), lease_id))
+        assert isinstance(result, Committed)
+        self.control()
+        if may_become_active(self.image, node_id, rules()):
+            assert isinstance(self.commit(activate(self.image.brokers[node_id], lease_id)), Committed)
+            self.control()
+        return result.revision, lease_id
+
+    def control(self) -> None:
+        for node_id in self.image.brokers:
+            changes = decide(self.image, BrokerChanged(node_id), rules())
+            for transaction in transactions(changes, self.image):
+                assert isinstance(self.commit(transaction), Committed)
+
+    def create(self, *replicas: tuple[int, ...]) -> None:
+        states = tuple(new_partition(each, self.image.active_brokers) for each in replicas)
+        values = topic_values(TopicInfo("t", TOPIC_ID, states))
+        assert isinstance(self.commit(Transaction((), tuple(Put(*item) for item in values.items()))), Committed)
+
+
+def wanted(node_id: int, incarnation: str = "", **fields: Any) -> Registration:
+    fields = {"cluster_id": "c", "clean_shutdown": True, **fields}
+    return Registration(node_id, incarnation=incarnation or f"i{node_id}", host="h", port=9092, **fields)
+
+
+def refusal(action: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        action()
+    return raised.value.code
+
+
+def test_a_broker_registers_starts_and_becomes_active() -> None:
+    world = World()
+    epoch, lease_id = world.enter(1)
+
+    broker = world.image.brokers[1]
+    assert (broker.state, broker.epoch, broker.incarnation) == (BrokerState.ACTIVE, epoch, "i1")
+    assert stored_cluster_id(world.entries()) == world.image.cluster_id == "c"
+    assert isinstance(world.commit(begin_shutdown(broker, lease_id)), Committed)
+    assert world.image.brokers[1].state is BrokerState.STOPPING
+    world.elapse()
+    assert world.image.brokers[1].state is BrokerState.FENCED
+
+
+def test_listeners_and_rack_are_read_back() -> None:
+    world = World()
+    listeners = (Listener("INSIDE", "broker1", 9092), Listener("OUTSIDE", "localhost", 19092))
+    world.commit(register(wanted(1, rack="r", listeners=listeners), world.entries(), world.lease()))
+
+    broker = world.image.brokers[1]
+    assert (broker.rack, broker.listeners, broker.endpoint("OUTSIDE")) == ("r", listeners, ("localhost", 19092))
+    assert broker.endpoint("other") == ("h", 9092)
+
+
+def test_another_process_with_a_live_session_keeps_the_id() -> None:
+    world = World()
+    epoch, _ = world.enter(1)
+
+    again = lambda name: register(wanted(1, name), world.entries(), 0)  # noqa: E731
+    assert refusal(lambda: again("other")) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert again("i1") == AlreadyRegistered(epoch)
+    world.elapse()
+    second, _ = world.enter(1, "other")
+    assert second > epoch
+
+
+def test_of_two_processes_that_register_at_once_one_loses() -> None:
+    world = World()
+    first, second = (register(wanted(1, name), world.entries(), world.lease()) for name in ("a", "b"))
+
+    assert isinstance(world.commit(first), Committed)
+    assert isinstance(world.commit(second), Conflict)
+
+
+def test_a_process_whose_session_ended_keeps_its_epoch_and_is_fenced_at_first() -> None:
+    world = World()
+    epoch, _ = world.enter(1)
+    world.elapse()
+    world.commit(register(wanted(1), world.entries(), world.lease()))
+
+    assert (world.image.brokers[1].epoch, world.image.brokers[1].state) == (epoch, BrokerState.STARTING)
+
+
+def test_the_data_of_another_cluster_is_refused() -> None:
+    world = World()
+    world.enter(1)
+
+    code = refusal(lambda: register(wanted(2, cluster_id="other"), world.entries(), 0))
+    assert code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_broker_that_lost_data_leaves_isr_and_elr_before_it_is_active() -> None:
+    """§19.4.3 (c), T-26."""
+    world = World()
+    for node_id in (1, 2, 3):
+        world.enter(node_id)
+    world.create((1, 2, 3))
+    world.elapse()
+    world.control()
+    assert world.image.topics["t"].partitions[0].isr == (1, 2, 3)
+
+    lease_id = world.lease()
+    world.commit(register(wanted(1, "new", clean_shutdown=False), world.entries(), lease_id))
+    assert not may_become_active(world.image, 1, rules())
+    # It ends again before anybody has acted, and says the next time that all was well since.
+    world.elapse()
+    world.commit(register(wanted(1, "newer"), world.entries(), world.lease()))
+    assert world.image.brokers[1].lost_data
+    world.control()
+    state = world.image.topics["t"].partitions[0]
+    assert (state.isr, state.leader) == ((2, 3), NO_LEADER)
+    assert may_become_active(world.image, 1, rules())
+    world.commit(activate(world.image.brokers[1], world.lease()))
+    assert not world.image.brokers[1].lost_data
+    assert [entry.key for entry in world.entries() if entry.key.startswith("lost-data/")] == []
+
+
+def test_a_killed_leader_is_followed_and_comes_back_to_its_place() -> None:
+    """R09, R10, G11."""
+    world = World()
+    leases = {node_id: world.enter(node_id)[1] for node_id in (1, 2, 3)}
+    world.create((1, 2, 3), (2, 3, 1))
+    world.clock.now += SESSION_MS // 2
+    for node_id in (2, 3):
+        world.store.keep_alive(leases[node_id], lambda result: None)
+    world.elapse(SESSION_MS // 2)
+    world.control()
+
+    first, second = world.image.topics["t"].partitions
+    assert (first.leader, first.leader_epoch, first.isr) == (2, 1, (2, 3))
+    assert (second.leader, second.leader_epoch, second.isr) == (2, 0, (2, 3))
+
+
+def test_a_stopping_broker_may_stop_when_it_leads_nothing() -> None:
+    """§19.1.4."""
+    world = World()
+    leases = {node_id: world.enter(node_id)[1] for node_id in (1, 2)}
+    world.create((1, 2))
+    world.commit(begin_shutdown(world.image.brokers[1], leases[1]))
+
+    assert not may_stop(world.image, 1)
+    world.control()
+    assert may_stop(world.image, 1)
+    assert world.image.topics["t"].partitions[0].leader == 2
+    assert set(world.image.live_brokers) == {1, 2}
+
+
+def test_one_controller_at_a_time_and_its_decisions_end_with_it() -> None:
+    """I-26."""
+    world = World()
+    _, lease_id = world.enter(1)
+    world.enter(2)
+    world.create((1, 2))
+    claims = [claim_controller(world.image, node_id, lease_id) for node_id in (1, 2)]
+    assert [type(world.commit(claim)) for claim in claims] == [Committed, Conflict]
+    assert world.image.controller_id == 1
+
+    old = world.image
+    fenced = old.with_broker(replace(old.brokers[1], state=BrokerState.FENCED))
+    (late,) = transactions(decide(fenced, BrokerChanged(1), rules()), old)
+    world.commit(resign_controller(world.image))
+    assert world.image.controller_id == NO_LEADER
+    assert world.commit(late) == Conflict("controller")
+
+
+def test_an_unregistered_broker_is_forgotten() -> None:
+    world = World()
+    world.enter(1)
+    world.enter(2)
+    world.create((1, 2))
+    world.commit(unregister(world.image, 1))
+
+    assert set(world.image.brokers) == {2}
+    assert refusal(lambda: unregister(world.image, 1)) is ErrorCode.BROKER_ID_NOT_REGISTERED

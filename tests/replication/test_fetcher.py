@@ -1,0 +1,311 @@
+"""Fetchers and their sessions: R01, R05, §14.4.2."""
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, FetcherKey
+from ottla.replication.fetcher_manager import FetcherManager, fetcher_id_of
+from ottla.replication.follower import Follower
+from ottla.replication.partition import Partition
+from tests.fakes.disk import FakeDisk
+from tests.replication.test_follower import data
+from tests.storage.support import NOW, append, batch, new_log
+
+HERE = 9
+CONFIG = FetcherConfig(replica_id=HERE)
+ENDPOINT = Endpoint("host", 9092)
+
+
+def topic_id(topic: str) -> bytes:
+    return topic.encode().ljust(16, b"\0")
+
+
+def partition(topic: str, *, leader: int = 1, epoch: int = 1, records: int = 0) -> Partition:
+    log = new_log(FakeDisk(), topic=topic)
+    for _ in range(records):
+        append(log, batch("x"), leader_epoch=0)
+    made = Partition(topic, 0, topic_id(topic), log, local_id=HERE)
+    take(made, leader=leader, epoch=epoch)
+    return made
+
+
+def take(target: Partition, *, leader: int, epoch: int) -> None:
+    target.take_state(
+        leader=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=(leader, HERE), isr=(leader,), now_ms=0
+    )
+
+
+def fetcher_of(*topics: str, records: int = 0) -> Fetcher:
+    fetcher = Fetcher(FetcherKey(1, 0), ENDPOINT, CONFIG)
+    for topic in topics:
+        follower = Follower(partition(topic, records=records), back_off_ms_max=1000)
+        follower.start()
+        fetcher.add(follower)
+    return fetcher
+
+
+class Talk:
+    """Ask and answer in turn."""
+
+    def __init__(self, fetcher: Fetcher, *, session_id: int = 77) -> None:
+        self.fetcher = fetcher
+        self.session_id = session_id
+        self.now_ms = 0
+        self.facts: list[Any] = []
+        self.planned: Any = None
+
+    def ask(self) -> Any:
+        self.planned = self.fetcher.next_request(self.now_ms, 55)
+        return None if self.planned is None else self.planned.request
+
+    def hear(self, response: Any) -> None:
+        self.facts = self.fetcher.answered(self.planned, response, now_ms=self.now_ms, wall_ms=NOW)
+
+    def hear_of(self, *topics: str, error_code: int = 0, records: Any = b"") -> None:
+        responses = [
+            FetchableTopicResponse(
+                topic_id=topic_id(topic),
+                partitions=[PartitionData(partition_index=0, error_code=error_code, records=records)],
+            )
+            for topic in topics
+        ]
+        self.hear(FetchResponse(session_id=self.session_id, responses=responses))
+
+
+def listed(request: FetchRequest) -> list[tuple[str, int]]:
+    return [(t.topic_id.rstrip(b"\0").decode(), p.fetch_offset) for t in request.topics for p in t.partitions]
+
+
+def forgotten(request: FetchRequest) -> list[str]:
+    return [topic.topic_id.rstrip(b"\0").decode() for topic in request.forgotten_topics_data]
+
+
+def session_of(request: FetchRequest) -> tuple[int, int]:
+    return request.session_id, request.session_epoch
+
+
+# Sessions
+
+
+def test_the_first_fetch_lists_everything_and_the_next_ones_only_what_changed() -> None:
+    """R05"""
+    talk = Talk(fetcher_of("a", "b", "c"))
+    first = talk.ask()
+    assert (session_of(first), listed(first)) == ((0, 0), [("a", 0), ("b", 0), ("c", 0)])
+    assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (HERE, 55)
+    talk.hear_of("a", "b", "c")
+
+    second = talk.ask()
+    assert (session_of(second), listed(second)) == ((77, 1), [])
+    talk.hear_of("b", records=data(0, 1))
+    third = talk.ask()
+    assert (session_of(third), listed(third)) == ((77, 2), [("b", 1)])
+
+
+def test_a_leader_without_a_free_session_is_told_everything_every_time() -> None:
+    talk = Talk(fetcher_of("a", "b"), session_id=0)
+    talk.ask()
+    talk.hear_of("a", "b")
+
+    request = talk.ask()
+
+    assert (session_of(request), listed(request)) == ((0, 0), [("a", 0), ("b", 0)])
+
+
+@pytest.mark.parametrize(
+    ("error", "session_id"),
+    [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77)],
+)
+def test_a_session_error_leads_to_a_full_fetch_at_once(error: ErrorCode, session_id: int) -> None:
+    talk = Talk(fetcher_of("a"))
+    talk.ask()
+    talk.hear_of("a")
+    talk.ask()
+    talk.hear(FetchResponse(error_code=int(error)))
+
+    request = talk.ask()
+
+    assert (session_of(request), listed(request)) == ((session_id, 0), [("a", 0)])
+
+
+def test_a_lost_answer_makes_the_fetcher_rest_and_begin_a_new_session() -> None:
+    talk = Talk(fetcher_of("a"))
+    talk.ask()
+    talk.hear_of("a")
+    talk.ask()
+    talk.fetcher.failed(talk.planned, 0)
+
+    assert talk.ask() is None
+    talk.now_ms = talk.fetcher.wake_ms(0) or 0
+    assert talk.now_ms > 0
+    assert session_of(talk.ask()) == (77, 0)
+
+
+def test_partitions_that_rest_or_leave_are_forgotten_and_come_back() -> None:
+    talk = Talk(fetcher_of("a", "b", "c"))
+    talk.ask()
+    talk.hear_of("a", "b", "c")
+    talk.ask()
+    talk.hear_of("a", error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    talk.fetcher.remove((topic_id("b"), 0))
+
+    request = talk.ask()
+    assert (listed(request), sorted(forgotten(request))) == ([], ["a", "b"])
+    talk.hear_of()
+    talk.now_ms = talk.fetcher.wake_ms(0) or 0
+    assert listed(talk.ask()) == [("a", 0)]
+
+
+def test_with_nothing_to_fetch_nothing_is_asked() -> None:
+    talk = Talk(fetcher_of("a"))
+    talk.ask()
+    talk.hear_of("a")
+    talk.fetcher.remove((topic_id("a"), 0))
+
+    assert talk.ask() is None
+    assert talk.fetcher.wake_ms(0) is None
+    assert talk.fetcher.is_empty
+
+
+def test_an_answer_for_a_partition_that_left_is_dropped_and_the_session_renewed() -> None:
+    talk = Talk(fetcher_of("a", "b"))
+    talk.ask()
+    talk.hear_of("a", "b")
+    talk.ask()
+    removed = talk.fetcher.remove((topic_id("a"), 0))
+    talk.hear_of("a", records=data(0, 1))
+
+    assert removed is not None
+    assert (talk.facts, removed.partition.log.log_end_offset) == ([], 0)
+    assert listed(talk.ask()) == [("b", 0)]
+
+
+# Rounds
+
+
+def test_logs_are_reconciled_before_anything_is_fetched() -> None:
+    """§14.4.2"""
+    talk = Talk(fetcher_of("a", "b", records=2))
+    request = talk.ask()
+    assert isinstance(request, OffsetForLeaderEpochRequest)
+    assert [(t.topic, p.leader_epoch) for t in request.topics for p in t.partitions] == [("a", 0), ("b", 0)]
+    talk.hear(
+        OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic, partitions=[EpochEndOffset(partition=0, leader_epoch=0, end_offset=end)]
+                )
+                for topic, end in (("a", 1), ("b", 5))
+            ]
+        )
+    )
+
+    assert listed(talk.ask()) == [("a", 1), ("b", 2)]
+
+
+def test_a_partition_out_of_range_asks_for_the_leaders_offsets() -> None:
+    talk = Talk(fetcher_of("a", "b"))
+    talk.ask()
+    talk.hear_of("a", error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+
+    request = talk.ask()
+
+    assert isinstance(request, ListOffsetsRequest)
+    assert [(t.name, p.timestamp) for t in request.topics for p in t.partitions] == [("a", -1)]
+    talk.fetcher.failed(talk.planned, 0)
+    talk.now_ms = 1000
+    assert isinstance(talk.ask(), ListOffsetsRequest), "it asks again"
+
+
+# The manager
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "expected"),
+    [("t", 0, 31 * 116 % 4), ("polygenelubricants", 0, 0), ("orders", 3, (31 * -1008770331 + 3) % 2**32)],
+)
+def test_the_fetcher_of_a_partition_is_kafkas(topic: str, index: int, expected: int) -> None:
+    """R01: abs(31 * "…".hashCode() + partition) % n; "polygenelubricants".hashCode() is Integer.MIN_VALUE."""
+    if expected >= 2**31:
+        expected = 2**32 - expected
+    assert fetcher_id_of(topic, index, 4) == expected % 4
+
+
+def manager(fetchers: int = 1) -> FetcherManager:
+    return FetcherManager(CONFIG, fetchers_per_leader=fetchers)
+
+
+def test_a_fetcher_starts_with_its_first_partition_and_ends_with_its_last() -> None:
+    """R01"""
+    fetchers = manager()
+    fetchers.follow(partition("a"), ENDPOINT)
+    fetchers.follow(partition("b"), ENDPOINT)
+    changes = fetchers.settle()
+    assert ([f.key for f in changes.started], changes.ended, changes.woken) == ([(1, 0)], [], [])
+
+    fetchers.stop("a", 0)
+    assert fetchers.settle().ended == []
+    fetchers.stop("b", 0)
+    assert fetchers.settle().ended == changes.started
+    assert fetchers.fetchers == []
+
+
+def test_there_are_at_most_fetchers_times_brokers() -> None:
+    fetchers = manager(fetchers=2)
+    for n in range(20):
+        fetchers.follow(partition(f"t{n}", leader=1 + n % 3), ENDPOINT)
+
+    assert {f.key for f in fetchers.settle().started} == {(leader, n) for leader in (1, 2, 3) for n in (0, 1)}
+
+
+def test_a_fetcher_that_loses_one_partition_and_gets_another_goes_on() -> None:
+    fetchers = manager()
+    fetchers.follow(partition("a"), ENDPOINT)
+    (fetcher,) = fetchers.settle().started
+
+    fetchers.stop("a", 0)
+    fetchers.follow(partition("b"), ENDPOINT)
+    changes = fetchers.settle()
+
+    assert (changes.started, changes.ended, changes.woken) == ([], [], [fetcher])
+
+
+def test_a_partition_moves_to_its_new_leader_and_begins_anew_in_every_term() -> None:
+    fetchers = manager()
+    moving = partition("a")
+    fetchers.follow(moving, ENDPOINT)
+    before = fetchers.follower("a", 0)
+    fetchers.settle()
+    fetchers.follow(moving, ENDPOINT)
+    assert fetchers.follower("a", 0) is before, "the same term"
+
+    take(moving, leader=2, epoch=2)
+    fetchers.follow(moving, ENDPOINT)
+    changes = fetchers.settle()
+
+    assert [f.key.leader_id for f in changes.started] == [2]
+    assert [f.key.leader_id for f in changes.ended] == [1]
+    assert fetchers.follower("a", 0) is not before
+
+
+def test_a_leader_that_is_reached_elsewhere_gets_a_new_fetcher_with_the_same_partitions() -> None:
+    fetchers = manager()
+    fetchers.follow(partition("a"), ENDPOINT)
+    (old,) = fetchers.settle().started
+
+    fetchers.move_leader(1, Endpoint("elsewhere", 1))
+    changes = fetchers.settle()
+
+    assert changes.ended == [old]
+    assert [(f.endpoint.host, len(f.followers)) for f in changes.started] == [("elsewhere", 1)]
+    assert old.is_empty
