@@ -44,6 +44,7 @@ from ottla.timer.clock import Clock
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from ottla.broker.events.publisher import Publisher
     from ottla.broker.group_service import GroupService
 
 METADATA_FILE = "ottla-metadata.sqlite"
@@ -98,6 +99,7 @@ class Broker:
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
+        self._events: Publisher | None = None
         self._groups_are_coming = False
         self._serving = False
         self._work_under_way = 0
@@ -128,6 +130,8 @@ class Broker:
         self._serving = False
         if self._groups is not None:
             self._groups.stop()
+        if self._events is not None:
+            self._events.stop()
         self.settle()
         await self._work_done()
         self.replicas.step_down()
@@ -146,6 +150,8 @@ class Broker:
             from ottla.broker.group_service import GroupService
 
             self._groups = GroupService(self)
+            if self._events is not None:
+                self._groups.observers.append(self._events.observe)
             if self._serving:
                 self._groups.start()
         return self._groups
@@ -205,12 +211,23 @@ class Broker:
         # From here to the end of this function nothing else runs: the first client meets a broker that is ready.
         self._announce(listener)
         self._serving = True
+        if self.config.ottla_events_enable:
+            self._start_events()
         if self._groups is not None:
             self._groups.start()
         elif CONSUMER_OFFSETS in self.image.topics:
             self.prepare_groups()
         self.housekeeping.start()
         self.settle()
+
+    def _start_events(self) -> None:
+        """Imported here: brokers that tell nothing start without it."""
+        from ottla.broker.events.publisher import Publisher
+
+        self._events = Publisher(self)
+        self._events.start()
+        if self._groups is not None:
+            self._groups.observers.append(self._events.observe)
 
     def _announce(self, listener: Listener) -> None:
         host, port = self._advertise or (address_for_clients(listener.host), listener.port)

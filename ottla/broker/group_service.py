@@ -9,7 +9,7 @@ token; the group itself learns of it by the session timeout, as it must.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ottla.broker.group_loading import load
 from ottla.broker.group_partition import GroupPartition
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, TopicInfo
 from ottla.coordinator.config import GroupConfig
+from ottla.coordinator.durable import TopicPartition
 from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
 from ottla.coordinator.facts import (
     Fact,
@@ -158,6 +159,13 @@ class GroupService:
             partition.handle(ListGroups(self._token(collect), tuple(states), tuple(types)))
         if not loaded:
             deliver(ListResult(error))
+
+    def committed_offsets(self) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
+        """What each group here has committed; of those that are loaded."""
+        for partition in self._partitions.values():
+            if not partition.is_loading:
+                for group_id, offsets in partition.coordinator.durable.offsets.items():
+                    yield group_id, {key: logged.committed.offset for key, logged in offsets.items()}
 
     def coordinator_of(self, group_id: str) -> BrokerInfo | None:
         """Who serves the group, by the metadata; None while `__consumer_offsets` or its leader is missing."""

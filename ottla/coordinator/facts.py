@@ -53,6 +53,52 @@ class MemberJoined:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberRejoined:
+    """A member that is in the group has joined again, and now waits for the others."""
+
+    group_id: str
+    generation: int
+    """The one that ends."""
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    client_reason: str | None
+    protocol_type: str
+    subscription: bytes
+    """What it says about itself under the protocol it likes best."""
+    join_phase_ms: int
+    """How long the join phase had lasted; 0 when this join begins it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSynced:
+    """A member has asked for its assignment for the first time in this generation."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+    is_leader: bool
+    sync_phase_ms: int
+    """How long the generation had lasted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssigned:
+    """What the leader gave a member; told for each of them just before the generation is complete."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class MemberIdHandedOut:
     """Answered MEMBER_ID_REQUIRED; the id holds later join phases open until it joins or its session time is over."""
 
@@ -209,6 +255,9 @@ class RecordsSkipped:
 Fact: TypeAlias = (
     StateChanged
     | MemberJoined
+    | MemberRejoined
+    | MemberSynced
+    | MemberAssigned
     | MemberIdHandedOut
     | PendingMemberDropped
     | MemberRemoved

@@ -8,7 +8,7 @@ leave a ghost behind.
 
 from ottla.coordinator import rebalance, sessions
 from ottla.coordinator.events import JoinGroup, PendingMemberTimer, SessionTimer
-from ottla.coordinator.facts import Cause, MemberIdHandedOut, MemberJoined
+from ottla.coordinator.facts import Cause, MemberIdHandedOut, MemberJoined, MemberRejoined
 from ottla.coordinator.group import Group
 from ottla.coordinator.identity import identity_error
 from ottla.coordinator.member import Member
@@ -163,7 +163,24 @@ def _join_with_id(turn: Turn, group: Group, event: JoinGroup) -> None:
     replaced = group.park_join(member, event.token)
     if replaced is not None:
         turn.reply(replaced, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    turn.observe(_member_rejoined(turn, group, member, event))
     rebalance.rebalance(turn, group, Why(cause, member.member_id, event.reason))
+
+
+def _member_rejoined(turn: Turn, group: Group, member: Member, event: JoinGroup) -> MemberRejoined:
+    phase = group.join_phase
+    return MemberRejoined(
+        group.group_id,
+        group.generation,
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        event.reason,
+        event.protocol_type,
+        event.protocols[0][1] if event.protocols else b"",
+        0 if phase is None else turn.now_ms - phase.started_ms,
+    )
 
 
 def _reason_to_rebalance(group: Group, member: Member, event: JoinGroup) -> Cause | None:

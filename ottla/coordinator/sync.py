@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from ottla.coordinator import rebalance, sessions
 from ottla.coordinator.append_errors import group_error
 from ottla.coordinator.events import SyncGroup
-from ottla.coordinator.facts import Cause, GenerationCompleted, MissingAssignments, StoreFailed
+from ottla.coordinator.facts import (
+    Cause,
+    GenerationCompleted,
+    MemberAssigned,
+    MemberSynced,
+    MissingAssignments,
+    StoreFailed,
+)
 from ottla.coordinator.group import Group
 from ottla.coordinator.identity import identity_error
 from ottla.coordinator.member import Member
@@ -30,6 +37,8 @@ def sync_group(turn: Turn, event: SyncGroup) -> None:
         turn.reply(event.token, SyncResult(error))
         return
     member = group.members[event.member_id]
+    if member.member_id in group.pending_sync:
+        turn.observe(_member_synced(turn, group, member))
     rebalance.has_synced(turn, group, member)
     if group.state is STABLE:
         sessions.renew(turn, member)
@@ -38,6 +47,17 @@ def sync_group(turn: Turn, event: SyncGroup) -> None:
     _park(turn, group, member, event.token)
     if member.member_id == group.leader_id:
         _store_assignment(turn, group, dict(event.assignments))
+
+
+def _member_synced(turn: Turn, group: Group, member: Member) -> MemberSynced:
+    return MemberSynced(
+        group.group_id,
+        group.generation,
+        member.member_id,
+        member.group_instance_id,
+        member.member_id == group.leader_id,
+        turn.now_ms - group.generation_started_ms,
+    )
 
 
 def _error_in(group: Group, event: SyncGroup) -> ErrorCode | None:
@@ -110,6 +130,7 @@ def _hand_out(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
         if sync is not None:
             sessions.renew(turn, member)
             turn.reply(sync, assigned(group, member))
+        turn.observe(_member_assigned(group, member))
     turn.observe(
         GenerationCompleted(
             group.group_id,
@@ -118,4 +139,17 @@ def _hand_out(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
             tuple(group.members),
             turn.now_ms - group.generation_started_ms,
         )
+    )
+
+
+def _member_assigned(group: Group, member: Member) -> MemberAssigned:
+    return MemberAssigned(
+        group.group_id,
+        group.generation,
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        group.protocol_type or "",
+        member.assignment,
     )

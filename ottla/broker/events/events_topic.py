@@ -1,0 +1,58 @@
+"""The topic `ottla.events` as its publisher sees it: made when it is missing, written to where this broker leads."""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.events.schema import EVENTS_TOPIC
+from ottla.broker.topics import NewTopic, Outcome
+from ottla.cluster.topics import TopicSpec
+from ottla.coordinator.hashing import partition_for
+from ottla.protocol.errors import KafkaError, TopicAlreadyExists
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+RETRY_MS: Final = 1000
+
+
+class EventsTopic:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._led: list[int] = []
+        self._partition_count = 0
+        self._ask_again_ms = 0
+
+    def is_writable(self) -> bool:
+        """Whether this broker leads a partition of the topic; to be asked before `partition_for`. Begins to create the
+        topic where there is none, once a second at most."""
+        topic = self._broker.image.topic(EVENTS_TOPIC)
+        if topic is None:
+            self._create()
+            return False
+        self._partition_count = len(topic.partitions)
+        self._led = [index for index in range(self._partition_count) if self._is_led(index)]
+        return bool(self._led)
+
+    def partition_for(self, key: bytes) -> int:
+        text = key.decode("utf-8", "replace")
+        index = partition_for(text, self._partition_count)
+        return index if index in self._led else self._led[partition_for(text, len(self._led))]
+
+    def _is_led(self, index: int) -> bool:
+        partition = self._broker.replicas.find(EVENTS_TOPIC, index)
+        return partition is not None and partition.is_leader
+
+    def _create(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        if now_ms < self._ask_again_ms:
+            return
+        self._ask_again_ms = now_ms + RETRY_MS
+        config = self._broker.config
+        factor = min(config.ottla_events_replication_factor, len(self._broker.image.brokers))
+        spec = TopicSpec(EVENTS_TOPIC, config.ottla_events_num_partitions, factor)
+        configs = {"cleanup.policy": "delete", "retention.ms": str(config.ottla_events_retention_ms)}
+        self._broker.topics.create([NewTopic(spec, configs)], validate_only=False, done=self._created)
+
+    def _created(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicAlreadyExists):
+                self._broker.log.warning("the topic of events could not be created", why=str(outcome))

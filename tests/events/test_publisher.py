@@ -1,0 +1,185 @@
+"""Events in the log of a running broker: all of them in order, or dropped and counted."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.events.schema import EVENTS_TOPIC
+from ottla.coordinator.facts import Cause, MemberRemoved, OffsetsCommitted
+from ottla.protocol.records.batch import iterate_batches
+from ottla.protocol.records.record import iterate_records
+from ottla.replication.partition import Partition
+from tests.broker.asking import Asking, messages, running
+from tests.broker.test_group_handlers import commit_request, found, stable
+from tests.broker.test_topics import creatable, created
+
+leave = messages("leave_group")
+EVENTS = {"ottla.events.enable": "true", "ottla.events.flush.interval.ms": "5"}
+
+
+def left(group: str, number: int = 0) -> MemberRemoved:
+    return MemberRemoved(group, number, "m", None, "app", "/h", Cause.MEMBER_LEFT, None, 0)
+
+
+def logged(partition: Partition) -> Iterator[dict[str, Any]]:
+    log = partition.log
+    offset = 0
+    while offset < log.log_end_offset:
+        chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
+        for position, header in iterate_batches(chunk.records):
+            for record in iterate_records(chunk.records[position : position + header.size_bytes]):
+                assert record.value is not None
+                assert record.key is not None
+                event = json.loads(record.value)
+                assert event["wall_ms"] == record.timestamp
+                assert record.key.decode() == event.get("group_id", f"broker-{event['broker']}")
+                yield event
+        offset = chunk.end_offset
+
+
+def events_of(broker: Asking) -> list[dict[str, Any]]:
+    """In the order they were told."""
+    found = [event for each in broker.broker.replicas if each.topic == EVENTS_TOPIC for event in logged(each)]
+    return sorted(found, key=lambda event: event["seq"])
+
+
+async def flushed(broker: Asking) -> list[dict[str, Any]]:
+    """What is in the log once nothing waits any more."""
+    publisher = broker.broker._events
+    assert publisher is not None
+    while publisher._buffer or publisher._in_flight or publisher._dropped:
+        await a_moment(broker)
+    return events_of(broker)
+
+
+async def a_moment(broker: Asking) -> None:
+    passed = broker.broker.loop.create_future()
+    broker.broker.wheel.schedule(broker.broker.clock.now_ms() + 5, lambda: passed.set_result(None))
+    await passed
+
+
+def partitions_of(broker: Asking, group: str) -> list[int]:
+    """Where each of the group's events is."""
+    partitions = [each for each in broker.broker.replicas if each.topic == EVENTS_TOPIC]
+    return [each.index for each in partitions for event in logged(each) if event.get("group_id") == group]
+
+
+async def test_a_rebalance_is_told_from_its_start_to_its_end(tmp_path: Path) -> None:
+    async with running(tmp_path, EVENTS) as broker:
+        await found(broker)
+        member = await stable(await broker.client())
+        events = await flushed(broker)
+
+    assert [event["type"] for event in events if event.get("group_id") == "g"] == [
+        "member_id_handed_out",
+        "member_joined",
+        "state_changed",
+        "rebalance_started",
+        "state_changed",
+        "generation_started",
+        "member_synced",
+        "state_changed",
+        "member_assigned",
+        "generation_completed",
+    ]
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert len({(event["broker"], event["run"]) for event in events}) == 1
+    (started,) = [event for event in events if event["type"] == "rebalance_started"]
+    assert (started["cause"], started["member_id"]) == ("member joined", member.member_id)
+
+
+async def test_nothing_is_told_and_no_topic_made_unless_asked_for(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await found(broker)
+        await stable(await broker.client())
+        assert EVENTS_TOPIC not in broker.broker.image.topics
+
+
+async def test_what_waits_at_the_stop_is_written(tmp_path: Path) -> None:
+    settings = {**EVENTS, "ottla.events.flush.interval.ms": "60000"}
+    async with running(tmp_path, EVENTS) as broker:
+        await flushed(broker)
+    async with running(tmp_path, settings) as broker:
+        for number in range(250):
+            broker.broker._events.observe(left("g", number))
+    async with running(tmp_path) as broker:
+        events = [event for event in events_of(broker) if event.get("group_id") == "g"]
+
+    assert sorted(event["generation"] for event in events) == list(range(250))
+
+
+async def test_more_than_can_wait_is_dropped_and_counted(tmp_path: Path) -> None:
+    async with running(tmp_path, {**EVENTS, "ottla.events.buffer.max": "10"}) as broker:
+        await flushed(broker)
+        for number in range(25):
+            broker.broker._events.observe(left("g", number))
+        events = await flushed(broker)
+
+    kept = [event["generation"] for event in events if event["type"] == "member_removed"]
+    assert kept == list(range(10)), "what came first is kept"
+    assert [event["count"] for event in events if event["type"] == "dropped"] == [15]
+
+
+async def test_groups_of_readers_are_not_told_of(tmp_path: Path) -> None:
+    async with running(tmp_path, {**EVENTS, "ottla.events.ignored.groups": "mine-, yours"}) as broker:
+        for group in ("mine-1", "yours", "theirs", "mine"):
+            broker.broker._events.observe(left(group))
+            broker.broker._events.observe(OffsetsCommitted(group, "m", 1))
+        broker.broker._events._sum_up_commits()
+        events = await flushed(broker)
+
+    told = [event["group_id"] for event in events if "group_id" in event]
+    assert told == ["theirs", "mine", "theirs", "mine"]
+
+
+async def test_lag_and_commits_are_sampled(tmp_path: Path) -> None:
+    async with running(tmp_path, {**EVENTS, "ottla.events.sample.interval.ms": "100"}) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        await broker.ask(commit_request("simple", {("a", 0): 5}), 7)
+        events: list[dict[str, Any]] = []
+        while not any(event["type"] == "lag_sampled" for event in events):
+            await a_moment(broker)
+            events = await flushed(broker)
+
+    (committed,) = [event for event in events if event["type"] == "offsets_committed"]
+    assert (committed["group_id"], committed["commits"], committed["partition_count"]) == ("simple", 1, 1)
+    sampled = next(event for event in events if event["type"] == "lag_sampled")
+    fields = ("group_id", "topic", "partition", "committed", "end")
+    assert [sampled[name] for name in fields] == ["simple", "a", [0], [5], [0]]
+
+
+async def test_events_of_a_key_stay_in_one_partition(tmp_path: Path) -> None:
+    async with running(tmp_path, EVENTS) as broker:
+        await flushed(broker)
+        for number in range(20):
+            broker.broker._events.observe(left(f"g{number % 4}", number))
+        await flushed(broker)
+        places = {group: partitions_of(broker, group) for group in ("g0", "g1", "g2", "g3")}
+
+    assert all(len(indexes) == 5 and len(set(indexes)) == 1 for indexes in places.values())
+    assert len({indexes[0] for indexes in places.values()}) > 1
+
+
+async def test_a_failing_append_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path, EVENTS) as broker:
+        await flushed(broker)
+        replicas = broker.broker.replicas
+        whole = type(replicas).append_records
+
+        def to_nowhere(topic: str, index: int, records: memoryview, done: Any) -> None:
+            whole(replicas, topic, index + 99, records, done)
+
+        monkeypatch.setattr(replicas, "append_records", to_nowhere)
+        broker.broker._events.observe(left("g"))
+        broker.broker._events._flush()
+        broker.broker.settle()
+        monkeypatch.undo()
+        broker.broker._events.observe(left("h"))
+        events = await flushed(broker)
+
+    assert [event["count"] for event in events if event["type"] == "dropped"] == [1]
+    assert [event["group_id"] for event in events if event["type"] == "member_removed"] == ["h"]

@@ -1,0 +1,104 @@
+"""Facts as events, and docs/events.md as what the code does."""
+
+import json
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ottla.broker.events import publisher, samples
+from ottla.broker.events.schema import TYPES, VERSION, Envelope, build_event, field_names, fields_of
+from ottla.coordinator.facts import (
+    Cause,
+    Fact,
+    MemberAssigned,
+    MemberRejoined,
+    MemberRemoved,
+    OffsetsCommitted,
+    StoreFailed,
+)
+from ottla.protocol.consumer_protocol import build_assignment, build_subscription
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"
+OWNED = [TopicPartition(topic="t", partitions=[2, 0]), TopicPartition(topic="u", partitions=[1])]
+
+
+def documented() -> dict[str, set[str]]:
+    """Type and field names of the table in docs/events.md."""
+    section = DOCUMENT.read_text().split("## Types")[1]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?)\| ", section, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", fields)) for name, fields in rows}
+
+
+def rejoined(protocol_type: str, subscription: bytes) -> MemberRejoined:
+    return MemberRejoined("g", 4, "m", None, "app", "/h", None, protocol_type, subscription, 250)
+
+
+def test_every_fact_has_a_type_or_is_summed_up() -> None:
+    assert set(get_args(Fact)) - {OffsetsCommitted} == set(TYPES)
+
+
+def test_the_document_names_every_type_and_field() -> None:
+    samples_and_notes = {samples.OFFSETS_COMMITTED, samples.LAG_SAMPLED, publisher.BROKER_STARTED, publisher.DROPPED}
+    fields = documented()
+    assert set(fields) == set(TYPES.values()) | samples_and_notes
+    assert {name: fields[name] for name in TYPES.values()} == {
+        name: set(field_names(kind)) for kind, name in TYPES.items()
+    }
+
+
+def test_the_document_names_every_cause() -> None:
+    assert all(f"`{cause}`" in re.sub(r"\s+", " ", DOCUMENT.read_text()) for cause in Cause)
+
+
+def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
+    fact = MemberRemoved("g", 3, "m", None, "app", "/10.0.0.1", Cause.MEMBER_LEFT, "going home", 2)
+
+    value = build_event(Envelope("member_removed", 1000, 50, 1, 900, 7), fields_of(fact))
+
+    assert value == (
+        b'{"v":1,"type":"member_removed","wall_ms":1000,"mono_ms":50,"broker":1,"run":900,"seq":7,'
+        b'"group_id":"g","generation":3,"member_id":"m","client_id":"app","client_host":"/10.0.0.1",'
+        b'"cause":"member left","client_reason":"going home","member_count":2}'
+    )
+    assert json.loads(value)["v"] == VERSION
+
+
+def test_errors_are_told_by_name() -> None:
+    assert fields_of(StoreFailed("g", 1, "the assignment", ErrorCode.NOT_COORDINATOR))["error"] == "NOT_COORDINATOR"
+
+
+def test_what_a_consumer_keeps_is_told_by_topic() -> None:
+    subscription = ConsumerProtocolSubscription(topics=["t", "u"], owned_partitions=OWNED)
+    fields = fields_of(rejoined("consumer", build_subscription(subscription, 1)))
+
+    assert (fields["topics"], fields["owned"]) == (["t", "u"], {"t": [0, 2], "u": [1]})
+    assert not {"subscription", "protocol_type"} & set(fields)
+
+
+def test_what_a_consumer_was_given_is_told_by_topic() -> None:
+    assignment = build_assignment(ConsumerProtocolAssignment(assigned_partitions=OWNED), 0)
+    fields = fields_of(MemberAssigned("g", 4, "m", "i", "app", "/h", "consumer", assignment))
+
+    assert fields["assigned"] == {"t": [0, 2], "u": [1]}
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "subscription"), [("connect", b"\0\0"), ("consumer", b"\0"), ("consumer", b"")]
+)
+def test_what_cannot_be_read_is_left_out(protocol_type: str, subscription: bytes) -> None:
+    fields = fields_of(rejoined(protocol_type, subscription))
+    assert "owned" not in fields
+    assert fields["join_phase_ms"] == 250
+
+
+def test_names_that_no_text_can_have_are_replaced_and_not_refused() -> None:
+    value = build_event(Envelope("dropped", 0, 0, 0, 0, 0), {"group_id": "\udcff"})
+    assert json.loads(value)["group_id"] == "?"
