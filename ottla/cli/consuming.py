@@ -118,7 +118,8 @@ async def _print_records(
         # What is fetched here is what the group commits, so nothing may be fetched that is not printed.
         batches = await consumer.getmany(timeout_ms=WAIT_MS, max_records=room)
         records = [record for batch in batches.values() for record in batch]
-        if not _print([write(record) for record in records]):
+        lines = (write(record) for record in records)
+        if not _print([line for line in lines if line is not None]):
             return
         printed += len(records)
         if records:

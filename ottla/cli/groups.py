@@ -1,4 +1,4 @@
-"""`ottla groups`: list, describe and delete consumer groups, and reset their offsets."""
+"""`ottla groups`: list, describe and delete consumer groups, tell their story, and reset their offsets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -13,7 +13,8 @@ from ottla.cli.client import Client
 from ottla.cli.offset_reset import Goal, Reset, Target
 from ottla.cli.output import Output
 from ottla.cli.progress import progress
-from ottla.cli.session import Session, broker_options
+from ottla.cli.session import Session, broker_options, run_to_end
+from ottla.cli.storytelling import tell_story
 from ottla.cli.topics import confirm
 
 WAYS_TO_RESET = ("--to-earliest", "--to-latest", "--to-offset", "--shift-by", "--to-datetime", "--by-duration")
@@ -101,6 +102,19 @@ def _assignment(member: operations.MemberDescription) -> str:
     for topic, index in member.assignment:
         by_topic.setdefault(topic, []).append(str(index))
     return " ".join(f"{topic}:{','.join(indexes)}" for topic, indexes in by_topic.items())
+
+
+@groups.command("story")
+@click.argument("group_id", metavar="GROUP")
+@click.option("--follow", is_flag=True, help="Go on telling, until Ctrl-C.")
+@broker_options
+def story(session: Session, group_id: str, follow: bool) -> None:
+    """Tell what happened to a group, and why, generation by generation.
+
+    It is read from the topic ottla.events, which an Ottla broker writes with ottla.events.enable=true.
+    With --json, each event is a JSON object on a line of its own.
+    """
+    run_to_end(tell_story(session, group_id, follow=follow))
 
 
 @groups.command("delete")

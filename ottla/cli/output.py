@@ -23,6 +23,11 @@ class Output:
         if not self.as_json:
             click.echo(sentence)
 
+    def lines(self, lines: Iterable[str]) -> None:
+        """For people and scripts alike."""
+        for line in lines:
+            click.echo(line)
+
     def facts(self, title: str, facts: Sequence[tuple[str, str]]) -> None:
         """A heading and what is known about it, one line each."""
         width = max((len(name) for name, _ in facts), default=0)

@@ -12,7 +12,9 @@ FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers"
 
 
 class WriteRecord(Protocol):
-    def __call__(self, record: Any, /) -> str: ...
+    def __call__(self, record: Any, /) -> str | None:
+        """What to print for the record; None for nothing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

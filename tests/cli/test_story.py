@@ -1,0 +1,145 @@
+"""A group's story told from its events."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from ottla.cli.story import Ownership, Story, order
+from tests.cli.test_end_to_end import ottla, start
+from tests.conftest import QUICK_GROUPS
+from tests.served import ServedBroker
+
+MEMBER = {"member_id": "app-000001", "client_id": "app", "client_host": "/h"}
+
+
+def event(event_type: str, mono_ms: int, **fields: Any) -> dict[str, Any]:
+    return {"type": event_type, "wall_ms": 1_000_000 + mono_ms, "mono_ms": mono_ms, "group_id": "g", **fields}
+
+
+def told(*events: dict[str, Any]) -> list[str]:
+    """The lines without their times, which depend on where one is."""
+    story = Story()
+    return [line[25:] for each in events for line in story.tell(each) if line]
+
+
+def test_a_generation_is_told_with_its_cause_and_its_phases() -> None:
+    lines = told(
+        event("rebalance_started", 0, generation=0, cause="member joined", member_id="app-000001"),
+        event("member_joined", 0, **MEMBER, client_reason="hello"),
+        event(
+            "generation_started", 3000, generation=1, protocol_name="range", leader_id="app-000001",
+            member_ids=["app-000001"], join_phase_ms=3000,
+        ),
+        event("member_synced", 3010, member_id="app-000001", is_leader=True, sync_phase_ms=10),
+        event("member_assigned", 3020, **MEMBER, assigned={"t": [0, 1]}),
+        event("generation_completed", 3020, generation=1, leader_id="", member_ids=[], sync_phase_ms=20),
+    )  # fmt: skip
+
+    assert lines == [
+        "REBALANCE of generation 0: member joined (app-000001)",
+        "app…000001 joined from /h, saying: hello",
+        "generation 1 begins after 3.000 s of joining: 1 member, range, leader app…000001",
+        "app…000001 (leader) synced after 0.010 s",
+        "app…000001 was given t-0, t-1",
+        (
+            "GENERATION 1 is stable after 3.020 s (joining 3.000 s, syncing 0.020 s); "
+            "0 partitions moved, without an owner for 0.000 s at most"
+        ),
+    ]
+
+
+def test_types_and_fields_from_the_future_are_left_alone() -> None:
+    assert told(event("weather_changed", 0), event("session_expired", 0, generation=1)) == []
+
+
+def test_under_an_eager_protocol_a_partition_has_no_owner_from_its_members_rejoin_on() -> None:
+    ownership = Ownership()
+    ownership.give({"a": {("t", 0), ("t", 1)}}, 0)
+    ownership.keep("a", set(), 1000)
+
+    assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], 500)
+
+
+def test_under_a_cooperative_protocol_only_what_moves_has_no_owner() -> None:
+    ownership = Ownership()
+    ownership.give({"a": {("t", 0), ("t", 1)}}, 0)
+    ownership.keep("a", {("t", 0), ("t", 1)}, 1000)
+    assert ownership.give({"a": {("t", 0)}, "b": set()}, 1200) == ([], 0)
+    ownership.keep("a", {("t", 0)}, 1300)
+
+    assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], 300)
+
+
+def test_a_static_restart_moves_nothing() -> None:
+    ownership = Ownership()
+    ownership.give({"old": {("t", 0)}}, 0)
+    ownership.rename("old", "new")
+
+    assert ownership.give({"new": {("t", 0)}}, 100) == ([], 0)
+
+
+def test_order_is_by_time_then_by_number() -> None:
+    events = [{"wall_ms": w, "broker": 1, "run": 0, "seq": s} for w, s in [(2, 3), (1, 9), (2, 1)]]
+    assert [(e["wall_ms"], e["seq"]) for e in sorted(events, key=order)] == [(1, 9), (2, 1), (2, 3)]
+
+
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    settings = {**QUICK_GROUPS, "ottla.events.enable": "true", "ottla.events.flush.interval.ms": "5"}
+    with ServedBroker(tmp_path_factory.mktemp("story") / "data", settings) as broker:
+        yield broker
+
+
+def one_member(broker: ServedBroker, group: str) -> None:
+    """A group of one that comes and goes."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    producer.send(group, b"x")
+    producer.close()
+    consumer = KafkaConsumer(
+        group, bootstrap_servers=broker.bootstrap, group_id=group, client_id="app", auto_offset_reset="earliest"
+    )
+    assert len(next(iter(consumer.poll(timeout_ms=20_000).values()))) == 1
+    consumer.close()
+
+
+def test_the_story_of_a_real_group(telling: ServedBroker) -> None:
+    one_member(telling, "seen")
+    text = ottla(telling, "groups", "story", "seen")
+
+    assert "REBALANCE of generation 0: member joined" in text
+    assert "was given seen-0" in text
+    assert "GENERATION 1 is stable" in text
+    assert "is out: member left" in text
+    assert text.rstrip().endswith("the group is empty: no members left")
+    events = [json.loads(line) for line in ottla(telling, "groups", "story", "seen", "--json").splitlines()]
+    assert {each["group_id"] for each in events} == {"seen"}
+
+
+def test_a_story_is_followed_until_ctrl_c(telling: ServedBroker) -> None:
+    process = start(telling, "groups", "story", "followed", "--follow")
+    assert process.stdout is not None
+    try:
+        one_member(telling, "followed")
+        lines = [process.stdout.readline()]
+        while "the group is empty" not in lines[-1]:
+            assert lines[-1], "the command has ended by itself"
+            lines.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert any("GENERATION 1 is stable" in line for line in lines)
+
+
+def test_a_group_without_events_and_a_broker_that_tells_none(telling: ServedBroker, tmp_path: Path) -> None:
+    assert ottla(telling, "groups", "story", "nobody", status=1) == (
+        "Error: there are no events of group nobody in ottla.events\n"
+    )
+    with ServedBroker(tmp_path / "data", QUICK_GROUPS) as silent:
+        assert "ottla.events" in ottla(silent, "groups", "story", "nobody", status=1)
