@@ -121,7 +121,7 @@ class Story:
     # Troubles, and the coordinator.
 
     def _missing_assignments(self, event: Event) -> Iterator[str]:
-        who = ", ".join(self._names.get(each, each) for each in event["member_ids"])
+        who = ", ".join(str(self._names.get(each, each)) for each in event["member_ids"])
         yield _line(event, f"the leader assigned nothing at all to {who}")
 
     def _store_failed(self, event: Event) -> Iterator[str]:

@@ -43,7 +43,9 @@ def _event_of(record: Any, group_id: str) -> Event | None:
         value: object = json.loads(record.value or b"")
     except ValueError:
         return None
-    event = cast("Event", value) if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return None
+    event = cast("Event", value)
     if event.get("v") != 1:
         return None
     is_ours = event.get("group_id") == group_id or event.get("type") in _OF_EVERY_GROUP

@@ -1,0 +1,50 @@
+"""One Spark for all tests of a process, with the jars that users get."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
+from tests.served import ServedBroker
+
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """Skips where there is no PySpark, no Java, or no jars."""
+    pyspark = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("java is not installed")
+    builder = pyspark.SparkSession.builder.master("local[2]").appName("ottla tests")
+    for key, value in {**SMALL, **DELTA_SETTINGS, "spark.jars.packages": ",".join(PACKAGES)}.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        pytest.skip(f"Spark does not start with its jars: {error}")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    settings = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "3", "offsets.topic.num.partitions": "4"}
+    with ServedBroker(tmp_path_factory.mktemp("broker") / "data", settings) as served:
+        yield served
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
