@@ -11,6 +11,7 @@ COMMANDS = {
     "produce": "ottla.cli.produce:produce",
     "consume": "ottla.cli.consume:consume",
     "ping": "ottla.cli.ping:ping",
+    "pipeline": "ottla.cli.pipeline:pipeline",
 }
 
 

@@ -1,7 +1,7 @@
 """Which Spark, and what of the Java world goes with it.
 
-Spark's Kafka connector must have the version of Spark, and Delta Lake names the Spark release it is built for. This pair
-is what the tests run with.
+Spark's Kafka connector must have the version of Spark, and Delta Lake names the Spark release it is built for. This
+pair is what the tests run with.
 """
 
 SPARK = "4.0.0"

@@ -1,6 +1,8 @@
 """One Spark for all tests of a process, with the jars that users get."""
 
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ def spark() -> Iterator[Any]:
     pyspark = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
     if shutil.which("java") is None:
         pytest.skip("java is not installed")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = pyspark.SparkSession.builder.master("local[2]").appName("ottla tests")
     for key, value in {**SMALL, **DELTA_SETTINGS, "spark.jars.packages": ",".join(PACKAGES)}.items():
         builder = builder.config(key, value)
@@ -48,3 +51,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def spark_jars(spark: Any) -> Path:
+    """A directory with the jars that the session has fetched: jobs that begin with it ask no repository."""
+    listed = spark.sparkContext._conf.get("spark.jars", "")
+    directories = {Path(name.removeprefix("file://")).parent for name in listed.split(",") if name}
+    (directory,) = directories
+    return directory

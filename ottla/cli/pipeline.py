@@ -1,0 +1,45 @@
+"""`ottla pipeline JOB`: the jobs of the pipeline by way of spark-submit."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ottla.cli.session import parse_settings
+from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.launch import JOBS, environment, submit_command
+
+
+@click.command(
+    "pipeline",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    add_help_option=True,
+)
+@click.option("--master", metavar="URL", default="local[*]", show_default=True, help="Of the Spark cluster.")
+@click.option(
+    "--jars", metavar="DIRECTORY", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Take Spark's jars from here instead of Maven Central.",
+)  # fmt: skip
+@click.option(
+    "--conf", "settings", metavar="KEY=VALUE", multiple=True, callback=parse_settings, help="Of Spark; repeatable."
+)
+@click.option("--show", is_flag=True, help="Print the spark-submit command and do nothing.")
+@click.argument("job", type=click.Choice(JOBS))
+@click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def pipeline(
+    master: str, jars: Path | None, settings: dict[str, str], show: bool, job: str, arguments: Sequence[str]
+) -> None:
+    """Run a job on Spark: archive topics, replay an archive, make the tables of the observatory, or its report.
+
+    `ottla pipeline archive --help` tells what a job can be told. docs/pipeline.md tells what it does.
+    """
+    try:
+        command = submit_command(job, arguments, master=master, jars=jars, settings=settings)
+    except PipelineError as error:
+        raise click.ClickException(str(error)) from error
+    if show:
+        click.echo(shlex.join(command))
+    else:
+        os.execvpe(command[0], command, environment())

@@ -1,0 +1,71 @@
+"""Topics to a table, exactly once: the connector's micro-batches, committed by Delta Lake with the batch's number.
+
+A batch that was written before a crash and is run again afterwards is recognised by that number and left out; what a
+crash cuts short is in no commit of the table, so that no reader sees it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.pipeline.failures import PipelineError
+
+COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
+JSON_COLUMN = "json"
+
+
+def read_topics(spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
+    """A stream of all records from the first that is kept. `options` are the connector's, and come last."""
+    settings = {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": ",".join(topics),
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "groupIdPrefix": "ottla-pipeline",
+        **options,
+    }
+    return spark.readStream.format("kafka").options(**settings).load()
+
+
+def archived(records: DataFrame, json_schema: str | None = None) -> DataFrame:
+    """The rows of the table. With a schema, written as Spark writes it (`id INT, name STRING`), the column `json` has
+    what the value says under it; null where the value is no such JSON."""
+    rows = records.select(*COLUMNS)
+    if json_schema is None:
+        return rows
+    return rows.withColumn(JSON_COLUMN, F.from_json(F.col("value").cast("string"), json_schema))
+
+
+def write_table(rows: DataFrame, table: str, checkpoint: str, *, once: bool, interval_s: float) -> StreamingQuery:
+    """Starts the query. `once`: everything that is there now, then the end."""
+    writer = rows.writeStream.format("delta").outputMode("append").partitionBy("topic")
+    writer = writer.queryName("archive").option("checkpointLocation", checkpoint)
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval_s} seconds")
+    return writer.start(table)
+
+
+def check_checkpoint(spark: SparkSession, checkpoint: str, topics: Iterable[str]) -> None:
+    """Raises PipelineError when the checkpoint has the positions of a query over other topics."""
+    known = topics_of_checkpoint(spark, checkpoint)
+    wanted = set(topics)
+    if known and not known <= wanted:
+        others = ", ".join(sorted(known))
+        raise PipelineError(f"the checkpoint {checkpoint} belongs to a query over {others}: give another --checkpoint")
+
+
+def topics_of_checkpoint(spark: SparkSession, checkpoint: str) -> set[str]:
+    """Topics that the newest offsets in a checkpoint are of; empty when there is no checkpoint."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        files = spark.read.format("text").option("wholetext", "true").load(f"{checkpoint}/offsets")
+        texts = files.select("value", F.col("_metadata.file_name").cast("int").alias("batch")).orderBy("batch")
+        rows = texts.collect()
+    except AnalysisException:
+        return set()
+    # Each file: a version, metadata of the batch, then one line per source.
+    lines = str(rows[-1]["value"]).splitlines()[2:] if rows else []
+    return {topic for line in lines if line.startswith("{") for topic in json.loads(line)}

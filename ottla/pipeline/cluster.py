@@ -1,0 +1,83 @@
+"""What a job finds out about the brokers before it begins, so that what is wrong is said in a sentence."""
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.pipeline.failures import PipelineError
+
+ANSWER_WITHIN_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`brokers` are the hosts that clients are sent to; `topics` gives the number of partitions of each."""
+
+    brokers: Sequence[str]
+    topics: Mapping[str, int]
+
+
+def look_at(bootstrap: str) -> Cluster:
+    """Raises PipelineError when nobody answers."""
+    return asyncio.run(_look_at(bootstrap))
+
+
+def check_topics(cluster: Cluster, topics: Sequence[str], bootstrap: str) -> None:
+    for topic in topics:
+        if topic not in cluster.topics:
+            raise PipelineError(f"there is no topic {topic} at {bootstrap}")
+
+
+def check_reachable(cluster: Cluster, master: str) -> None:
+    """A broker that tells its clients to come to 127.0.0.1 cannot be found from another machine."""
+    if master.startswith("local") or _is_loopback(_host_of(master)):
+        return
+    loopback = [host for host in cluster.brokers if _is_loopback(host)]
+    if loopback:
+        raise PipelineError(
+            f"the broker tells its clients to go to {loopback[0]}, which executors of {master} cannot reach: "
+            "start it with --advertise HOST:PORT"
+        )
+
+
+def check_path(path: str, master: str, *, is_shared: bool) -> None:
+    """A table on this machine's disk is out of reach for executors elsewhere, who would each write to their own."""
+    if not master.startswith("local") and not is_shared and ("://" not in path or path.startswith("file:")):
+        raise PipelineError(
+            f"{path} is a path of this machine, which executors of {master} do not see: give one of a shared file "
+            "system, or --shared-path if this one is mounted everywhere"
+        )
+
+
+async def _look_at(bootstrap: str) -> Cluster:
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.errors import KafkaError
+
+    # It logs what is told in a sentence below.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    client: Any = AIOKafkaClient(bootstrap_servers=bootstrap, client_id="ottla-pipeline")
+    try:
+        await asyncio.wait_for(client.bootstrap(), ANSWER_WITHIN_S)
+        metadata = await asyncio.wait_for(client.fetch_all_metadata(), ANSWER_WITHIN_S)
+        topics = {name: len(metadata.partitions_for_topic(name) or ()) for name in metadata.topics()}
+        return Cluster([broker.host for broker in metadata.brokers()], topics)
+    except (KafkaError, OSError, TimeoutError, ValueError) as error:
+        raise PipelineError(f"no broker answers at {bootstrap}") from error
+    finally:
+        await client.close()
+
+
+def _host_of(master: str) -> str:
+    return master.partition("://")[2].rpartition(":")[0].strip("[]")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

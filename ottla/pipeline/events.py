@@ -1,0 +1,49 @@
+"""The broker's events (docs/events.md) as a frame: from archived records to one row per event."""
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
+
+EVENTS_TOPIC = "ottla.events"
+VERSION = 1
+
+_PARTITIONS = "MAP<STRING, ARRAY<INT>>"
+SCHEMA = ", ".join(
+    (
+        "v INT, type STRING, wall_ms BIGINT, mono_ms BIGINT, broker INT, run BIGINT, seq BIGINT",
+        "group_id STRING, generation INT, member_id STRING, group_instance_id STRING, client_id STRING",
+        "client_host STRING, client_reason STRING, cause STRING, reason STRING, member_count INT",
+        "from_state STRING, to_state STRING, leader_id STRING, protocol_name STRING",
+        "is_leader BOOLEAN, member_ids ARRAY<STRING>, join_phase_ms BIGINT, sync_phase_ms BIGINT",
+        "old_member_id STRING, new_member_id STRING",
+        f"owned {_PARTITIONS}, assigned {_PARTITIONS}",
+        "topic STRING, partition ARRAY<INT>, committed ARRAY<BIGINT>, end ARRAY<BIGINT>",
+    )
+)
+"""The fields that the tables are made of; events have more."""
+
+
+def events_of(records: DataFrame) -> DataFrame:
+    """Each event once, of archived records of any topics; what is no event of a version known here is left out.
+
+    `incarnation` counts how often the group had begun anew before: its generations start again with it."""
+    values = records.where(F.col("topic") == EVENTS_TOPIC).select(
+        F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
+    )
+    known = values.select("event.*").where((F.col("v") == VERSION) & F.col("type").isNotNull())
+    return known.dropDuplicates(["broker", "run", "seq"]).withColumn("incarnation", _incarnation())
+
+
+def in_order(*keys: str) -> WindowSpec:
+    """The events of each key in the order in which they were told."""
+    return Window.partitionBy(*keys).orderBy("wall_ms", "broker", "run", "seq")
+
+
+def moment(milliseconds: str) -> Column:
+    """A wall-clock column of milliseconds as a timestamp."""
+    return F.timestamp_millis(milliseconds)
+
+
+def _incarnation() -> Column:
+    begins_anew = (F.col("to_state") == "Dead") | (F.col("type") == "group_loaded")
+    before = in_order("group_id").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return F.sum(F.when(begins_anew, 1).otherwise(0)).over(before)

@@ -1,0 +1,43 @@
+"""spark-submit archive.py --bootstrap HOST:PORT --topic T --table PATH: topics to a Delta table (docs/pipeline.md)."""
+
+import argparse
+
+from ottla.pipeline import archive, cluster
+from ottla.pipeline.jobs.job import follow, run, say, settings, table_options
+from ottla.pipeline.session import master_of, open_session
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("archive", description="Keep topics in a Delta table, exactly once.")
+    made.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT[,...]")
+    made.add_argument("--topic", action="append", required=True, dest="topics", help="Repeatable.")
+    made.add_argument("--table", required=True, metavar="PATH")
+    made.add_argument(
+        "--checkpoint", metavar="PATH", help="Where the job keeps its place; PATH/_checkpoint by default."
+    )
+    made.add_argument("--once", action="store_true", help="Everything that is there now, then end.")
+    made.add_argument("--interval", type=float, default=10, metavar="SECONDS", help="Between two commits of the table.")
+    made.add_argument("--schema", metavar="DDL", help="Of JSON values, as in 'id INT, name STRING': a column json.")
+    made.add_argument("--allow-data-loss", action="store_true", help="Go on when retention was faster.")
+    made.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="Of Spark's Kafka source.")
+    table_options(made)
+    return made
+
+
+def main(arguments: argparse.Namespace) -> None:
+    options = {"failOnDataLoss": str(not arguments.allow_data_loss).lower(), **settings(arguments.option)}
+    seen = cluster.look_at(arguments.bootstrap)
+    cluster.check_topics(seen, arguments.topics, arguments.bootstrap)
+    spark = open_session("archive")
+    cluster.check_reachable(seen, master_of(spark))
+    cluster.check_path(arguments.table, master_of(spark), is_shared=arguments.shared_path)
+    checkpoint = arguments.checkpoint or f"{arguments.table}/_checkpoint"
+    archive.check_checkpoint(spark, checkpoint, arguments.topics)
+    records = archive.read_topics(spark, arguments.bootstrap, arguments.topics, options)
+    rows = archive.archived(records, arguments.schema)
+    query = archive.write_table(rows, arguments.table, checkpoint, once=arguments.once, interval_s=arguments.interval)
+    say(f"archived {follow(query):,} records to {arguments.table}")
+
+
+if __name__ == "__main__":
+    run(main, parser())

@@ -1,0 +1,73 @@
+"""What the entry points share: how they end, and how they show that they get on."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.pipeline.failures import PipelineError, plainly
+
+LOOK_EVERY_S = 1
+
+
+def run(main: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser) -> None:
+    """Ends the process: with 1 and one sentence when the job could not be done."""
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with plainly():
+            main(arguments)
+    except PipelineError as error:
+        sys.exit(f"Error: {error}")
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(130)
+
+
+def say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def table_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shared-path", action="store_true", help="Paths without a scheme are mounted on every machine of the cluster."
+    )
+
+
+def settings(values: list[str]) -> dict[str, str]:
+    """KEY=VALUE texts as a dictionary. Raises PipelineError."""
+    found: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise PipelineError(f"{text} is not KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def follow(query: StreamingQuery) -> int:
+    """Until the query ends, one line per micro-batch; Ctrl-C stops it between two. Gives the number of rows."""
+    rows = 0
+    seen = -1
+    try:
+        running = True
+        while running:
+            running = not query.awaitTermination(LOOK_EVERY_S)
+            for progress in query.recentProgress:
+                if progress["batchId"] > seen:
+                    seen = int(progress["batchId"])
+                    rows += int(progress["numInputRows"])
+                    _show(progress, rows)
+    except KeyboardInterrupt:
+        query.stop()
+        say("stopped; the next run goes on from here")
+    return rows
+
+
+def _show(progress: Any, rows: int) -> None:
+    new, took_ms = int(progress["numInputRows"]), progress["durationMs"].get("triggerExecution", 0)
+    if new:
+        say(f"batch {progress['batchId']}: {new:,} rows in {took_ms / 1000:.1f} s, {rows:,} in all")

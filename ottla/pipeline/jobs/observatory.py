@@ -1,0 +1,34 @@
+"""spark-submit observatory.py --archive PATH --tables PATH: archived events to tables (docs/pipeline.md)."""
+
+import argparse
+from time import monotonic
+
+from ottla.pipeline import cluster
+from ottla.pipeline.jobs.job import run, say, table_options
+from ottla.pipeline.observatory.tables import TABLES, write_tables
+from ottla.pipeline.session import master_of, open_session
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("observatory", description=f"Make the tables {', '.join(TABLES)}.")
+    made.add_argument("--archive", required=True, metavar="PATH", help="The table that ottla.events is archived in.")
+    made.add_argument("--tables", required=True, metavar="PATH", help="A directory; its tables are made anew.")
+    made.add_argument(
+        "--no-progress", type=float, default=60, metavar="SECONDS", help="After so long a member counts as stuck."
+    )
+    table_options(made)
+    return made
+
+
+def main(arguments: argparse.Namespace) -> None:
+    spark = open_session("observatory")
+    for path in (arguments.archive, arguments.tables):
+        cluster.check_path(path, master_of(spark), is_shared=arguments.shared_path)
+    began = monotonic()
+    no_progress_ms = round(arguments.no_progress * 1000)
+    write_tables(spark, arguments.archive, arguments.tables, no_progress_ms=no_progress_ms, tell=say)
+    say(f"done in {monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    run(main, parser())

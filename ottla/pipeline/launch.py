@@ -1,0 +1,56 @@
+"""The spark-submit command of a job. Knows nothing of Spark itself: it must tell when there is none."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.versions import PACKAGES
+
+JOBS = ("archive", "replay", "observatory", "report")
+_JOBS_DIRECTORY = Path(__file__).parent / "jobs"
+_LOGGING = Path(__file__).resolve().parent / "log4j2.properties"
+
+
+def submit_command(
+    job: str,
+    arguments: Sequence[str],
+    *,
+    master: str,
+    jars: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Without `jars`, a directory, Spark resolves its packages through Maven Central and keeps them.
+
+    Raises PipelineError where PySpark, Java or the jars are missing."""
+    command = [str(_spark_submit()), "--master", master]
+    command += ["--jars", ",".join(_jar_files(jars))] if jars is not None else ["--packages", ",".join(PACKAGES)]
+    command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
+    for key, value in (settings or {}).items():
+        command += ["--conf", f"{key}={value}"]
+    return [*command, str(_JOBS_DIRECTORY / f"{job}.py"), *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Executors on this machine run the Python that runs this."""
+    return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **os.environ}
+
+
+def _spark_submit() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise PipelineError("PySpark is not installed: pip install 'ottla[spark]'")
+    java_home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{java_home}/bin" if java_home else None) is None:
+        raise PipelineError("there is no Java, which Spark runs on: install version 17 or 21, or set JAVA_HOME")
+    return Path(found.origin).parent / "bin" / "spark-submit"
+
+
+def _jar_files(directory: Path) -> list[str]:
+    jars = sorted(str(path) for path in directory.glob("*.jar"))
+    if not jars:
+        raise PipelineError(f"there are no jars in {directory}")
+    return jars

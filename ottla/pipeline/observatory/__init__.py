@@ -1,0 +1,1 @@
+"""Tables that answer questions about groups, each a pure function of events."""

@@ -1,0 +1,48 @@
+"""All tables of the observatory, made of the archived events and written one by one."""
+
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.pipeline.events import events_of
+from ottla.pipeline.observatory.lag import lag
+from ottla.pipeline.observatory.leadership import leadership
+from ottla.pipeline.observatory.ownership import partition_ownership
+from ottla.pipeline.observatory.rebalances import rebalances
+from ottla.pipeline.observatory.sessions import member_sessions
+from ottla.pipeline.observatory.stuck import stuck_members
+
+TABLES = ("rebalances", "member_sessions", "partition_ownership", "lag", "stuck_members", "leadership")
+
+
+def tables_of(records: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]:
+    """Of archived records. The frames share what is read of the archive, until `unpersist` of `spark.catalog`."""
+    events = events_of(records).cache()
+    ownership, lags = partition_ownership(events).cache(), lag(events).cache()
+    return {
+        "rebalances": rebalances(events),
+        "member_sessions": member_sessions(events),
+        "partition_ownership": ownership,
+        "lag": lags,
+        "stuck_members": stuck_members(events, lags, ownership, no_progress_ms=no_progress_ms),
+        "leadership": leadership(events),
+    }
+
+
+def write_tables(
+    spark: SparkSession, archive: str, directory: str, *, no_progress_ms: int, tell: Callable[[str], None]
+) -> None:
+    """Each table is replaced in one commit; readers see the old rows or the new."""
+    frames = tables_of(spark.read.format("delta").load(archive), no_progress_ms=no_progress_ms)
+    try:
+        for name, rows in _written(frames, directory):
+            tell(f"{name}: {rows:,} rows")
+    finally:
+        spark.catalog.clearCache()
+
+
+def _written(frames: dict[str, DataFrame], directory: str) -> Iterator[tuple[str, int]]:
+    for name, frame in frames.items():
+        path = f"{directory}/{name}"
+        frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+        yield name, frame.sparkSession.read.format("delta").load(path).count()

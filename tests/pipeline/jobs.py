@@ -1,0 +1,45 @@
+"""Jobs as a user runs them: `ottla pipeline`, a process of its own.
+
+spark-submit passes on what a job says, also on its standard error, by its own standard output.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+JOB_WITHIN_S = 120
+QUICK = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
+
+
+def command(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> list[str]:
+    options = ["--master", master, "--jars", str(jars), *QUICK]
+    return [sys.executable, "-m", "ottla", "pipeline", *options, name, *arguments]
+
+
+def job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
+    """Runs it to its end; gives what it said."""
+    done = subprocess.run(
+        command(name, *arguments, jars=jars, master=master), capture_output=True, text=True, timeout=JOB_WITHIN_S
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def failed_job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
+    """The last thing that a job says that fails as it should: with a sentence and without a trace."""
+    done = subprocess.run(
+        command(name, *arguments, jars=jars, master=master), capture_output=True, text=True, timeout=JOB_WITHIN_S
+    )
+    assert done.returncode == 1, done.stdout[-4000:]
+    assert "Traceback" not in done.stdout + done.stderr, done.stdout[-4000:]
+    return done.stdout.strip().splitlines()[-1]
+
+
+def start_job(name: str, *arguments: str, jars: Path) -> "subprocess.Popen[bytes]":
+    """In a process group of its own, for kills that reach Java as well."""
+    return subprocess.Popen(
+        command(name, *arguments, jars=jars),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -1,0 +1,201 @@
+"""Topics to a table: every record once, as it was, whatever happens to the job."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+
+from ottla.pipeline import archive, replay
+from ottla.pipeline.failures import PipelineError
+from tests.cluster_processes import wait_for
+from tests.pipeline import topics
+from tests.pipeline.jobs import failed_job, job, start_job
+from tests.pipeline.topics import make_topic, produce
+from tests.served import ServedBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+KILLS = 10
+
+
+def archive_once(spark: Any, broker: ServedBroker, names: list[str], table: Path, schema: str | None = None) -> None:
+    records = archive.read_topics(spark, broker.bootstrap, names, {})
+    rows = archive.archived(records, schema)
+    query = archive.write_table(rows, str(table), f"{table}/_checkpoint", once=True, interval_s=1)
+    assert query.awaitTermination(60), "the archive does not end"
+
+
+def offsets_in(rows: list[tuple[str, int, int]]) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in rows:
+        found.setdefault((topic, partition), []).append(offset)
+    return {key: sorted(offsets) for key, offsets in found.items()}
+
+
+def seen_by_spark(spark: Any, table: Path) -> dict[tuple[str, int], list[int]]:
+    rows = spark.read.format("delta").load(str(table)).select("topic", "partition", "offset").collect()
+    return offsets_in([tuple(row) for row in rows])
+
+
+def seen_without_spark(table: Path) -> dict[tuple[str, int], list[int]]:
+    query = deltalake.QueryBuilder().register("kept", deltalake.DeltaTable(str(table)))
+    columns = query.execute('SELECT topic, partition, "offset" FROM kept').read_all()
+    return offsets_in(list(zip(*(columns[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)))
+
+
+def test_a_record_is_kept_as_it_was(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    topic = make_topic(broker)
+    headers = [("a", b"1"), ("n", None)]
+    produce(broker, topic, ["v"], key="k", partition=1, timestamp=1_700_000_000_123, headers=headers)
+    archive_once(spark, broker, [topic], tmp_path / "table")
+
+    (row,) = spark.read.format("delta").load(str(tmp_path / "table")).collect()
+    assert tuple(row.asDict()) == archive.COLUMNS
+    assert (bytes(row.key), bytes(row.value), row.topic, row.partition, row.offset) == (b"k", b"v", topic, 1, 0)
+    assert [(h.key, h.value and bytes(h.value)) for h in row.headers] == headers
+    assert round(row.timestamp.timestamp() * 1000) == 1_700_000_000_123
+
+
+def test_several_topics_and_runs_one_after_the_other(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    first, second = make_topic(broker, 1), make_topic(broker, 1)
+    for count in (3, 4):
+        produce(broker, first, map(str, range(count)))
+        produce(broker, second, map(str, range(count)))
+        archive_once(spark, broker, [first, second], tmp_path / "table")
+
+    expected = {(first, 0): list(range(7)), (second, 0): list(range(7))}
+    assert seen_by_spark(spark, tmp_path / "table") == expected
+    assert seen_without_spark(tmp_path / "table") == expected
+
+
+def test_json_values_under_a_schema(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    topic = make_topic(broker, 1)
+    produce(broker, topic, [json.dumps({"id": 7, "name": "x", "more": 1}), "no json"])
+    archive_once(spark, broker, [topic], tmp_path / "table", "id INT, name STRING")
+
+    rows = spark.read.format("delta").load(str(tmp_path / "table")).orderBy("offset").collect()
+    assert rows[0].json.asDict() == {"id": 7, "name": "x"}
+    assert rows[1].json is None or rows[1].json.id is None
+
+
+def test_a_checkpoint_of_other_topics_is_refused(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    topic = make_topic(broker, 1)
+    produce(broker, topic, ["x"])
+    archive_once(spark, broker, [topic], tmp_path / "table")
+    checkpoint = f"{tmp_path}/table/_checkpoint"
+
+    archive.check_checkpoint(spark, checkpoint, [topic, "another"])
+    archive.check_checkpoint(spark, f"{tmp_path}/none", ["another"])
+    with pytest.raises(PipelineError, match=f"belongs to a query over {topic}: give another --checkpoint"):
+        archive.check_checkpoint(spark, checkpoint, ["another"])
+
+
+# Replay
+
+
+def archived_topic(spark: Any, broker: ServedBroker, table: Path) -> str:
+    topic = make_topic(broker)
+    for number in range(60):
+        produce(
+            broker, topic, [f"v{number}"], key=f"k{number}", partition=number % 3,
+            timestamp=1_700_000_000_000 + number, headers=[("n", str(number).encode())],
+        )  # fmt: skip
+    archive_once(spark, broker, [topic], table)
+    return topic
+
+
+def facts_of(record: Any) -> tuple[Any, ...]:
+    return record.partition(), record.key(), record.value(), record.headers(), record.timestamp()
+
+
+def test_a_replay_restores_everything_a_record_had(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    source, target = archived_topic(spark, broker, tmp_path / "table"), make_topic(broker)
+    rows = spark.read.format("delta").load(str(tmp_path / "table"))
+
+    selected = replay.select_range(rows, source, replay.Range())
+    assert replay.send(selected, broker.bootstrap, target, keep_partitions=True) == 60
+
+    before, after = topics.consume_all(broker, source), topics.consume_all(broker, target)
+    assert [facts_of(record) for record in after] == [facts_of(record) for record in before]
+
+
+def test_a_replay_of_a_range(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    source = archived_topic(spark, broker, tmp_path / "table")
+    rows = spark.read.format("delta").load(str(tmp_path / "table"))
+
+    def selected(**bounds: int) -> list[int]:
+        chosen = replay.select_range(rows, source, replay.Range(**bounds)).collect()
+        return sorted(row.timestamp_ms - 1_700_000_000_000 for row in chosen)
+
+    assert selected(since_ms=1_700_000_000_010, until_ms=1_700_000_000_013) == [10, 11, 12]
+    assert selected(first_offset=18, end_offset=19) == [54, 55, 56]
+    assert replay.select_range(rows, "another", replay.Range()).count() == 0
+
+
+def test_a_replay_to_too_few_partitions_is_refused(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    source = archived_topic(spark, broker, tmp_path / "table")
+    rows = spark.read.format("delta").load(str(tmp_path / "table"))
+    selected = replay.select_range(rows, source, replay.Range())
+    replay.check_partitions(selected, "target", 3)
+    with pytest.raises(PipelineError, match="the records come from partition 2 and target has 2 partitions"):
+        replay.check_partitions(selected, "target", 2)
+
+
+# The jobs as processes
+
+
+def test_the_archive_is_whole_after_kills_at_random_moments(
+    spark: Any, broker: ServedBroker, tmp_path: Path, spark_jars: Path
+) -> None:
+    """`kill -9` of the whole process group: nothing of the job gets to say goodbye."""
+    topic, table = make_topic(broker), tmp_path / "table"
+    chance = random.Random(4)
+    arguments = ["--bootstrap", broker.bootstrap, "--topic", topic, "--table", str(table), "--interval", "0.2"]
+    arguments += ["--option", "maxOffsetsPerTrigger=400"]
+    produced = 0
+    for _ in range(KILLS):
+        running = start_job("archive", *arguments, jars=spark_jars)
+        commits = len(list(table.glob("_delta_log/*.json")))
+        for _ in range(chance.randrange(1, 4)):
+            produce(broker, topic, map(str, range(produced, produced + 500)))
+            produced += 500
+        wait_for(
+            lambda running=running, commits=commits: has_committed(running, table, commits),
+            90,
+            "the job commits nothing",
+        )
+        pause = chance.random()
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(pause)
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    job("archive", *arguments, "--once", jars=spark_jars)
+
+    expected = {(topic, p): list(range(end)) for p, end in topics.end_offsets(broker, topic).items() if end}
+    assert sum(map(len, expected.values())) == produced
+    assert seen_by_spark(spark, table) == expected
+    assert seen_without_spark(table) == expected
+
+
+def has_committed(running: "subprocess.Popen[bytes]", table: Path, before: int) -> bool:
+    assert running.poll() is None, "the job has ended by itself"
+    return len(list(table.glob("_delta_log/*.json"))) > before
+
+
+def test_what_is_wrong_is_said_in_one_sentence(spark_jars: Path, broker: ServedBroker, tmp_path: Path) -> None:
+    topic = make_topic(broker, 1)
+    table = ["--table", str(tmp_path / "table")]
+    here = ["--bootstrap", broker.bootstrap]
+    assert failed_job("archive", "--bootstrap", "127.0.0.1:1", "--topic", topic, *table, jars=spark_jars) == (
+        "Error: no broker answers at 127.0.0.1:1"
+    )
+    assert failed_job("archive", *here, "--topic", "absent", *table, jars=spark_jars) == (
+        f"Error: there is no topic absent at {broker.bootstrap}"
+    )
+    replayed = failed_job("replay", *here, *table, "--from", topic, "--to", topic, jars=spark_jars)
+    assert replayed == "Error: there is no table at the path given"

@@ -1,0 +1,341 @@
+"""The tables of the observatory on small frames with known truth."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.events import SCHEMA, events_of
+from ottla.pipeline.observatory.lag import lag
+from ottla.pipeline.observatory.leadership import leadership
+from ottla.pipeline.observatory.ownership import partition_ownership
+from ottla.pipeline.observatory.rebalances import COLUMNS as REBALANCE_COLUMNS
+from ottla.pipeline.observatory.rebalances import rebalances
+from ottla.pipeline.observatory.sessions import COLUMNS as SESSION_COLUMNS
+from ottla.pipeline.observatory.sessions import member_sessions
+from ottla.pipeline.observatory.stuck import stuck_members
+from ottla.pipeline.observatory.tables import TABLES, tables_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+START_MS = 1_700_000_000_000
+RECORDS = "topic STRING, value BINARY"
+
+
+class Log:
+    """Events as a broker would tell them; times are milliseconds after the start."""
+
+    def __init__(self, spark: Any, *, group: str = "g", broker: int = 1) -> None:
+        self.spark = spark
+        self.group = group
+        self.broker = broker
+        self.events: list[dict[str, Any]] = []
+
+    def tell(self, at_ms: int, event_type: str, **fields: Any) -> None:
+        envelope = {
+            "v": 1,
+            "type": event_type,
+            "wall_ms": START_MS + at_ms,
+            "mono_ms": 50_000 + at_ms,
+            "broker": self.broker,
+            "run": 9,
+            "seq": len(self.events),
+            "group_id": self.group,
+        }
+        self.events.append(envelope | fields)
+
+    def started(self, at_ms: int, generation: int, cause: str, member: str) -> None:
+        self.tell(at_ms, "rebalance_started", generation=generation, cause=cause, member_id=member)
+
+    def rejoined(self, at_ms: int, generation: int, member: str, owned: dict[str, list[int]] | None = None) -> None:
+        self.tell(
+            at_ms,
+            "member_rejoined",
+            generation=generation,
+            member_id=member,
+            client_id=f"app-{member}",
+            owned=owned or {},
+        )
+
+    def generation(self, at_ms: int, generation: int, members: list[str], join_phase_ms: int) -> None:
+        self.tell(
+            at_ms, "generation_started", generation=generation, member_ids=members, leader_id=members[0],
+            protocol_name="range", join_phase_ms=join_phase_ms,
+        )  # fmt: skip
+
+    def completed(self, at_ms: int, generation: int, sync_phase_ms: int, **assigned: list[int]) -> None:
+        for member, partitions in assigned.items():
+            self.tell(
+                at_ms, "member_assigned", generation=generation, member_id=member, client_id=f"app-{member}",
+                assigned={"t": partitions} if partitions else {},
+            )  # fmt: skip
+        self.tell(at_ms, "generation_completed", generation=generation, sync_phase_ms=sync_phase_ms)
+
+    def frame(self) -> Any:
+        rows = [("ottla.events", bytearray(json.dumps(event).encode())) for event in self.events]
+        return self.spark.createDataFrame(rows, RECORDS)
+
+    def parsed(self) -> Any:
+        return events_of(self.frame())
+
+
+def when(at_ms: int) -> datetime:
+    return datetime.fromtimestamp((START_MS + at_ms) / 1000, UTC).replace(tzinfo=None)
+
+
+def rows_of(frame: Any, *names: str, order: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in frame.orderBy(order).select(*names).collect()]
+
+
+@pytest.fixture
+def log(spark: Any) -> Log:
+    return Log(spark)
+
+
+# Events
+
+
+def test_only_events_of_the_version_known_here_are_taken_and_each_once(log: Log) -> None:
+    log.tell(0, "rebalance_started", generation=0)
+    log.events += [log.events[0] | {"v": 2, "seq": 7}, log.events[0], {"no": "event"}]
+    others = log.spark.createDataFrame(
+        [("t", bytearray(b"{}")), ("ottla.events", bytearray(b"\xff{")), ("ottla.events", None)], RECORDS
+    )
+
+    assert [row.seq for row in events_of(log.frame().union(others)).collect()] == [0]
+
+
+def test_the_schema_has_every_field_that_the_tables_read() -> None:
+    assert {"group_id", "mono_ms", "assigned", "owned", "join_phase_ms"} <= {
+        part.split()[0] for part in SCHEMA.split(", ")
+    }
+
+
+# Rebalances
+
+
+def test_a_rebalance_has_its_cause_its_phases_and_its_slowest_member(log: Log) -> None:
+    log.started(0, 3, "member left", "c")
+    log.rejoined(20, 3, "a")
+    log.rejoined(2900, 3, "b")
+    log.generation(2901, 4, ["a", "b"], 2901)
+    log.completed(2950, 4, 49)
+
+    (row,) = rebalances(log.parsed()).collect()
+
+    assert tuple(row.asDict()) == REBALANCE_COLUMNS
+    assert row.asDict() | {"started_at": None} == {
+        "group_id": "g", "incarnation": 0, "generation": 4, "cause": "member left", "cause_member_id": "c",
+        "client_reason": None, "broker": 1, "started_at": None, "started_ms": START_MS, "outcome": "completed",
+        "duration_ms": 2950, "join_phase_ms": 2901, "sync_phase_ms": 49, "members": 2, "leader_id": "a",
+        "protocol_name": "range", "slowest_member_id": "b", "slowest_client_id": "app-b", "slowest_ms": 2900,
+        "dropped_members": 0,
+    }  # fmt: skip
+
+
+def test_a_member_that_never_came_back_is_the_slowest(log: Log) -> None:
+    log.started(0, 1, "leader rejoined", "a")
+    log.rejoined(0, 1, "a")
+    log.tell(30_000, "member_removed", generation=1, member_id="b", client_id="app-b", cause="did not rejoin in time")
+    log.generation(30_000, 2, ["a"], 30_000)
+    log.completed(30_010, 2, 10)
+
+    assert rows_of(
+        rebalances(log.parsed()), "slowest_member_id", "slowest_ms", "dropped_members", order="started_ms"
+    ) == [("b", 30_000, 1)]
+
+
+def test_whose_expiry_begins_a_rebalance_did_not_hold_it_up(log: Log) -> None:
+    log.tell(0, "member_removed", generation=1, member_id="b", client_id="app-b", cause="session expired")
+    log.started(0, 1, "session expired", "b")
+    log.rejoined(500, 1, "a")
+    log.generation(500, 2, ["a"], 500)
+
+    assert rows_of(rebalances(log.parsed()), "cause", "slowest_member_id", "dropped_members", order="started_ms") == [
+        ("session expired", "a", 0)
+    ]
+
+
+def test_how_a_rebalance_can_end(log: Log) -> None:
+    log.started(0, 0, "member joined", "a")
+    log.generation(100, 1, ["a"], 100)
+    log.started(150, 1, "member joined", "b")
+    log.generation(200, 2, ["a", "b"], 50)
+    log.completed(230, 2, 30)
+    log.started(1000, 2, "member left", "a")
+    log.tell(1010, "state_changed", generation=3, to_state="Empty")
+    log.started(2000, 3, "member joined", "c")
+
+    assert rows_of(rebalances(log.parsed()), "generation", "outcome", "duration_ms", order="started_ms") == [
+        (1, "superseded", 150),
+        (2, "completed", 80),
+        (3, "emptied", 10),
+        (4, "open", None),
+    ]
+
+
+def test_generations_of_a_group_that_was_deleted_are_not_mixed_up_with_those_of_its_successor(log: Log) -> None:
+    for begin in (0, 10_000):
+        log.started(begin, 0, "member joined", "a")
+        log.generation(begin + 10, 1, ["a"], 10)
+        log.completed(begin + 15, 1, 5)
+        log.tell(begin + 100, "state_changed", generation=1, to_state="Dead")
+
+    assert rows_of(rebalances(log.parsed()), "incarnation", "generation", "duration_ms", order="started_ms") == [
+        (0, 1, 15),
+        (1, 1, 15),
+    ]
+
+
+# Members
+
+
+def test_a_members_session_from_join_to_leave(log: Log) -> None:
+    who = {"member_id": "a", "client_id": "app", "client_host": "/h"}
+    log.tell(0, "member_joined", generation=0, **who)
+    log.completed(10, 1, 5, a=[0])
+    log.rejoined(500, 1, "a")
+    log.completed(600, 2, 5, a=[0])
+    log.tell(900, "member_removed", generation=2, **who, cause="member left", client_reason="closed")
+
+    (row,) = member_sessions(log.parsed()).collect()
+
+    assert tuple(row.asDict()) == SESSION_COLUMNS
+    assert (row.client_id, row.client_host, row.left_cause, row.client_reason) == ("app", "/h", "member left", "closed")
+    assert (row.joined_at, row.left_at, row.duration_ms) == (when(0), when(900), 900)
+    assert (row.rejoins, row.generations) == (1, 2)
+
+
+def test_a_static_restart_ends_one_session_and_begins_another(log: Log) -> None:
+    log.tell(0, "member_joined", generation=0, member_id="i-1", group_instance_id="i", client_id="app")
+    log.tell(
+        100, "static_member_replaced", generation=1, group_instance_id="i", old_member_id="i-1", new_member_id="i-2"
+    )
+
+    assert rows_of(
+        member_sessions(log.parsed()), "member_id", "group_instance_id", "left_cause", "duration_ms", order="member_id"
+    ) == [("i-1", "i", "static member replaced", 100), ("i-2", "i", None, None)]
+
+
+# Ownership
+
+OWNED = ("partition", "owner", "owned_ms", "previous_owner", "unowned_ms")
+
+
+def owned(log: Log) -> list[tuple[Any, ...]]:
+    frame = partition_ownership(log.parsed())
+    return [tuple(row) for row in frame.orderBy("partition", "owned_from").select(*OWNED).collect()]
+
+
+def test_under_an_eager_protocol_nobody_owns_a_partition_between_rejoin_and_assignment(log: Log) -> None:
+    log.completed(0, 1, 5, a=[0, 1])
+    log.rejoined(1000, 1, "a")
+    log.completed(1300, 2, 5, a=[0], b=[1])
+
+    assert owned(log) == [
+        (0, "a", 1000, None, None),
+        (0, "a", None, "a", 300),
+        (1, "a", 1000, None, None),
+        (1, "b", None, "a", 300),
+    ]
+
+
+def test_under_a_cooperative_protocol_only_what_moves_is_without_an_owner(log: Log) -> None:
+    log.completed(0, 1, 5, a=[0, 1])
+    log.rejoined(1000, 1, "a", {"t": [0, 1]})
+    log.completed(1200, 2, 5, a=[0], b=[])
+    log.rejoined(1250, 2, "a", {"t": [0]})
+    log.completed(1500, 3, 5, a=[0], b=[1])
+
+    assert owned(log) == [
+        (0, "a", None, None, None),
+        (1, "a", 1200, None, None),
+        (1, "b", None, "a", 300),
+    ]
+
+
+def test_a_static_members_restart_moves_nothing_and_its_removal_frees_its_partitions(log: Log) -> None:
+    seat = {"group_instance_id": "i", "client_id": "app"}
+    log.tell(0, "member_assigned", generation=1, member_id="i-1", **seat, assigned={"t": [0]})
+    log.tell(
+        500, "static_member_replaced", generation=1, group_instance_id="i", old_member_id="i-1", new_member_id="i-2"
+    )
+    log.tell(700, "member_removed", generation=1, member_id="i-2", **seat, cause="session expired")
+    log.completed(900, 2, 5, a=[0])
+
+    assert owned(log) == [(0, "i", 700, None, None), (0, "a", None, "i", 200)]
+
+
+# Lag and stuck members
+
+
+def sample(log: Log, at_ms: int, committed: list[int], end: list[int | None]) -> None:
+    log.tell(at_ms, "lag_sampled", topic="t", partition=list(range(len(end))), committed=committed, end=end)
+
+
+def test_lag_by_partition_and_sample(log: Log) -> None:
+    sample(log, 0, [5, 7, 9], [8, 7, None])
+    assert rows_of(lag(log.parsed()), "partition", "committed", "end", "lag", order="partition") == [
+        (0, 5, 8, 3),
+        (1, 7, 7, 0),
+        (2, 9, None, None),
+    ]
+
+
+def stuck(log: Log, no_progress_ms: int = 20_000) -> list[tuple[Any, ...]]:
+    events = log.parsed()
+    frame = stuck_members(events, lag(events), partition_ownership(events), no_progress_ms=no_progress_ms)
+    return rows_of(frame, "kind", "owner", "topic", "partition", "duration_ms", "lag", order="kind")
+
+
+def test_a_member_that_commits_no_further_while_there_is_lag_is_stuck(log: Log) -> None:
+    log.completed(0, 1, 5, a=[0], b=[1])
+    for number in range(5):
+        sample(log, 10_000 * number, [5, 5 + number], [10 + number, 20])
+
+    assert stuck(log) == [("no progress", "a", "t", 0, 40_000, 9)]
+
+
+def test_a_partition_without_lag_is_not_stuck_and_lag_without_owner_has_no_name(log: Log) -> None:
+    for number in range(5):
+        sample(log, 10_000 * number, [5, 3], [5, 9])
+    assert stuck(log) == [("no progress", None, "t", 1, 40_000, 6)]
+
+
+def test_a_stretch_ends_with_the_next_commit(log: Log) -> None:
+    for number, committed in enumerate([5, 5, 6, 6]):
+        sample(log, 10_000 * number, [committed], [9])
+    assert stuck(log) == []
+    assert stuck(log, no_progress_ms=10_000) == [
+        ("no progress", None, "t", 0, 10_000, 4),
+        ("no progress", None, "t", 0, 10_000, 3),
+    ]
+
+
+def test_members_that_were_dropped_because_others_waited_for_them(log: Log) -> None:
+    for cause in ("did not rejoin in time", "member left", "members never synced"):
+        log.tell(0, "member_removed", generation=1, member_id="m", client_id="app", cause=cause)
+    assert [row[:2] for row in stuck(log)] == [("did not rejoin in time", "m"), ("members never synced", "m")]
+
+
+# Leadership
+
+
+def test_a_coordinator_that_moves(spark: Any) -> None:
+    first, second = Log(spark, broker=1), Log(spark, broker=2)
+    first.tell(0, "group_loaded", generation=4)
+    second.tell(900, "group_loaded", generation=4)
+    frame = events_of(first.frame().union(second.frame()))
+
+    assert rows_of(leadership(frame), "kind", "name", "broker", "previous_broker", "at_ms", order="at_ms") == [
+        ("coordinator", "g", 1, None, START_MS),
+        ("coordinator", "g", 2, 1, START_MS + 900),
+    ]
+
+
+def test_there_is_a_frame_for_every_table_even_of_no_events(spark: Any) -> None:
+    frames = tables_of(spark.createDataFrame([], RECORDS), no_progress_ms=1000)
+    assert tuple(frames) == TABLES
+    assert all(frame.count() == 0 for frame in frames.values())
+    spark.catalog.clearCache()
