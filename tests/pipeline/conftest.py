@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
+from tests.pipeline.jobs import QUICK_JAVA
 from tests.served import ServedBroker
 
 SMALL = {
@@ -28,7 +29,7 @@ def spark() -> Iterator[Any]:
     pyspark = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
     if shutil.which("java") is None:
         pytest.skip("java is not installed")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, **QUICK_JAVA}
     builder = pyspark.SparkSession.builder.master("local[2]").appName("ottla tests")
     for key, value in {**SMALL, **DELTA_SETTINGS, "spark.jars.packages": ",".join(PACKAGES)}.items():
         builder = builder.config(key, value)

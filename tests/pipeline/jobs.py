@@ -3,11 +3,15 @@
 spark-submit passes on what a job says, also on its standard error, by its own standard output.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 JOB_WITHIN_S = 120
+# Jobs of tests are over before a second compiler has warmed up.
+QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = {**os.environ, **QUICK_JAVA}
 QUICK = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
 
 
@@ -19,7 +23,11 @@ def command(name: str, *arguments: str, jars: Path, master: str = "local[2]") ->
 def job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
     """Runs it to its end; gives what it said."""
     done = subprocess.run(
-        command(name, *arguments, jars=jars, master=master), capture_output=True, text=True, timeout=JOB_WITHIN_S
+        command(name, *arguments, jars=jars, master=master),
+        capture_output=True,
+        text=True,
+        timeout=JOB_WITHIN_S,
+        env=ENVIRONMENT,
     )
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
@@ -28,7 +36,11 @@ def job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str
 def failed_job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
     """The last thing that a job says that fails as it should: with a sentence and without a trace."""
     done = subprocess.run(
-        command(name, *arguments, jars=jars, master=master), capture_output=True, text=True, timeout=JOB_WITHIN_S
+        command(name, *arguments, jars=jars, master=master),
+        capture_output=True,
+        text=True,
+        timeout=JOB_WITHIN_S,
+        env=ENVIRONMENT,
     )
     assert done.returncode == 1, done.stdout[-4000:]
     assert "Traceback" not in done.stdout + done.stderr, done.stdout[-4000:]
@@ -42,4 +54,5 @@ def start_job(name: str, *arguments: str, jars: Path) -> "subprocess.Popen[bytes
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        env=ENVIRONMENT,
     )

@@ -149,6 +149,8 @@ def test_a_replay_to_too_few_partitions_is_refused(spark: Any, broker: ServedBro
 # The jobs as processes
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_archive_is_whole_after_kills_at_random_moments(
     spark: Any, broker: ServedBroker, tmp_path: Path, spark_jars: Path
 ) -> None:
