@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-JOB_WITHIN_S = 120
+JOB_WITHIN_S = 240
 # Jobs of tests are over before a second compiler has warmed up.
 QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 ENVIRONMENT = {**os.environ, **QUICK_JAVA}

@@ -158,10 +158,10 @@ def test_the_archive_is_whole_after_kills_at_random_moments(
     topic, table = make_topic(broker), tmp_path / "table"
     chance = random.Random(4)
     arguments = ["--bootstrap", broker.bootstrap, "--topic", topic, "--table", str(table), "--interval", "0.2"]
-    arguments += ["--option", "maxOffsetsPerTrigger=400"]
+    in_pieces = ["--option", "maxOffsetsPerTrigger=400"]
     produced = 0
     for _ in range(KILLS):
-        running = start_job("archive", *arguments, jars=spark_jars)
+        running = start_job("archive", *arguments, *in_pieces, jars=spark_jars)
         commits = len(list(table.glob("_delta_log/*.json")))
         for _ in range(chance.randrange(1, 4)):
             produce(broker, topic, map(str, range(produced, produced + 500)))
