@@ -98,7 +98,9 @@ class Controlling:
         self._broker.metadata.commit(claim_controller(self._broker.image, node_id, lease_id), answered)
 
     def _begin(self) -> None:
-        self._broker.log.info("this broker is the controller", epoch=self._broker.image.controller_epoch)
+        # Of a broker by itself that is no news, and the import of a log would take half the time of its start.
+        if len(self._broker.image.brokers) > 1:
+            self._broker.log.info("this broker is the controller", epoch=self._broker.image.controller_epoch)
         self._events = {Tick(): None}
         self._schedule_balance()
 
