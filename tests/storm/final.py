@@ -1,9 +1,8 @@
-"""When the storm is over: whether the cluster is whole again, and what is stored."""
+"""When the storm is over: what the group has read, and what is stored."""
 
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.cluster_processes import wait_for
 from tests.histories.events import FinalLog
@@ -14,37 +13,8 @@ from tests.storm.clients.watcher import watch, watch_commits
 from tests.storm.settings import GROUP, PARTITIONS, TOPIC
 
 ANSWER_WITHIN_S = 20
-HEALED_WITHIN_S = 90
 DRAINED_WITHIN_S = 90
 READ_WITHIN_S = 60
-
-
-def create_topic(bootstrap: str, replication_factor: int) -> None:
-    topic = NewTopic(TOPIC, PARTITIONS, replication_factor, config={"segment.bytes": "1000000"})
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    client.create_topics([topic])[TOPIC].result(ANSWER_WITHIN_S)
-
-
-def wait_until_whole(bootstrap: str, replicas: int) -> None:
-    """Until each partition has a leader and all its replicas in sync. AssertionError says which has not."""
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    missing = ["no answer"]
-
-    def is_whole() -> bool:
-        try:
-            topics = client.list_topics(timeout=5).topics.values()
-        except KafkaException as error:
-            missing[:] = [str(error)]
-            return False
-        missing[:] = [
-            f"{topic.topic}-{index}: leader {partition.leader}, in sync {partition.isrs}, replicas {partition.replicas}"
-            for topic in topics
-            for index, partition in topic.partitions.items()
-            if partition.leader < 0 or len(partition.isrs) < replicas
-        ]
-        return not missing and any(topic.topic == TOPIC for topic in topics)
-
-    wait_for(is_whole, HEALED_WITHIN_S, lambda: f"after {HEALED_WITHIN_S} s not whole: {missing}")
 
 
 def wait_until_drained(bootstrap: str, history: HistoryFile) -> None:

@@ -21,7 +21,7 @@ from tests.histories.violations import Partition
 from tests.storm import final
 from tests.storm.faults import Action, Step
 from tests.storm.replicas import differences, high_watermarks
-from tests.storm.settings import REPLICATION_FACTOR, broker_settings
+from tests.storm.settings import PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
 
 CLIENT_STOPS_WITHIN_S = 90
 PRODUCERS = {"confluent": "confluent_producer", "aiokafka": "aiokafka_producer"}
@@ -74,14 +74,14 @@ def _weather(
 ) -> dict[Partition, FinalLog]:
     replicas = min(len(cluster.brokers), REPLICATION_FACTOR)
     cluster.start()
-    final.create_topic(cluster.bootstrap, replicas)
+    cluster.create_topic(TOPIC, PARTITIONS, replicas, segment_bytes="1000000")
     with clients(cluster, READERS, records_per_s):
         with clients(cluster, PRODUCERS, records_per_s):
             _strike(cluster, steps, duration_s, outcome)
-            final.wait_until_whole(cluster.bootstrap, replicas)
+            cluster.wait_until_whole()
         final.wait_until_drained(cluster.bootstrap, history)
     logs = final.read_back(cluster.bootstrap, history)
-    final.wait_until_whole(cluster.bootstrap, replicas)
+    cluster.wait_until_whole()
     return logs
 
 

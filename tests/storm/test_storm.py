@@ -8,7 +8,7 @@ from tests.histories.files import HistoryFile, read_histories
 from tests.storm import final, storm
 from tests.storm.faults import Action, Step
 from tests.storm.replicas import batches
-from tests.storm.settings import TOPIC, broker_settings
+from tests.storm.settings import PARTITIONS, TOPIC, broker_settings
 
 STEPS = [
     Step(1.5, Action.KILL, 1),
@@ -31,7 +31,7 @@ def test_one_broker_comes_through_a_small_storm(tmp_path: Path) -> None:
 def test_a_log_cut_by_hand_is_a_loss(tmp_path: Path) -> None:
     """And nothing else: the broker recovers from it as from any torn tail."""
     with ClusterProcesses(tmp_path, broker_settings(1), brokers=1) as cluster:
-        final.create_topic(cluster.bootstrap, 1)
+        cluster.create_topic(TOPIC, PARTITIONS, 1)
         with storm.clients(cluster, {"confluent": "confluent_producer"}, records_per_s=200):
             written = tmp_path / "history-confluent.jsonl"
             wait_for(lambda: written.exists() and written.read_text().count("Acknowledged") > 300, 20, "no progress")
