@@ -11,7 +11,7 @@ from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.broker.cluster import SESSION_MS, Cluster, Node
+from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.simulation.judge import Judge
 from tests.simulation.wire import connect
 

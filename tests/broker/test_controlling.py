@@ -7,7 +7,7 @@ import pytest
 from ottla.cluster.image import BrokerState
 from ottla.cluster.partition_state import with_epochs
 from ottla.cluster.topic_changes import replace_topics
-from tests.broker.cluster import SESSION_MS, Cluster, Node
+from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 
 FAILOVER_MS = 2 * SESSION_MS
 

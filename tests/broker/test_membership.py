@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.broker import StartError
 from ottla.cluster.image import NO_LEADER, BrokerState
-from tests.broker.cluster import SESSION_MS, Cluster, Node
+from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.fakes.disk import FakeDisk
 
 
