@@ -124,19 +124,24 @@ class Broker:
     # Life.
 
     async def start(self) -> None:
-        """Raises StartError; nothing is left open then."""
+        """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
         self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
         self.replicas = ReplicaManager(self)
         try:
             await self._open_data()
             await self._open_door()
-        except (DataDirectoryError, StoreError, StartError) as error:
+        except BaseException as error:
+            if hasattr(self, "server"):
+                self.server.close_listener()
+                self.server.abort_connections()
             self._stop_following()
             self.wheel.stop()
             self._close_data(clean=False)
             self._close_store()
-            raise error if isinstance(error, StartError) else StartError(str(error)) from None
+            if isinstance(error, DataDirectoryError | StoreError):
+                raise StartError(str(error)) from None
+            raise
 
     async def stop(self, *, with_cluster: bool = False) -> bool:
         """Answers what is under way, lets clients take their answers, and closes the data.
