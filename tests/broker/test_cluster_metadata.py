@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.simulation.judge import Judge
-from tests.simulation.wire import connect
+from tests.simulation.wire import Wire, connect
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def three(cluster: Cluster, **settings: object) -> list[Node]:
 
 
 async def ask(cluster: Cluster, node: Node, request: Any, version: int) -> Any:
-    wire = await connect(cluster.network, Judge(cluster.trace), (node.host, 9092), "client")
+    wire = await connect(cluster.network, Judge(cluster.trace), (node.host, 9092), "client", Wire)
     try:
         return await wire.call(request, version, within_ms=10_000)
     finally:

@@ -22,8 +22,11 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in image.live_brokers.values()
+            DescribeClusterBroker(
+                broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=not each.is_live
+            )
+            for each in image.brokers.values()
+            if each.is_live or request.include_fenced_brokers
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
