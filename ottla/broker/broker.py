@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from ottla.broker.clock import SystemClock
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
+from ottla.broker.errors import StartError
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.logging import LazyLog
-from ottla.broker.network import Listener, Network, TcpNetwork, address_for_clients
+from ottla.broker.network import Network, TcpNetwork
 from ottla.broker.prepared import PreparedFrames
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_manager import ReplicaManager
@@ -36,7 +38,7 @@ from ottla.cluster.store import MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import DataDirectoryError, reason_of
+from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import FileSystem, OsFileSystem
 from ottla.storage.log_directory import LogDirectory
 from ottla.timer.clock import Clock
@@ -49,10 +51,6 @@ if TYPE_CHECKING:
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
 LAST_ANSWERS_MS = 2000
-
-
-class StartError(Exception):
-    """The broker cannot start: one sentence for whoever tried."""
 
 
 class Broker:
@@ -71,8 +69,8 @@ class Broker:
         config: ServerConfig,
         *,
         data_dir: Path,
-        host: str = "127.0.0.1",
-        port: int = 9092,
+        host: str | None = None,
+        port: int | None = None,
         advertise: tuple[str, int] | None = None,
         node_id: int = 0,
         store: MetadataStore | None = None,
@@ -83,7 +81,10 @@ class Broker:
         executor: "Executor | None" = None,
         log: LazyLog | None = None,
     ) -> None:
-        """Without a `store`, metadata is kept in the data directory. Without an `executor`, the loop's own is used."""
+        """Without a `store`, metadata is kept in the data directory. Without an `executor`, the loop's own is used.
+        `host`, `port` and `advertise` are the one listener of a broker whose properties name none.
+
+        Raises ConfigError where the two contradict each other."""
         self.config = config
         self.node_id = node_id
         self.clock: Clock = clock or SystemClock()
@@ -91,8 +92,7 @@ class Broker:
         self.files: FileSystem = files or OsFileSystem()
         self.log = log or LazyLog()
         self._data_dir = data_dir
-        self._listen_on = host, port
-        self._advertise = advertise
+        self.listeners = Listeners(config, _address(host, port), advertise)
         self._store = store
         self._network: Network = network or TcpNetwork()
         self._executor = executor
@@ -102,8 +102,6 @@ class Broker:
         self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
-        self.listens_on = ""
-        self.bootstrap = ""
 
     # Life.
 
@@ -124,7 +122,7 @@ class Broker:
 
         Gives whether that was done cleanly. If the disk did not play along, the log says why, and the next start
         recovers what is there."""
-        self.server.close_listener()
+        self.server.close_listeners()
         self._serving = False
         if self._groups is not None:
             self._groups.stop()
@@ -167,6 +165,11 @@ class Broker:
             self._groups.offsets_topic_created(topic)
 
     @property
+    def bootstrap(self) -> str:
+        """What to give clients as `bootstrap.servers`, once the broker has started."""
+        return self.listeners.bootstrap
+
+    @property
     def is_serving(self) -> bool:
         """Between start and stop."""
         return self._serving
@@ -197,13 +200,9 @@ class Broker:
         )
         self.server = Server(self)
         self.housekeeping = Housekeeping(self)
-        host, port = self._listen_on
-        try:
-            listener = await self.server.listen(self._network, host, port)
-        except OSError as error:
-            raise StartError(f"cannot listen on {host}:{port}: {reason_of(error)}") from None
+        await self.listeners.open(self.server, self._network)
         # From here to the end of this function nothing else runs: the first client meets a broker that is ready.
-        self._announce(listener)
+        self._announce()
         self._serving = True
         if self._groups is not None:
             self._groups.start()
@@ -212,11 +211,12 @@ class Broker:
         self.housekeeping.start()
         self.settle()
 
-    def _announce(self, listener: Listener) -> None:
-        host, port = self._advertise or (address_for_clients(listener.host), listener.port)
-        self.listens_on = _written(listener.host, listener.port)
-        self.bootstrap = _written(host, port)
-        self.topics.start([BrokerInfo(self.node_id, host, port, self.config.broker_rack)])
+    def _announce(self) -> None:
+        endpoints = self.listeners.endpoints
+        first = endpoints[0]
+        self.topics.start(
+            [BrokerInfo(self.node_id, first.host, first.port, self.config.broker_rack, listeners=endpoints)]
+        )
 
     def _close_data(self, *, clean: bool) -> bool:
         try:
@@ -319,9 +319,11 @@ class Broker:
             await self._when_idle
 
 
+def _address(host: str | None, port: int | None) -> Address | None:
+    if host is None and port is None:
+        return None
+    return host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
+
+
 def _import_groups() -> None:
     import_module("ottla.broker.group_service")
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

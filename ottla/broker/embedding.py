@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ottla.broker import broker as core
-from ottla.broker.broker import StartError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
 from ottla.broker.logging import LazyLog
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class BrokerOptions(TypedDict, total=False):
     """What `Broker` and `BrokerThread` can be told."""
 
     listen: str
-    """HOST:PORT; by default a free port of 127.0.0.1."""
+    """HOST:PORT; by default a free port of 127.0.0.1, unless `settings` name the listeners."""
     data_dir: str | Path
     settings: Mapping[str, object]
     """Kafka's server properties: `{"group.initial.rebalance.delay.ms": 0, "num.partitions": 3}`."""
@@ -52,7 +52,7 @@ class Broker:
     def __init__(self, **options: Unpack[BrokerOptions]) -> None:
         settings = options.get("settings", {})
         self._config = ServerConfig({name: _text(value) for name, value in settings.items()})
-        self._listen = split_address(options.get("listen", "127.0.0.1:0"))
+        self._listen = _listen(options, self._config)
         self._advertise = split_address(options["advertise"]) if "advertise" in options else None
         self._data_dir = Path(options["data_dir"]) if "data_dir" in options else None
         self._node_id = options.get("node_id", 0)
@@ -79,7 +79,7 @@ class Broker:
         if data_dir is None:
             self._temporary = TemporaryDirectory(prefix="ottla-")
             data_dir = Path(self._temporary.name)
-        host, port = self._listen
+        host, port = self._listen or (None, None)
         broker = core.Broker(
             self._config,
             data_dir=data_dir,
@@ -174,6 +174,12 @@ class BrokerThread:
         self._thread.join()
         self._loop.close()
         self._loop = self._thread = None
+
+
+def _listen(options: BrokerOptions, config: ServerConfig) -> tuple[str, int] | None:
+    if "listen" in options:
+        return split_address(options["listen"])
+    return None if config.listeners else ("127.0.0.1", 0)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import uvloop
 
-from ottla.broker.broker import Broker, StartError
+from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
 from ottla.broker.logging import LazyLog
 
 # Until then, whoever has waited for the broker has the machine to himself.
@@ -24,7 +25,7 @@ SETTLED_AFTER_S = 0.5
 class ServeOptions(NamedTuple):
     """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE."""
 
-    listen: str = "127.0.0.1:9092"
+    listen: str | None = None
     advertise: str | None = None
     data_dir: str = "./ottla-data"
     ephemeral: bool = False
@@ -65,11 +66,12 @@ def _server_config(options: ServeOptions) -> ServerConfig:
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
     log = LazyLog(options.log_format, options.log_level)
+    host, port = (None, None) if options.listen is None else _split(options.listen)
     broker = Broker(
         config,
         data_dir=data_dir,
-        host=_split(options.listen)[0],
-        port=_split(options.listen)[1],
+        host=host,
+        port=port,
         advertise=None if options.advertise is None else _split(options.advertise),
         node_id=options.node_id or 0,
         log=log,

@@ -39,9 +39,18 @@ class BrokerState(StrEnum):
 
 
 class Listener(NamedTuple):
+    """A named address of a broker, written as Kafka does: NAME://HOST:PORT."""
+
     name: str
     host: str
     port: int
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def as_click_reads(arguments: list[str]) -> dict[str, object]:
 def test_nothing_given_is_the_documented_defaults() -> None:
     assert parse_plain([]) == defaults()
     assert defaults() == {
-        "listen": "127.0.0.1:9092",
+        "listen": None,
         "advertise": None,
         "data_dir": "./ottla-data",
         "ephemeral": False,

@@ -11,7 +11,7 @@ import random
 import traceback
 from dataclasses import dataclass, field
 
-from ottla.broker.broker import StartError
+from ottla.broker.errors import StartError
 from ottla.coordinator.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

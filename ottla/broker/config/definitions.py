@@ -18,6 +18,7 @@ from ottla.broker.config.options import (
     options_of,
 )
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
+from ottla.broker.config.server_listeners import ListenerOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
@@ -35,7 +36,14 @@ _HOUR_MS = 60 * _MINUTE_MS
 
 
 class ServerOptions(
-    NetworkOptions, GroupOptions, OffsetsOptions, CleanerOptions, MessageOptions, LogOptions, TopicCreationOptions
+    ListenerOptions,
+    NetworkOptions,
+    GroupOptions,
+    OffsetsOptions,
+    CleanerOptions,
+    MessageOptions,
+    LogOptions,
+    TopicCreationOptions,
 ):
     """All server properties."""
 
