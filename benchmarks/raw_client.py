@@ -1,17 +1,20 @@
 """A client that costs next to nothing, so that what is measured is the broker: ready-made frames, blocking sockets."""
 
+import contextlib
 import socket
 import struct
+import time
 from collections.abc import Sequence
 
 from ottla.protocol.codec import decode_whole
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import build_request_frame, response_header_version
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.protocol.records.record import Record, build_batch
@@ -75,6 +78,14 @@ class RawClient:
         return len(data) // size
 
 
+def when_serving(port: int) -> RawClient:
+    """A client of a broker that may still be starting."""
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return RawClient(port)
+        time.sleep(0.005)
+
+
 def create_topic(client: RawClient, name: str, partitions: int = 1) -> None:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
@@ -94,9 +105,14 @@ def batch_of_size(size: int, value_bytes: int) -> bytes:
 
 
 def produce_frame(topic: str, records: bytes, acks: int = -1) -> bytes:
-    partition = PartitionProduceData(index=0, records=memoryview(records))
-    data = TopicProduceData(name=topic, partition_data=[partition])
-    return _frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), "Produce")
+    return _frame(_produce_request(topic, records, acks), "Produce")
+
+
+def produced(client: RawClient, topic: str, records: bytes) -> bool:
+    """Whether the broker takes the records; until it knows of its partition it does not."""
+    response = client.call(_produce_request(topic, records, -1), ProduceResponse, VERSIONS["Produce"])
+    assert isinstance(response, ProduceResponse)
+    return response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
 def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
@@ -150,6 +166,12 @@ def sync_request(group: str, generation: int, member_id: str, members: Sequence[
     """The leader names all members; a follower none."""
     assignments = [SyncGroupRequestAssignment(member_id=member, assignment=b"\0" * 12) for member in members]
     return SyncGroupRequest(group_id=group, generation_id=generation, member_id=member_id, assignments=assignments)
+
+
+def _produce_request(topic: str, records: bytes, acks: int) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=memoryview(records))
+    data = TopicProduceData(name=topic, partition_data=[partition])
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])
 
 
 def _frame(request: Message, api: str) -> bytes:

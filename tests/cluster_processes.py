@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
 from tests.cluster.etcd_server import MISSING as ETCD_MISSING
 from tests.cluster.etcd_server import EtcdServer
 from tests.served import ServedBroker
@@ -56,6 +59,43 @@ class ClusterProcesses:
         for broker in self.brokers.values():
             broker.wait_until_ready()
         return self
+
+    def wait_until_whole(self, within_s: float = 90) -> None:
+        """Until each partition has a leader and all its replicas in sync; AssertionError says which has not."""
+        client = self.admin()
+        missing = ["no answer"]
+
+        def is_whole() -> bool:
+            try:
+                topics = client.list_topics(timeout=5).topics.values()
+            except KafkaException as error:
+                missing[:] = [str(error)]
+                return False
+            missing[:] = [
+                f"{topic.topic}-{index}: leader {one.leader}, in sync {one.isrs} of {one.replicas}"
+                for topic in topics
+                for index, one in topic.partitions.items()
+                if one.leader < 0 or len(one.isrs) < len(one.replicas)
+            ]
+            return not missing
+
+        wait_for(is_whole, within_s, lambda: f"after {within_s:g} s not whole: {missing}")
+
+    def leader_of(self, topic: str, partition: int) -> ServedBroker:
+        """AssertionError where there is none."""
+        leader = self.admin().list_topics(topic, timeout=20).topics[topic].partitions[partition].leader
+        assert leader in self.brokers, f"{topic}-{partition} has no leader"
+        return self.brokers[leader]
+
+    def create_topic(self, name: str, partitions: int, replication_factor: int, **settings: str) -> None:
+        """Settings are Kafka's names with underscores for dots."""
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        client = self.admin()
+        client.create_topics([NewTopic(name, partitions, replication_factor, config=config)])[name].result(20)
+
+    def admin(self) -> AdminClient:
+        """Keep it for as long as an answer of its is awaited."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def stop(self) -> dict[int, int]:
         """SIGTERM to each broker that runs, one after the other; returns their exit statuses."""

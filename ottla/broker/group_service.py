@@ -168,7 +168,7 @@ class GroupService:
         if topic is None:
             return None
         partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
-        return self.broker.image.brokers.get(partition.leader)
+        return self.broker.image.live_brokers.get(partition.leader)
 
     # What partitions call.
 

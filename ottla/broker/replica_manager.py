@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.disk_sync import DiskSync
-from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
+from ottla.cluster.image import TopicInfo
+from ottla.cluster.updates import ImageUpdate
+from ottla.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.storage.config import LogConfig
 from ottla.storage.log import AppendInfo, Origin
@@ -71,6 +80,34 @@ class ReplicaManager:
         )
         self._partitions.setdefault(topic, {})[index] = partition
         return partition
+
+    def host(self, topic: TopicInfo, index: int) -> None:
+        """Opens or makes the log of this broker's replica, and takes the state that was committed; to be called again
+        whenever that is another.
+
+        Raises KafkaStorageError."""
+        log = self._broker.log_directory.logs.get((topic.name, index))
+        if log is not None and log.topic_id != topic.topic_id:
+            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
+        config = self._broker.topics.log_config_of(topic)
+        state = topic.partitions[index]
+        self.create_partition(topic.name, index, topic.topic_id, config).take_state(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            now_ms=self._broker.clock.now_ms(),
+        )
+
+    def metadata_applied(self, update: ImageUpdate) -> None:
+        """All partitions have taken what the update says of them: who waits for one that is led no more learns it."""
+        for name, indexes in update.topics.items():
+            for index in indexes:
+                partition = self.find(name, index)
+                if partition is not None and not partition.is_leader:
+                    self.delayed_produce.check_and_complete(partition)
+                    self.delayed_fetch.check_and_complete(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
         """Forgets the partition and removes its log; who waits for it learns that it is gone."""

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
-from ottla.broker.connection import HELD_BY_THROTTLE, Connection
+from ottla.broker.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.network import Listener, Network, SocketOptions
 from ottla.broker.receive_buffers import ReceiveBuffers
@@ -43,6 +43,11 @@ class Server:
         self._listeners.append(listener)
         return listener
 
+    def begin_to_serve(self) -> None:
+        """Who has connected before waits until now."""
+        for connection in list(self.connections):
+            connection.release(HELD_BY_START)
+
     def close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
@@ -80,6 +85,8 @@ class Server:
             return
         self._socket_options.apply(transport)
         now_ms = connection.last_event_ms = self.broker.clock.now_ms()
+        if not self.broker.is_serving:
+            connection.hold(HELD_BY_START)
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 
