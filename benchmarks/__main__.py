@@ -8,7 +8,16 @@ import sys
 
 from benchmarks.figure import NO_CONTROL, Figure, NotMeasured
 
-SUITES = ("bulk", "librdkafka", "requests", "footprint", "groups", "timer", "codec", "kafka")
+SUITES = (
+    "bulk",
+    "librdkafka",
+    "requests",
+    "footprint",
+    "groups",
+    "timer",
+    "codec",
+    "kafka",
+)
 
 
 def main() -> int:

@@ -35,11 +35,15 @@ class Server:
             assert line, f"the process ended before it said {word!r}"
 
     def cpu_seconds(self) -> float:
-        """Time on a processor of all its threads so far, also of those that ended, to the nanosecond."""
-        return time.clock_gettime(~self.pid << 3 | _CPUCLOCK_SCHED)
+        return cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_SIZE
+
+
+def cpu_seconds(pid: int) -> float:
+    """Time on a processor of all threads of a process so far, also of those that ended, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 
 
 @contextmanager

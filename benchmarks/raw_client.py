@@ -9,11 +9,22 @@ from collections.abc import Sequence
 from ottla.protocol.codec import decode_whole
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import build_request_frame, response_header_version
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
@@ -29,6 +40,7 @@ VERSIONS = {
     "SyncGroup": 3,
     "CreateTopics": 5,
     "FindCoordinator": 2,
+    "Metadata": 9,
 }
 
 
@@ -69,6 +81,19 @@ class RawClient:
                 self.socket.sendall(frame * more)
                 sent += more
 
+    def latencies_us(self, frame: bytes, count: int, per_second: int) -> list[float]:
+        """Of frames sent at a steady rate. A client that slept in between would measure the scheduler."""
+        latencies = []
+        due = time.perf_counter()
+        for _ in range(count):
+            while time.perf_counter() < due:
+                pass
+            sent = time.perf_counter()
+            self.pipeline(frame, 1, 1)
+            latencies.append((time.perf_counter() - sent) * 1e6)
+            due += 1 / per_second
+        return latencies
+
     def _answers_received(self) -> int:
         """Blocks for at least one whole answer; answers here are small and of equal size."""
         data = self.socket.recv(1 << 16)
@@ -86,12 +111,26 @@ def when_serving(port: int) -> RawClient:
         time.sleep(0.005)
 
 
-def create_topic(client: RawClient, name: str, partitions: int = 1) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+def create_topic(
+    client: RawClient, name: str, partitions: int = 1, *, replication_factor: int = 1, replicas: Sequence[int] = ()
+) -> None:
+    """`replicas`: the brokers of its only partition, the first of them its leader; otherwise the cluster chooses."""
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+    if replicas:
+        topic.num_partitions = topic.replication_factor = -1
+        topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))]
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     response = client.call(request, CreateTopicsResponse, VERSIONS["CreateTopics"])
     assert isinstance(response, CreateTopicsResponse)
     assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def described(client: RawClient, topic: str) -> tuple[dict[int, int], list[MetadataResponsePartition]]:
+    """The ports of the brokers by node id, and the partitions of the topic."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    response = client.call(request, MetadataResponse, VERSIONS["Metadata"])
+    assert isinstance(response, MetadataResponse)
+    return {broker.node_id: broker.port for broker in response.brokers}, response.topics[0].partitions
 
 
 def batch(records: int, value_bytes: int) -> bytes:

@@ -46,7 +46,7 @@ def plan(seed: int, duration_s: float, node_ids: Sequence[int]) -> list[Step]:
 def _disturbance(chance: random.Random, now_s: float, node_ids: Sequence[int]) -> Iterator[Step]:
     one, *others = chance.sample(list(node_ids), len(node_ids))
     other = others[0] if others else one
-    what = chance.choices(("kill", "in turn", "together", "pause", "stop"), (45, 15, 5, 25, 10))[0]
+    what = chance.choices(("kill", "in turn", "together", "all", "pause", "stop"), (45, 15, 5, 3, 25, 10))[0]
     down_s = chance.uniform(0.1, 2.5 * SESSION_S)
     match what:
         case "kill":
@@ -67,8 +67,7 @@ def _disturbance(chance: random.Random, now_s: float, node_ids: Sequence[int]) -
             yield Step(second_s, Action.KILL, other)
             yield Step(second_s + down_s, Action.START, other)
         case _:
-            yield Step(now_s, Action.KILL, one)
-            if other != one:
-                yield Step(now_s + 0.05, Action.KILL, other)
-                yield Step(now_s + down_s + 0.5, Action.START, other)
-            yield Step(now_s + down_s, Action.START, one)
+            killed = sorted({one, other}) if what == "together" else node_ids
+            for number, node_id in enumerate(killed):
+                yield Step(now_s + 0.05 * number, Action.KILL, node_id)
+                yield Step(now_s + down_s + chance.uniform(0.5, 3), Action.START, node_id)
