@@ -75,6 +75,10 @@ class BrokerInfo:
         """Clients may be sent to it."""
         return self.state in (BrokerState.ACTIVE, BrokerState.STOPPING)
 
+    def has_listener(self, name: str) -> bool:
+        """A broker that names no listeners has one address for everybody."""
+        return not self.listeners or any(each.name == name for each in self.listeners)
+
     def endpoint(self, listener: str) -> tuple[str, int]:
         """Where the listener of this name is; where there is none, the address that clients get."""
         for each in self.listeners:

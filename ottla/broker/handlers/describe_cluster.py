@@ -2,6 +2,7 @@
 
 from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.nodes import nodes_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -23,7 +24,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         controller_id=image.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in image.live_brokers.values()
+            for each in nodes_for(context).values()
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
