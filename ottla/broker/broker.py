@@ -136,12 +136,14 @@ class Broker:
             self._close_store()
             raise error if isinstance(error, StartError) else StartError(str(error)) from None
 
-    async def stop(self) -> bool:
+    async def stop(self, *, with_cluster: bool = False) -> bool:
         """Answers what is under way, lets clients take their answers, and closes the data.
 
         Gives whether that was done cleanly. If the disk did not play along, the log says why, and the next start
-        recovers what is there."""
-        await self.membership.hand_over()
+        recovers what is there. `with_cluster`: all others stop too, and the store in this process, so that there is
+        nobody to hand over to or to take leave of."""
+        if not with_cluster:
+            await self.membership.hand_over()
         self.server.close_listeners()
         self._serving = False
         if self._groups is not None:
@@ -157,10 +159,24 @@ class Broker:
         self._stop_following()
         self.wheel.stop()
         closed_cleanly = self._close_data(clean=True)
-        if closed_cleanly and not self._owns_store:
+        if closed_cleanly and not self._owns_store and not with_cluster:
             await self.membership.end()
         self._close_store()
         return closed_cleanly
+
+    async def kill(self) -> None:
+        """Ends at once, as a killed process does: nobody is answered, nothing is closed cleanly, the session expires.
+
+        What threads are doing is waited for, for it cannot be taken from them."""
+        self.server.close_listeners()
+        self._serving = False
+        self.server.abort_connections()
+        self.housekeeping.stop()
+        self._stop_following()
+        self.wheel.stop()
+        await self._work_done()
+        self.log_directory.close(clean=False)
+        self._close_store()
 
     def _stop_following(self) -> None:
         if hasattr(self, "metadata"):

@@ -61,11 +61,11 @@ class Server:
         """Gives clients the time to take their last answers; what is left then is cut off."""
         if self.connections:
             self._all_closed = self.broker.loop.create_future()
-            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self._abort_all)
+            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self.abort_connections)
             await self._all_closed
             timer.cancel()
 
-    def _abort_all(self) -> None:
+    def abort_connections(self) -> None:
         for connection in list(self.connections):
             if connection.transport is not None:
                 connection.transport.abort()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ottla import Broker as EmbeddedBroker
+from ottla import Cluster
 from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
@@ -129,6 +131,20 @@ async def test_a_start_that_fails_at_one_listener_leaves_none_open(tmp_path: Pat
 
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", free)
+
+
+async def test_an_embedded_broker_has_the_listeners_of_its_settings() -> None:
+    settings = {**TWO, "advertised.listeners": ""}
+    async with EmbeddedBroker(settings=settings) as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        assert addresses(await client.ask(metadata.MetadataRequest(topics=[]), 12)) == [(host, int(port))]
+        await client.close()
+
+
+async def test_brokers_in_one_process_cannot_share_listeners() -> None:
+    with pytest.raises(ConfigError, match=r"^listeners are those of one broker"):
+        await Cluster(brokers=2, settings=TWO).start()
 
 
 def test_an_address_beside_listeners_is_refused(tmp_path: Path) -> None:
