@@ -122,19 +122,23 @@ class Broker:
     # Life.
 
     async def start(self) -> None:
-        """Raises StartError; nothing is left open then."""
+        """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
         self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
         try:
             await self._open_data()
             await self._open_door()
-        except (DataDirectoryError, StoreError, StartError) as error:
-            self._close_door()
+        except BaseException as error:
+            if hasattr(self, "server"):
+                self.server.close_listeners()
+                self.server.abort_connections()
             self._stop_following()
             self.wheel.stop()
             self._close_data(clean=False)
             self._close_store()
-            raise error if isinstance(error, StartError) else StartError(str(error)) from None
+            if isinstance(error, DataDirectoryError | StoreError):
+                raise StartError(str(error)) from None
+            raise
 
     async def stop(self, *, with_cluster: bool = False) -> bool:
         """Answers what is under way, lets clients take their answers, and closes the data.
@@ -274,12 +278,6 @@ class Broker:
         self.housekeeping.start()
         self.settle()
         self.server.begin_to_serve()
-
-    def _close_door(self) -> None:
-        """After a start that failed: who has connected already is not left waiting."""
-        if hasattr(self, "server"):
-            self.server.close_listeners()
-            self.server.close_connections()
 
     def _patience_ms(self) -> int:
         """With a store that is not there. A file that cannot be written stays so."""

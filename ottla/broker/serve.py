@@ -101,12 +101,27 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     served = _served(options, config, data_dir, log)
-    await served.start()
+    if not await _started(served, told):
+        log.info("told to stop before the start was over")
+        return True
     print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
     loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
     await told
     log.info("stopping")
     return await served.stop()
+
+
+async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
+    """False if somebody has told to stop first: a start may wait long for a metadata store. Raises StartError."""
+    start = asyncio.create_task(served.start(), name="start")
+    await asyncio.wait([start, told], return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait([start])
+    if start.cancelled():
+        return False
+    start.result()
+    return True
 
 
 def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
