@@ -65,12 +65,14 @@ class Connection(asyncio.BufferedProtocol):
         "buffer",
         "idle_timer",
         "last_event_ms",
+        "listener_name",
         "peer_host",
         "transport",
     )
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", listener_name: str) -> None:
         self._server = server
+        self.listener_name = listener_name
         self._broker = server.broker
         self._routes = server.dispatcher.routes
         self._buffers = server.receive_buffers

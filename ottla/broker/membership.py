@@ -72,9 +72,9 @@ class Membership:
 
     # Coming.
 
-    async def join(self, listener: Listener, *, patience_ms: int) -> None:
+    async def join(self, endpoints: tuple[Listener, ...], *, patience_ms: int) -> None:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
-        self._listener = listener
+        self._endpoints = endpoints
         await self._register(patience_ms)
         self._broker.boot.confirm()
         self._broker.metadata.start()
@@ -166,11 +166,11 @@ class Membership:
             self._broker.node_id,
             self._incarnation,
             self._broker.cluster_id,
-            self._listener.host,
-            self._listener.port,
+            self._endpoints[0].host,
+            self._endpoints[0].port,
             clean_shutdown=self._broker.log_directory.was_closed_cleanly or self._broker.boot.is_the_same,
             rack=self._broker.config.broker_rack,
-            listeners=(self._listener,),
+            listeners=self._endpoints,
         )
 
     # The session.

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import uvloop
 
-from ottla.broker.broker import METADATA_FILE, Broker, StartError
+from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
+from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.logging import LazyLog
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ SETTLED_AFTER_S = 0.5
 class ServeOptions(NamedTuple):
     """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE, `metadata` is a URL of etcd."""
 
-    listen: str = "127.0.0.1:9092"
+    listen: str | None = None
     advertise: str | None = None
     data_dir: str = "./ottla-data"
     ephemeral: bool = False
@@ -123,7 +125,7 @@ async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
 
 
 def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
-    host, port = _split(options.listen)
+    host, port = (None, None) if options.listen is None else _split(options.listen)
     advertise = None if options.advertise is None else _split(options.advertise)
     node_id = options.node_id or 0
     if options.brokers > 1:
@@ -133,8 +135,8 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
             config,
             data_dir=data_dir,
             brokers=options.brokers,
-            host=host,
-            port=port,
+            host=host or DEFAULT_HOST,
+            port=DEFAULT_PORT if port is None else port,
             advertise=advertise,
             first_node_id=node_id,
             log=log,

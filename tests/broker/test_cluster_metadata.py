@@ -10,6 +10,7 @@ from ottla.broker.config.server import ConfigSource
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.simulation.judge import Judge
@@ -248,7 +249,9 @@ def test_clients_are_told_of_live_brokers_and_leaders_only(cluster: Cluster) -> 
         await cluster.until(lambda: 3 not in nodes[1].broker.image.live_brokers, 2 * SESSION_MS)
         await cluster.until(lambda: any(nodes[1].partition("t", index).leader == -1 for index in range(3)))
         after = await ask(cluster, nodes[1], request, 12)
+        described = await ask(cluster, nodes[1], DescribeClusterRequest(include_fenced_brokers=True), 2)
 
+        assert [(each.broker_id, each.is_fenced) for each in described.brokers] == [(1, False), (2, False), (3, True)]
         assert [(each.node_id, each.host, each.port) for each in before.brokers] == [
             (number, f"broker-{number}", 9092) for number in (1, 2, 3)
         ]
