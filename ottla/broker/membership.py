@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.errors import StartError
 from ottla.broker.store_calls import RETRY_MS_MAX, Patience, ask
-from ottla.cluster.controller import may_become_active, may_stop
+from ottla.cluster.controller import first_unsettled, is_unsettled, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener
 from ottla.cluster.registration import (
@@ -64,6 +64,8 @@ class Membership:
         self._registered_at = 0
         self._registering: asyncio.Task[None] | None = None
         self._activating = False
+        # A partition that keeps this broker from being active.
+        self._unsettled: tuple[str, int] | None = None
         self._store_answers = True
         self._active: asyncio.Future[None] = broker.loop.create_future()
         # Whether all was handed over, once that is known; None while the broker does not stop.
@@ -255,7 +257,10 @@ class Membership:
 
     def _maybe_activate(self, broker: BrokerInfo) -> None:
         metadata = self._broker.metadata
-        if self._activating or not may_become_active(metadata.image, broker.node_id, metadata.rules_of):
+        if self._activating or self._is_held_up():
+            return
+        self._unsettled = first_unsettled(metadata.image, broker.node_id, metadata.rules_of)
+        if self._unsettled is not None:
             return
         self._activating = True
         seen = metadata.image.revision
@@ -271,6 +276,13 @@ class Membership:
                 self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MAX, self.follow)
 
         metadata.commit(activate(broker, self.lease_id), answered)
+
+    def _is_held_up(self) -> bool:
+        """By the partition that did so before: not all are looked at with every change."""
+        metadata = self._broker.metadata
+        return self._unsettled is not None and is_unsettled(
+            metadata.image, self._broker.node_id, self._unsettled, metadata.rules_of
+        )
 
     # Leaving.
 
