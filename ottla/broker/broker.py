@@ -35,6 +35,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, Top
 from ottla.cluster.store import MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError, reason_of
 from ottla.storage.files import FileSystem, OsFileSystem
@@ -94,7 +95,7 @@ class Broker:
         self._listen_on = host, port
         self._advertise = advertise
         self._store = store
-        self._network: Network = network or TcpNetwork()
+        self.network: Network = network or TcpNetwork()
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
@@ -193,13 +194,15 @@ class Broker:
 
     async def _open_door(self) -> None:
         self.fetch_sessions = FetchSessionCache(
-            self.config.max_incremental_fetch_session_cache_slots, lambda: self.rng.randrange(1, 2**31)
+            self.config.max_incremental_fetch_session_cache_slots,
+            lambda: self.rng.randrange(1, 2**31),
+            FollowerSession,
         )
         self.server = Server(self)
         self.housekeeping = Housekeeping(self)
         host, port = self._listen_on
         try:
-            listener = await self.server.listen(self._network, host, port)
+            listener = await self.server.listen(self.network, host, port)
         except OSError as error:
             raise StartError(f"cannot listen on {host}:{port}: {reason_of(error)}") from None
         # From here to the end of this function nothing else runs: the first client meets a broker that is ready.

@@ -95,6 +95,11 @@ class Connection(asyncio.BufferedProtocol):
         self._deferred: list[tuple[Route, int, Any]] = []
         self._in_flight: deque[RequestContext] | None = None
 
+    @property
+    def is_inter_broker(self) -> bool:
+        """Whether it came by the listener that brokers have for each other. There is one listener, for everybody."""
+        return True
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

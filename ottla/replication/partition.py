@@ -217,6 +217,14 @@ class Partition:
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
 
+    def check_reader(self, current_leader_epoch: int, *, follower_will_do: bool) -> None:
+        """Whether a consumer may read here: from the leader or, if it knows of such a thing, from any replica (KIP-392).
+
+        A replica that knows no leader may be far behind, and nobody would tell."""
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader and (not follower_will_do or self.leader_id == NO_LEADER):
+            raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
+
     def check_epoch(self, current_leader_epoch: int) -> None:
         """For what a follower may answer too (§15.1.3): is the caller's leader epoch, if it has one, this one?"""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:

@@ -29,13 +29,21 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import NetworkOptions
+from ottla.broker.config.server_replication import ReplicationOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 
 class ServerOptions(
-    NetworkOptions, GroupOptions, OffsetsOptions, CleanerOptions, MessageOptions, LogOptions, TopicCreationOptions
+    NetworkOptions,
+    ReplicationOptions,
+    GroupOptions,
+    OffsetsOptions,
+    CleanerOptions,
+    MessageOptions,
+    LogOptions,
+    TopicCreationOptions,
 ):
     """All server properties."""
 

@@ -37,7 +37,6 @@ _REASONS = {
     "log.flush.scheduler.interval.ms": "log.flush.interval.ms is kept to the moment, without a scheduler",
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
     "auto.leader.rebalance.enable": _NO_REPLICATION,
-    "num.replica.fetchers": _NO_REPLICATION,
     "authorizer.class.name": _NO_SECURITY,
     "super.users": _NO_SECURITY,
     "allow.everyone.if.no.acl.found": _NO_SECURITY,
@@ -59,9 +58,8 @@ _REASONS = {
     "log.cleaner.io.max.bytes.per.second": _NO_CLEANER_TUNING,
     "create.topic.policy.class.name": _NO_PLUGINS,
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "replica.selector.class": _NO_PLUGINS,
-    "leader.replication.throttled.replicas": _NO_REPLICATION,
-    "follower.replication.throttled.replicas": _NO_REPLICATION,
+    "leader.replication.throttled.replicas": _NO_QUOTAS,
+    "follower.replication.throttled.replicas": _NO_QUOTAS,
 }
 
 _REASON_OF_PREFIX = {
@@ -81,7 +79,6 @@ _REASON_OF_PREFIX = {
     "initial.broker.registration.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
     "inter.broker.": _NO_REPLICATION,
-    "replica.": _NO_REPLICATION,
     "leader.imbalance.": _NO_REPLICATION,
     "group.consumer.": _NO_CONSUMER_PROTOCOL,
     "group.coordinator.": "the group coordinator has no threads, protocols or linger to set",
