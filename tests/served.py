@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,24 +16,39 @@ STOP_WITHIN_S = 20
 
 
 class ServedBroker:
-    """`ottla serve` on a free port with its data in `data_dir`; `restart` finds the same data on the same port."""
+    """`ottla serve` on a free port with its data in `data_dir`; `restart` finds the same data on the same port.
 
-    def __init__(self, data_dir: Path, settings: dict[str, str] | None = None) -> None:
+    `arguments` are further words of the command line."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        listen: str = "127.0.0.1:0",
+        arguments: Sequence[str] = (),
+    ) -> None:
         self.data_dir = data_dir
         self.settings = settings or {}
-        self.listen = "127.0.0.1:0"
+        self.arguments = arguments
+        self.listen = listen
         self.bootstrap = ""
         self.stderr_path = data_dir.with_name(data_dir.name + ".stderr")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "ServedBroker":
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Starts the process without waiting for it: `wait_until_ready` has to follow."""
         settings = [argument for key, value in self.settings.items() for argument in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "ottla", "serve", "--listen", self.listen, "--data-dir", str(self.data_dir)]
         with self.stderr_path.open("ab") as stderr:
-            self._process = subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=stderr)
-        self.bootstrap = self._wait_until_ready()
-        self.listen = self.bootstrap
-        return self
+            self._process = subprocess.Popen(
+                [*command, *self.arguments, *settings], stdout=subprocess.PIPE, stderr=stderr
+            )
 
     def kill(self) -> None:
         """`kill -9`: nothing in the process gets to say goodbye."""
@@ -42,6 +57,17 @@ class ServedBroker:
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
         return self._signal(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP: the process is there, holds its sockets, and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def restart(self) -> None:
         self.stop()
@@ -60,7 +86,7 @@ class ServedBroker:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self.stop()
 
     def _signal(self, number: int) -> int:
@@ -76,7 +102,11 @@ class ServedBroker:
             self._process.stdout.close()
         return status
 
-    def _wait_until_ready(self) -> str:
+    def wait_until_ready(self) -> None:
+        self.bootstrap = self._read_ready_line()
+        self.listen = self.bootstrap
+
+    def _read_ready_line(self) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
         deadline = time.monotonic() + READY_WITHIN_S

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
-from ottla.broker.connection import HELD_BY_THROTTLE, Connection
+from ottla.broker.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.network import Listener, Network, SocketOptions
 from ottla.broker.receive_buffers import ReceiveBuffers
@@ -42,6 +42,11 @@ class Server:
         self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
         return self._listener
 
+    def begin_to_serve(self) -> None:
+        """Who has connected before waits until now."""
+        for connection in list(self.connections):
+            connection.release(HELD_BY_START)
+
     def close_listener(self) -> None:
         if self._listener is not None:
             self._listener.close()
@@ -55,11 +60,11 @@ class Server:
         """Gives clients the time to take their last answers; what is left then is cut off."""
         if self.connections:
             self._all_closed = self.broker.loop.create_future()
-            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self._abort_all)
+            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self.abort_connections)
             await self._all_closed
             timer.cancel()
 
-    def _abort_all(self) -> None:
+    def abort_connections(self) -> None:
         for connection in list(self.connections):
             if connection.transport is not None:
                 connection.transport.abort()
@@ -79,6 +84,8 @@ class Server:
             return
         self._socket_options.apply(transport)
         now_ms = connection.last_event_ms = self.broker.clock.now_ms()
+        if not self.broker.is_serving:
+            connection.hold(HELD_BY_START)
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 

@@ -46,9 +46,13 @@ FLEXIBLE_FROM: Final = {
     35: 2,  # DescribeLogDirs
     37: 2,  # CreatePartitions
     42: 2,  # DeleteGroups
+    43: 2,  # ElectLeaders
     44: 1,  # IncrementalAlterConfigs
+    45: 0,  # AlterPartitionReassignments
+    46: 0,  # ListPartitionReassignments
     60: 0,  # DescribeCluster
     61: 0,  # DescribeProducers
+    64: 0,  # UnregisterBroker
     75: 0,  # DescribeTopicPartitions
 }
 """First flexible version by API key, so that a header can be read without the message's module. Others have none."""

@@ -115,7 +115,8 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
 
 async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
-        broker.broker.topics._logs.make = lambda topics, done: done({})
+        broker.broker.metadata.logs._make = lambda missing: None
+        broker.broker.metadata.logs.when_made = lambda topics, done: done({})
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:
@@ -126,7 +127,7 @@ async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(t
 async def test_a_crash_before_the_logs_were_removed_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         await created(broker, creatable("a"), creatable("b"))
-        broker.broker.topics._forget = lambda gone: None
+        broker.broker.metadata.logs._forget = lambda topic: None
         await deleted(broker, "a")
         assert log_directories(tmp_path) == {"a-0", "b-0"}
     async with running(tmp_path) as broker:

@@ -94,9 +94,7 @@ class BelievesEveryAnswer(Partition):
     ) -> FollowerNoted:
         sent = self.read_for_follower(fetch, 1 << 20, at_least_one_batch=True)
         end_offset = fetch.fetch_offset if not sent.records else leader_end_offset
-        return super().note_follower_fetch(
-            fetch._replace(fetch_offset=end_offset), leader_end_offset, now_ms, contact
-        )
+        return super().note_follower_fetch(fetch._replace(fetch_offset=end_offset), leader_end_offset, now_ms, contact)
 
 
 class RaisesBelowMinIsr(Partition):

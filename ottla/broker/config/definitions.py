@@ -17,6 +17,7 @@ from ottla.broker.config.options import (
     long,
     options_of,
 )
+from ottla.broker.config.server_cluster import ClusterOptions
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
@@ -37,6 +38,7 @@ _HOUR_MS = 60 * _MINUTE_MS
 
 class ServerOptions(
     NetworkOptions,
+    ClusterOptions,
     ReplicationOptions,
     GroupOptions,
     OffsetsOptions,

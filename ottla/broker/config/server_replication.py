@@ -43,7 +43,10 @@ class ReplicationOptions:
         "replica.fetch.wait.max.ms", 500, "The longest a fetch of a follower waits at its leader.", at_least=0
     )
     replica_fetch_backoff_ms = integer(
-        "replica.fetch.backoff.ms", 1000, "The longest a follower rests after an error before it tries again.", at_least=0
+        "replica.fetch.backoff.ms",
+        1000,
+        "The longest a follower rests after an error before it tries again.",
+        at_least=0,
     )
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms",

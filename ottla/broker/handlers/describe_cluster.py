@@ -23,7 +23,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         controller_id=image.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in image.brokers.values()
+            for each in image.live_brokers.values()
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

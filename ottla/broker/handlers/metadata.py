@@ -68,7 +68,7 @@ def _response(context: RequestContext, request: MetadataRequest) -> MetadataResp
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in image.brokers.values()
+            for each in image.live_brokers.values()
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
@@ -114,16 +114,16 @@ def _missing(broker: "Broker", name: str, may_create: bool) -> ErrorCode:
 
 
 def _known_topic(topic: TopicInfo, broker: "Broker", topic_operations: int) -> MetadataResponseTopic:
-    live = broker.image.brokers
+    live = broker.image.live_brokers
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if each.leader == NO_LEADER else ErrorCode.NONE),
+                error_code=int(ErrorCode.NONE if each.leader in live else ErrorCode.LEADER_NOT_AVAILABLE),
                 partition_index=index,
-                leader_id=each.leader,
+                leader_id=each.leader if each.leader in live else NO_LEADER,
                 leader_epoch=each.leader_epoch,
                 replica_nodes=list(each.replicas),
                 isr_nodes=list(each.isr),

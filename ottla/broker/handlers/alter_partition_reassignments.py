@@ -1,0 +1,58 @@
+"""AlterPartitionReassignments: partitions begin to move to other replicas, or moves are given up (KIP-455).
+
+It is answered when the moves have begun. They end by themselves, when all new replicas are in sync.
+"""
+
+from collections import Counter
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.broker.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.cluster.alterations import reassign
+from ottla.cluster.controller import PartitionChange
+from ottla.cluster.image import MetadataImage
+from ottla.protocol.errors import InvalidRequest, KafkaError
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse | None:
+    targets = {
+        (topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    answer = Answer(context)
+    rules_of = context.broker.metadata.rules_of
+
+    def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange | None:
+        if times[key] > 1:
+            raise InvalidRequest(f"partition {key[0]}-{key[1]} is named twice")
+        return reassign(image, *key, targets[key], rules_of)
+
+    def done(outcomes: Outcomes) -> None:
+        answer.give(_response(outcomes))
+
+    change_partitions(context.broker, targets, decide, timeout_ms=request.timeout_ms, done=done)
+    return answer.now_or_parked()
+
+
+def _response(outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (name, index), error in outcomes.items():
+        topic = topics.setdefault(name, ReassignableTopicResponse(name=name))
+        topic.partitions.append(_result(index, error))
+    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
+
+
+def _result(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition_index=index)
+    return ReassignablePartitionResponse(partition_index=index, error_code=int(error.code), error_message=str(error))

@@ -1,0 +1,160 @@
+"""A cluster as it runs on real machines: one etcd and several `ottla serve` processes, to kill, pause and restart.
+
+Brokers keep their data and their ports for as long as the cluster lives. One broker alone keeps its metadata to itself
+and needs no etcd.
+"""
+
+import random
+import shutil
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.cluster.etcd_server import MISSING as ETCD_MISSING
+from tests.cluster.etcd_server import EtcdServer
+from tests.served import ServedBroker
+
+ETCD_WITHIN_S = 20
+# Below the ports that the system hands out by itself: while a broker is down nobody else can come by its port.
+PORTS = range(20_000, 32_000)
+
+__all__ = ["ETCD_MISSING", "ClusterProcesses", "etcd_is_installed", "wait_for"]
+
+
+class ClusterProcesses:
+    """Brokers 1 to `brokers` with their data in `directory`/broker-N, `settings` being Kafka's property names.
+
+    As a context it starts all of them, each ready for clients, and stops them at the end; whoever does not want the
+    context's order calls the methods.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3) -> None:
+        self.directory = directory
+        self.etcd = EtcdServer(directory) if brokers > 1 else None
+        self.brokers: dict[int, ServedBroker] = {}
+        for node_id, port in enumerate(_free_ports(brokers), start=1):
+            arguments = ["--node-id", str(node_id)]
+            if self.etcd is not None:
+                arguments += ["--metadata", f"etcd://127.0.0.1:{self.etcd.port}"]
+            self.brokers[node_id] = ServedBroker(
+                directory / f"broker-{node_id}", dict(settings or {}), listen=f"127.0.0.1:{port}", arguments=arguments
+            )
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.listen for broker in self.brokers.values())
+
+    def start(self) -> "ClusterProcesses":
+        if self.etcd is not None:
+            self.etcd.start()
+            wait_for(self._etcd_is_healthy, ETCD_WITHIN_S, "etcd did not become healthy")
+        for broker in self.brokers.values():
+            broker.launch()
+        for broker in self.brokers.values():
+            broker.wait_until_ready()
+        return self
+
+    def wait_until_whole(self, within_s: float = 90) -> None:
+        """Until each partition has a leader and all its replicas in sync; AssertionError says which has not."""
+        client = self.admin()
+        missing = ["no answer"]
+
+        def is_whole() -> bool:
+            try:
+                topics = client.list_topics(timeout=5).topics.values()
+            except KafkaException as error:
+                missing[:] = [str(error)]
+                return False
+            missing[:] = [
+                f"{topic.topic}-{index}: leader {one.leader}, in sync {one.isrs} of {one.replicas}"
+                for topic in topics
+                for index, one in topic.partitions.items()
+                if one.leader < 0 or len(one.isrs) < len(one.replicas)
+            ]
+            return not missing
+
+        wait_for(is_whole, within_s, lambda: f"after {within_s:g} s not whole: {missing}")
+
+    def leader_of(self, topic: str, partition: int) -> ServedBroker:
+        """AssertionError where there is none."""
+        leader = self.admin().list_topics(topic, timeout=20).topics[topic].partitions[partition].leader
+        assert leader in self.brokers, f"{topic}-{partition} has no leader"
+        return self.brokers[leader]
+
+    def create_topic(self, name: str, partitions: int, replication_factor: int, **settings: str) -> None:
+        """Settings are Kafka's names with underscores for dots."""
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        client = self.admin()
+        client.create_topics([NewTopic(name, partitions, replication_factor, config=config)])[name].result(20)
+
+    def admin(self) -> AdminClient:
+        """Keep it for as long as an answer of its is awaited."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    def stop(self) -> dict[int, int]:
+        """SIGTERM to each broker that runs, one after the other; returns their exit statuses."""
+        return {node_id: broker.stop() for node_id, broker in self.brokers.items() if broker.is_running}
+
+    def close(self) -> None:
+        """Ends every process, in whatever state it is."""
+        for broker in self.brokers.values():
+            if broker.is_running:
+                broker.kill()
+        if self.etcd is not None:
+            self.etcd.kill()
+
+    def __enter__(self) -> "ClusterProcesses":
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.stop()
+        finally:
+            self.close()
+
+    def _etcd_is_healthy(self) -> bool:
+        assert self.etcd is not None
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.etcd.port}/health", timeout=1) as answer:
+                return b'"true"' in answer.read()
+        except OSError:
+            return False
+
+
+def etcd_is_installed() -> bool:
+    return shutil.which("etcd") is not None
+
+
+def wait_for(condition: Callable[[], bool], within_s: float, complaint: str | Callable[[], str]) -> None:
+    """Asks until the condition holds; AssertionError with the complaint after `within_s` seconds."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(complaint if isinstance(complaint, str) else complaint())
+        time.sleep(0.02)
+
+
+def _free_ports(count: int) -> list[int]:
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
+    return ports
