@@ -23,5 +23,6 @@ NOT_ASKED = -(2**31)
 
 
 def is_broker(context: "RequestContext", broker_id: int) -> bool:
-    """Whether the caller's claim to be this broker is to be believed (§3.4)."""
-    return context.connection.is_inter_broker and broker_id in context.broker.image.brokers
+    """Whether the caller's claim to be this broker, another one of the cluster, is to be believed (§3.4)."""
+    broker = context.broker
+    return context.connection.is_inter_broker and broker_id in broker.image.brokers and broker_id != broker.node_id

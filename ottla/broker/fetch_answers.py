@@ -1,4 +1,4 @@
-"""What the fetches of consumers and of followers have in common: finding partitions, cold reads, describing failures."""
+"""What fetches of consumers and of followers have in common: finding partitions, cold reads, describing failures."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""One fetch request of a follower: what it has is noted, and it gets what it lacks, up to the end of the log (§14, §15.3).
+"""One fetch request of a follower: what it has is noted, and it gets what it lacks, up to the end of the log (§14.1).
 
 Only targets with news are looked at (`FollowerSession`), and while there is nothing to send, the request waits for its
 session, not for each of its partitions. What the follower has is noted once, at the first read, and only if that

@@ -29,7 +29,9 @@ _COMMIT_MARKER = 1
 async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -> None:
     """Replay everything from the log's start to its end. Raises KafkaError where the log cannot be read.
 
-    Ends early when the groups are unloaded meanwhile. It is read to the end and not to the high watermark: the leader's own log is the truth (§4.4.2)."""
+    Ends early when the groups are unloaded meanwhile.
+
+    It is read to the end and not to the high watermark: the leader's own log is the truth (§4.4.2)."""
     log = partition.log
     offset = log.log_start_offset
     read_bytes = min(broker.config.offsets_load_buffer_size, READ_BYTES_MAX)

@@ -98,7 +98,7 @@ class GroupService:
     # Leadership.
 
     def lead(self, index: int) -> None:
-        """This broker leads a partition of `__consumer_offsets` in a new term: load its groups, all of them anew (§4.4).
+        """This broker leads a partition of `__consumer_offsets` in a new term: load all its groups anew (§4.4).
 
         A term of which one has heard already is no news."""
         replica = self.broker.replicas.find(CONSUMER_OFFSETS, index)

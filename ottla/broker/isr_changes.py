@@ -85,8 +85,8 @@ class IsrChanges:
         def committed(result: CommitResult) -> None:
             match result:
                 case Committed():
-                    for wish, change in decided:
-                        self._log(wish, change)
+                    for _, change in decided:
+                        self._log(change)
                 case Conflict() if len(decided) > 1:
                     for wish, _ in decided:
                         self._commit([wish])
@@ -144,5 +144,5 @@ class IsrChanges:
             puts += [each for each in transaction.changes if isinstance(each, Put)]
         return Transaction(tuple(expected.values()), tuple(puts))
 
-    def _log(self, wish: _Wish, change: PartitionChange) -> None:
+    def _log(self, change: PartitionChange) -> None:
         self._broker.log.info("the ISR changes", topic=change.topic, partition=change.index, why=change.reason)

@@ -1,9 +1,9 @@
 """What a leader remembers of a follower's fetch session: which of its partitions may have news.
 
 A broker follows thousands of partitions in one session, and asks for all of them twice a second while nothing happens.
-So a fetch looks only at the targets in `due`: those the follower has named, and those whose partition has had an append,
-another high watermark, log start, ISR or leader since it was told. A partition knows the sessions that watch it and puts
-itself back there (`Partition.stir_followers`).
+So a fetch looks only at the targets in `due`: those the follower has named, and those whose partition has had an
+append, another high watermark, log start, ISR or leader since it was told. A partition knows the sessions that watch
+it and puts itself back there (`Partition.stir_followers`).
 
     due ── looked at, told everything, at the end of the log, in sync ──→ quiet ── named or stirred ──→ due
 

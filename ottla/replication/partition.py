@@ -218,7 +218,7 @@ class Partition:
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
 
     def check_reader(self, current_leader_epoch: int, *, follower_will_do: bool) -> None:
-        """Whether a consumer may read here: from the leader or, if it knows of such a thing, from any replica (KIP-392).
+        """Whether a consumer may read here: from the leader or, if it knows of that, from any replica (KIP-392).
 
         A replica that knows no leader may be far behind, and nobody would tell."""
         self.check_epoch(current_leader_epoch)
@@ -347,8 +347,8 @@ class Partition:
         """The follower has all records below its fetch offset.
 
         Call it once for a request, at its first read, and only if that succeeded without divergence (§14.1.4).
-        `leader_end_offset` is the log end as it was before that read, `contact` that of the session. Raises what `check_follower` does, and
-        NotLeaderOrFollower for a broker epoch that is over."""
+        `leader_end_offset` is the log end as it was before that read, `contact` that of the session. Raises what
+        `check_follower` does, and NotLeaderOrFollower for a broker epoch that is over."""
         self.check_follower(fetch.replica_id, fetch.current_leader_epoch)
         leadership = self.leadership
         assert leadership is not None, "a leader has a leadership"

@@ -9,7 +9,13 @@ from ottla.broker.context import RequestContext
 from ottla.broker.delayed_fetch import DelayedFetch
 from ottla.broker.follower_fetch import DelayedFollowerFetch
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
 
 TOPIC_IDS_SINCE = 13
@@ -24,7 +30,7 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
     is_follower = replica_id >= 0
     if is_follower:
         if not is_broker(context, replica_id):
-            return _not_authorized(request)
+            return _refused(context, request)
         if broker_epoch not in (UNKNOWN_EPOCH, broker.image.brokers[replica_id].epoch):
             return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
     fetch = _begin(context, request, is_follower=is_follower)
@@ -99,7 +105,15 @@ def _follower(request: FetchRequest) -> tuple[int, int]:
     return request.replica_state.replica_id, request.replica_state.replica_epoch
 
 
-def _not_authorized(request: FetchRequest) -> FetchResponse:
+def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """By the wrong door, as without the right to act as a broker; unknown, as one without the replica (§15.1.4)."""
+
+    def code_for(asked: FetchPartition) -> ErrorCode:
+        if not context.connection.is_inter_broker:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        has_epoch = asked.current_leader_epoch >= 0
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
@@ -108,7 +122,7 @@ def _not_authorized(request: FetchRequest) -> FetchResponse:
                 partitions=[
                     PartitionData(
                         partition_index=asked.partition,
-                        error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+                        error_code=int(code_for(asked)),
                         high_watermark=NOT_TOLD,
                         records=b"",
                     )
