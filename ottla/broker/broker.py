@@ -175,6 +175,7 @@ class Broker:
         self.server.close_listener()
         self._serving = False
         self.server.abort_connections()
+        self.replicas.stop_fetching()
         self.housekeeping.stop()
         self._stop_following()
         self.wheel.stop()

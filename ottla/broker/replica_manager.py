@@ -131,10 +131,14 @@ class ReplicaManager(Appends):
 
     def step_down(self) -> None:
         """The broker stops: nothing is copied any more, and who waits for a partition is sent away."""
-        if self._fetching is not None:
-            self._fetching.end()
+        self.stop_fetching()
         for partition in self:
             self._stop_leading(partition)
+
+    def stop_fetching(self) -> None:
+        """Nothing is copied from now on."""
+        if self._fetching is not None:
+            self._fetching.end()
 
     # Leading and following.
 
