@@ -16,6 +16,7 @@ SUITES = (
     "groups",
     "timer",
     "codec",
+    "failover",
     "kafka",
 )
 

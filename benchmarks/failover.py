@@ -10,7 +10,7 @@ from types import TracebackType
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from benchmarks.figure import NO_CONTROL, Figure
+from benchmarks.figure import NO_CONTROL, Figure, NotMeasured
 from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed, wait_for
 from tests.served import ServedBroker
 
@@ -28,8 +28,7 @@ SETTINGS = {
 
 def figures() -> list[Figure]:
     if not etcd_is_installed():
-        print(f"no fail-over: {ETCD_MISSING}", file=sys.stderr)
-        return []
+        raise NotMeasured(ETCD_MISSING)
     with (
         tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
         ClusterProcesses(Path(directory), SETTINGS) as cluster,

@@ -26,9 +26,10 @@ from ottla.broker.config.topic import log_config
 from ottla.broker.controlling import Controlling
 from ottla.broker.errors import StartError
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.logging import LazyLog
 from ottla.broker.membership import Membership
-from ottla.broker.network import Network, TcpNetwork, address_for_clients
+from ottla.broker.network import Network, TcpNetwork
 from ottla.broker.prepared import PreparedFrames
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_manager import ReplicaManager
@@ -37,13 +38,13 @@ from ottla.broker.timer_driver import DrivenWheel
 from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
-from ottla.cluster.image import CONSUMER_OFFSETS, Listener, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import DataDirectoryError, reason_of
+from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import FileSystem, OsFileSystem
 from ottla.storage.identity import known_cluster_id
 from ottla.storage.log_directory import LogDirectory
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "StartError"]
 
 METADATA_FILE = "ottla-metadata.sqlite"
-# The one listener there is.
-LISTENER_NAME = "PLAINTEXT"
 # How long the stop waits for clients to take their last answers.
 LAST_ANSWERS_MS = 2000
 
@@ -83,8 +82,8 @@ class Broker:
         config: ServerConfig,
         *,
         data_dir: Path,
-        host: str = "127.0.0.1",
-        port: int = 9092,
+        host: str | None = None,
+        port: int | None = None,
         advertise: tuple[str, int] | None = None,
         node_id: int = 0,
         store: MetadataStore | None = None,
@@ -96,9 +95,11 @@ class Broker:
         log: LazyLog | None = None,
         boot_id: str | None = None,
     ) -> None:
-        """Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
-        `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the
-        kernel knows it."""
+        """`host`, `port` and `advertise` are the one listener of a broker whose properties name none. Without a
+        `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an `executor`,
+        the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel knows it.
+
+        Raises ConfigError where the address and the properties contradict each other."""
         self.config = config
         self.node_id = node_id
         self.clock: Clock = clock or SystemClock()
@@ -106,14 +107,11 @@ class Broker:
         self.files: FileSystem = files or OsFileSystem()
         self.log = log or LazyLog()
         self._data_dir = data_dir
-        self._listen_on = host, port
-        self._advertise = advertise
+        self.listeners = Listeners(config, _address(host, port), advertise)
         self._store = store
         self._owns_store = store is None
         self._boot_id = boot_id
         self.network: Network = network or TcpNetwork()
-        # Of the listener by which brokers reach each other.
-        self.inter_broker_listener = LISTENER_NAME
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
@@ -121,24 +119,28 @@ class Broker:
         self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
-        self.listens_on = ""
-        self.bootstrap = ""
 
     # Life.
 
     async def start(self) -> None:
-        """Raises StartError; nothing is left open then."""
+        """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
         self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
+        self.replicas = ReplicaManager(self)
         try:
             await self._open_data()
             await self._open_door()
-        except (DataDirectoryError, StoreError, StartError) as error:
+        except BaseException as error:
+            if hasattr(self, "server"):
+                self.server.close_listeners()
+                self.server.abort_connections()
             self._stop_following()
             self.wheel.stop()
             self._close_data(clean=False)
             self._close_store()
-            raise error if isinstance(error, StartError) else StartError(str(error)) from None
+            if isinstance(error, DataDirectoryError | StoreError):
+                raise StartError(str(error)) from None
+            raise
 
     async def stop(self, *, with_cluster: bool = False) -> bool:
         """Answers what is under way, lets clients take their answers, and closes the data.
@@ -148,7 +150,7 @@ class Broker:
         nobody to hand over to or to take leave of."""
         if not with_cluster:
             await self.membership.hand_over()
-        self.server.close_listener()
+        self.server.close_listeners()
         self._serving = False
         if self._groups is not None:
             self._groups.stop()
@@ -172,7 +174,7 @@ class Broker:
         """Ends at once, as a killed process does: nobody is answered, nothing is closed cleanly, the session expires.
 
         What threads are doing is waited for, for it cannot be taken from them."""
-        self.server.close_listener()
+        self.server.close_listeners()
         self._serving = False
         self.server.abort_connections()
         self.replicas.stop_fetching()
@@ -212,6 +214,11 @@ class Broker:
             assert self.groups is not None, "asking for it makes and starts it"
 
     @property
+    def bootstrap(self) -> str:
+        """What to give clients as `bootstrap.servers`, once the broker has started."""
+        return self.listeners.bootstrap
+
+    @property
     def is_serving(self) -> bool:
         """Between start and stop."""
         return self._serving
@@ -238,7 +245,6 @@ class Broker:
         self.membership = Membership(self, self._opened_store())
         self.controlling = Controlling(self)
         self.producer_ids = ProducerIds(self.metadata)
-        self.replicas = ReplicaManager(self)
         self.topics = TopicService(self)
 
     async def _find_cluster(self) -> tuple[str | None, Sequence[Entry] | None]:
@@ -259,14 +265,10 @@ class Broker:
         )
         self.server = Server(self)
         self.housekeeping = Housekeeping(self)
-        host, port = self._listen_on
-        try:
-            opened = await self.server.listen(self.network, host, port)
-        except OSError as error:
-            raise StartError(f"cannot listen on {host}:{port}: {reason_of(error)}") from None
+        await self.listeners.open(self.server, self.network)
         # Who connects before the end of this function waits. A broker with a store of its own does not give way to
         # others any more: its first client meets a broker that is ready.
-        await self.membership.join(self._announced(opened.host, opened.port), patience_ms=self._patience_ms())
+        await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())
         self._serving = True
         if self._groups is not None:
             self._groups.start()
@@ -275,12 +277,6 @@ class Broker:
         self.housekeeping.start()
         self.settle()
         self.server.begin_to_serve()
-
-    def _announced(self, listens_host: str, listens_port: int) -> Listener:
-        host, port = self._advertise or (address_for_clients(listens_host), listens_port)
-        self.listens_on = _written(listens_host, listens_port)
-        self.bootstrap = _written(host, port)
-        return Listener(LISTENER_NAME, host, port)
 
     def _patience_ms(self) -> int:
         """With a store that is not there. A file that cannot be written stays so."""
@@ -391,9 +387,11 @@ class Broker:
             await self._when_idle
 
 
+def _address(host: str | None, port: int | None) -> Address | None:
+    if host is None and port is None:
+        return None
+    return host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
+
+
 def _import_groups() -> None:
     import_module("ottla.broker.group_service")
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

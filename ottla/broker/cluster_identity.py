@@ -19,9 +19,13 @@ async def agreed_cluster_id(
 
     Raises StartError when the store does not answer for `initial.broker.registration.timeout.ms`."""
     patience = Patience(broker, broker.config.initial_broker_registration_timeout_ms)
+    has_waited = False
     while True:
         found = await ask(store.read, "")
         if isinstance(found, Unavailable):
+            if not has_waited:
+                broker.log.warning("the metadata store does not answer, the start waits for it", why=found.reason)
+                has_waited = True
             await patience.wait(f"the metadata store cannot be used: {found.reason}")
             continue
         known = stored_cluster_id(found.entries)

@@ -65,12 +65,14 @@ class Connection(asyncio.BufferedProtocol):
         "buffer",
         "idle_timer",
         "last_event_ms",
+        "listener_name",
         "peer_host",
         "transport",
     )
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", listener_name: str) -> None:
         self._server = server
+        self.listener_name = listener_name
         self._broker = server.broker
         self._routes = server.dispatcher.routes
         self._buffers = server.receive_buffers
@@ -98,8 +100,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_inter_broker(self) -> bool:
-        """Whether it came by the listener that brokers have for each other. There is one listener, for everybody."""
-        return True
+        """Whether it came by the listener that brokers have for each other."""
+        return self.listener_name == self._broker.listeners.inter_broker
 
     # What the transport calls.
 

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from ottla.broker import broker as core
-from ottla.broker.broker import StartError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread", "StartError"]
 
+FREE_PORT = ("127.0.0.1", 0)
 Result = TypeVar("Result")
 
 
@@ -38,7 +39,8 @@ class BrokerOptions(TypedDict, total=False):
     """What brokers can be told."""
 
     listen: str
-    """HOST:PORT; by default a free port of 127.0.0.1. Brokers of a cluster take this one and those after it."""
+    """HOST:PORT; by default a free port of 127.0.0.1, unless `settings` name the listeners of a broker. Brokers of a
+    cluster take this one and those after it."""
     data_dir: str | Path
     settings: Mapping[str, object]
     """Kafka's server properties: `{"group.initial.rebalance.delay.ms": 0, "num.partitions": 3}`."""
@@ -58,7 +60,7 @@ class _Embedded:
     def __init__(self, options: BrokerOptions) -> None:
         settings = options.get("settings", {})
         self._config = ServerConfig({name: _text(value) for name, value in settings.items()})
-        self._listen = split_address(options.get("listen", "127.0.0.1:0"))
+        self._listen = split_address(options["listen"]) if "listen" in options else None
         self._advertise = split_address(options["advertise"]) if "advertise" in options else None
         self._data_dir = Path(options["data_dir"]) if "data_dir" in options else None
         self._node_id = options.get("node_id", 0)
@@ -130,7 +132,8 @@ class Broker(_Embedded):
 
     async def _open(self, data_dir: Path) -> None:
         assert self._core is None, "the broker is open already"
-        host, port = self._listen
+        named = (None, None) if self._config.listeners else FREE_PORT
+        host, port = self._listen or named
         broker = core.Broker(
             self._config,
             data_dir=data_dir,
@@ -199,7 +202,7 @@ class Cluster(_Embedded):
 
     async def _open(self, data_dir: Path) -> None:
         assert self._core is None, "the cluster is open already"
-        host, port = self._listen
+        host, port = self._listen or FREE_PORT
         cluster = LocalCluster(
             self._config,
             data_dir=data_dir,

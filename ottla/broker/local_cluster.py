@@ -13,9 +13,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 
-from ottla.broker.broker import METADATA_FILE, Broker, StartError
+from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.clock import SystemClock
+from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
 from ottla.broker.logging import LazyLog
 from ottla.broker.timer_driver import DrivenWheel
 from ottla.cluster.embedded import EmbeddedStore
@@ -44,7 +46,11 @@ class LocalCluster:
         opened: Callable[[Broker], None] | None = None,
     ) -> None:
         """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
-        `opened` is called with every broker that has started."""
+        `opened` is called with every broker that has started.
+
+        Raises ConfigError where the properties name the listeners of one broker."""
+        if config.listeners or config.advertised_listeners:
+            raise ConfigError("listeners are those of one broker: several in a process listen at --listen and onwards")
         self._config = config
         self._data_dir = data_dir
         self._listen_on = {
@@ -124,7 +130,7 @@ class LocalCluster:
         )
         await broker.start()
         self._running[node_id] = broker
-        self._listen_on[node_id] = host, int(broker.listens_on.rpartition(":")[2])
+        self._listen_on[node_id] = host, broker.listeners.opened[0].port
         self._bootstraps[node_id] = broker.bootstrap
         if self._opened is not None:
             self._opened(broker)

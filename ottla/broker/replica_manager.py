@@ -187,7 +187,7 @@ class ReplicaManager(Appends):
         if leader is None or not leader.is_live:
             self._stop_fetching(partition)
             return
-        host, port = leader.endpoint(self._broker.inter_broker_listener)
+        host, port = leader.endpoint(self._broker.listeners.inter_broker)
         self._fetchers().follow(partition, host, port)
 
     def _leader_changed(self, node_id: int) -> None:
@@ -196,7 +196,7 @@ class ReplicaManager(Appends):
             return
         leader = self._broker.image.brokers.get(node_id)
         if leader is not None and leader.is_live and self._fetching is not None:
-            self._fetching.move_leader(node_id, *leader.endpoint(self._broker.inter_broker_listener))
+            self._fetching.move_leader(node_id, *leader.endpoint(self._broker.listeners.inter_broker))
         for partition in self:
             if partition.leader_id == node_id:
                 self._follow(partition)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import uvloop
 
-from ottla.broker.broker import METADATA_FILE, Broker, StartError
+from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
+from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.logging import LazyLog
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ SETTLED_AFTER_S = 0.5
 class ServeOptions(NamedTuple):
     """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE, `metadata` is a URL of etcd."""
 
-    listen: str = "127.0.0.1:9092"
+    listen: str | None = None
     advertise: str | None = None
     data_dir: str = "./ottla-data"
     ephemeral: bool = False
@@ -99,7 +101,9 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     served = _served(options, config, data_dir, log)
-    await served.start()
+    if not await _started(served, told):
+        log.info("told to stop before the start was over")
+        return True
     print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
     loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
     await told
@@ -107,8 +111,21 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
     return await served.stop()
 
 
+async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
+    """False if somebody has told to stop first: a start may wait long for a metadata store. Raises StartError."""
+    start = asyncio.create_task(served.start(), name="start")
+    await asyncio.wait([start, told], return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait([start])
+    if start.cancelled():
+        return False
+    start.result()
+    return True
+
+
 def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
-    host, port = _split(options.listen)
+    host, port = (None, None) if options.listen is None else _split(options.listen)
     advertise = None if options.advertise is None else _split(options.advertise)
     node_id = options.node_id or 0
     if options.brokers > 1:
@@ -118,8 +135,8 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
             config,
             data_dir=data_dir,
             brokers=options.brokers,
-            host=host,
-            port=port,
+            host=host or DEFAULT_HOST,
+            port=DEFAULT_PORT if port is None else port,
             advertise=advertise,
             first_node_id=node_id,
             log=log,

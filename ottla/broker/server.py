@@ -1,4 +1,4 @@
-"""The listener and its connections: how many, from where, how fast they come, and when an idle one is closed."""
+"""The listeners and their connections: how many, from where, how fast they come, and when an idle one is closed."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -31,26 +31,27 @@ class Server:
             send_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
             receive_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
         )
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._all_closed: asyncio.Future[None] | None = None
         self._logged_second = 0
         self._logged_count = 0
 
-    async def listen(self, network: Network, host: str, port: int) -> Listener:
-        """Raises OSError where the address cannot be had."""
+    async def listen(self, network: Network, name: str, host: str, port: int) -> Listener:
+        """Opens the listener of this name. Raises OSError where the address cannot be had."""
         backlog = self.broker.config.socket_listen_backlog_size
-        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
-        return self._listener
+        listener = await network.listen(lambda: Connection(self, name), host, port, backlog=backlog)
+        self._listeners.append(listener)
+        return listener
 
     def begin_to_serve(self) -> None:
         """Who has connected before waits until now."""
         for connection in list(self.connections):
             connection.release(HELD_BY_START)
 
-    def close_listener(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+    def close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     def close_connections(self) -> None:
         for connection in list(self.connections):

@@ -39,10 +39,7 @@ class Patience:
         now_ms = self._broker.clock.now_ms()
         if self._until_ms is not None and now_ms >= self._until_ms:
             raise StartError(why)
-        over: asyncio.Future[None] = self._broker.loop.create_future()
-        timer = self._broker.wheel.schedule(now_ms + self._next_ms, lambda: over.set_result(None))
+        # Not on the wheel: its turn ends by settling the replicas, and a broker that starts has none yet.
+        wait_s = self._next_ms / 1000
         self._next_ms = min(2 * self._next_ms, RETRY_MS_MAX)
-        try:
-            await over
-        finally:
-            timer.cancel()
+        await asyncio.sleep(wait_s)

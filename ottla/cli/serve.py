@@ -25,7 +25,12 @@ class Option(NamedTuple):
 
 
 OPTIONS = (
-    Option("--listen", "Where to accept connections; port 0 is a free one.", "HOST:PORT", "127.0.0.1:9092"),
+    Option(
+        "--listen",
+        "Where to accept connections; port 0 is a free one. Default: 127.0.0.1:9092. "
+        "For several addresses: the property listeners.",
+        "HOST:PORT",
+    ),
     Option("--advertise", "What clients are told; default: what they can reach of --listen.", "HOST:PORT"),
     Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
     Option(

@@ -41,9 +41,18 @@ def replace_topics(image: MetadataImage, topics: Mapping[str, TopicInfo | None])
             changed.append(Put(mark.key, deletion_value(mark)))
             expected.append(Expect(TOPICS + name, before.revision))
         else:
-            expected += [Expect(change.key, _revision(name, before, change.key)) for change in changed]
+            expected += _expectations(name, before, changed)
         changes += changed
     return Transaction(tuple(expected), tuple(changes))
+
+
+def _expectations(name: str, topic: TopicInfo | None, changed: Iterable[Change]) -> Iterator[Expect]:
+    """A key that is new comes with a change of the topic's own, which is expected. With one expectation for each
+    partition, a topic of many would have more than a store takes in one transaction."""
+    for change in changed:
+        revision = _revision(name, topic, change.key)
+        if revision != ABSENT or change.key == TOPICS + name:
+            yield Expect(change.key, revision)
 
 
 def replace_broker_configs(owner: str, configs: Mapping[str, str], revision: int) -> Transaction:

@@ -12,9 +12,10 @@ import pytest
 
 from ottla import Broker as EmbeddedBroker
 from ottla import BrokerThread
-from ottla.broker.broker import Broker, StartError
+from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
 from ottla.broker.network import address_for_clients
 from ottla.broker.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore

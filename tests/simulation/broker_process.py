@@ -8,6 +8,7 @@ from typing import Any
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
+from ottla.cluster.store import MetadataStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Process, SimulationLoop, VirtualClock
@@ -52,7 +53,7 @@ class OwnStore(EmbeddedStore):
 class BrokerProcess:
     """One life of the broker."""
 
-    def __init__(self, process: Process, broker: Broker, loop: SimulationLoop, store: EmbeddedSession) -> None:
+    def __init__(self, process: Process, broker: Broker, loop: SimulationLoop, store: MetadataStore) -> None:
         self.broker = broker
         self.store = store
         self.process = process

@@ -25,6 +25,10 @@ class Inspector:
         self._high_watermarks: dict[Any, int] = {}
 
     def look(self) -> None:
+        self.look_at_groups()
+        self._look_at_logs()
+
+    def look_at_groups(self) -> None:
         now_ms = self._broker.clock.now_ms()
         for hosted in hosted_partitions(self._broker):
             for group in hosted.coordinator.groups.values():
@@ -34,6 +38,8 @@ class Inspector:
                     self._look_at(group, hosted._timers)
                 if group.join_phase is not None and group.join_phase.deadline_ms + TIMER_SLACK_MS < now_ms:
                     self._violated("I-18", group, f"join phase until {group.join_phase.deadline_ms}, it is {now_ms}")
+
+    def _look_at_logs(self) -> None:
         for partition in self._broker.replicas:
             log = partition.log
             signature = (log.log_start_offset, partition.high_watermark, log.log_end_offset)

@@ -25,6 +25,7 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.when_killed: list[Callable[[], None]] = []
         # What has become ready while the process was stopped; None while it runs.
         self.held_back: list[asyncio.Handle] | None = None
         # What a dead process leaves half done is kept: a coroutine that is collected would run its `finally`.
@@ -107,6 +108,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def kill(self, process: Process) -> None:
         process.alive = False
         process.held_back = None
+        for action in process.when_killed:
+            action()
         # A dead task must not be told that its loop forgot it.
         for task in process.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from ottla.broker.config.options import (
 )
 from ottla.broker.config.server_cluster import ClusterOptions
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
+from ottla.broker.config.server_listeners import ListenerOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
@@ -37,6 +38,7 @@ _HOUR_MS = 60 * _MINUTE_MS
 
 
 class ServerOptions(
+    ListenerOptions,
     NetworkOptions,
     ClusterOptions,
     ReplicationOptions,

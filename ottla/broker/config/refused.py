@@ -22,8 +22,6 @@ _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later is supported, 
 _NO_LEVELS = "compression levels cannot be set"
 
 _REASONS = {
-    "listeners": f"the address to listen on {_COMMAND_LINE}, as --listen",
-    "advertised.listeners": f"the address told to clients {_COMMAND_LINE}, as --advertise",
     "log.dir": f"the data directory {_COMMAND_LINE}, as --data-dir",
     "log.dirs": f"the data directory {_COMMAND_LINE}, as --data-dir",
     "node.id": f"the broker's number {_COMMAND_LINE}, as --node-id",
