@@ -125,6 +125,7 @@ class Broker:
         """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
         self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
+        self.replicas = ReplicaManager(self)
         try:
             await self._open_data()
             await self._open_door()
@@ -247,7 +248,6 @@ class Broker:
         self.membership = Membership(self, self._opened_store())
         self.controlling = Controlling(self)
         self.producer_ids = ProducerIds(self.metadata)
-        self.replicas = ReplicaManager(self)
         self.topics = TopicService(self)
 
     async def _find_cluster(self) -> tuple[str | None, Sequence[Entry] | None]:

@@ -110,7 +110,7 @@ class ClusterMetadata:
             lambda: self.logs.follow(before, update),
             lambda: self._broker.replicas.metadata_applied(update),
             lambda: self._configure(before, update, all_topics=configs_changed),
-            lambda: self._broker.membership.follow(update),
+            self._broker.membership.follow,
             lambda: self._broker.controlling.follow(before, update),
         ):
             self._broker.guard(step)

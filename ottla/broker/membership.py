@@ -38,7 +38,6 @@ from ottla.cluster.store import (
     Unavailable,
 )
 from ottla.cluster.topic_changes import new_terms
-from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class Membership:
             await self._register(patience_ms=None)
         finally:
             self._registering = None
-        self._look()
+        self.follow()
         self._broker.settle()
 
     def store_answers(self, failure: Unavailable | None = None) -> None:
@@ -235,11 +234,8 @@ class Membership:
 
     # What the image says of this broker.
 
-    def follow(self, update: ImageUpdate) -> None:
-        if self._broker.node_id in update.brokers or not self._active.done() or self._handed_over is not None:
-            self._look()
-
-    def _look(self) -> None:
+    def follow(self) -> None:
+        """The image is another one: is this broker's place in it what it should be?"""
         image = self._broker.image
         if image.revision < self._registered_at or self._registering is not None:
             return
@@ -267,12 +263,12 @@ class Membership:
         def answered(result: CommitResult) -> None:
             self._activating = False
             if isinstance(result, Conflict):
-                metadata.when_applied(seen + 1, self._look)
+                metadata.when_applied(seen + 1, self.follow)
             elif isinstance(result, LeaseLost):
                 self._session_lost()
             elif isinstance(result, Unavailable):
                 self.store_answers(result)
-                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MAX, self._look)
+                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MAX, self.follow)
 
         metadata.commit(activate(broker, self.lease_id), answered)
 

@@ -119,7 +119,8 @@ class TopicService:
         def done(outcomes: list[Outcome]) -> None:
             self._coming.discard(name)
             for outcome in outcomes:
-                if isinstance(outcome, KafkaError):
+                # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
+                if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     failed(outcome)
 
         self._carry_out(plan, validate_only=False, done=done)

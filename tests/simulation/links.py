@@ -31,9 +31,8 @@ class Links:
         self._cuts.extend(cuts)
 
     def heal(self, *cuts: Cut) -> None:
-        """Ends these cuts; another one may still be on the same way."""
-        for cut in cuts:
-            self._cuts.remove(cut)
+        """Ends these very cuts, if they have not ended; another one may still be on the same way."""
+        self._cuts = [each for each in self._cuts if all(each is not cut for cut in cuts)]
         self._healed()
 
     def heal_all(self) -> None:

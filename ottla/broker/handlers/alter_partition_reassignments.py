@@ -4,6 +4,7 @@ It is answered when the moves have begun. They end by themselves, when all new r
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from ottla.broker.answer import Answer
 from ottla.broker.context import RequestContext
@@ -28,7 +29,8 @@ def handle(
         for topic in request.topics
         for partition in topic.partitions
     }
-    times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    times = Counter(partitions)
     answer = Answer(context)
     rules_of = context.broker.metadata.rules_of
 
@@ -38,17 +40,17 @@ def handle(
         return reassign(image, *key, targets[key], rules_of)
 
     def done(outcomes: Outcomes) -> None:
-        answer.give(_response(outcomes))
+        answer.give(_response(partitions, outcomes))
 
     change_partitions(context.broker, targets, decide, timeout_ms=request.timeout_ms, done=done)
     return answer.now_or_parked()
 
 
-def _response(outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:
+def _response(partitions: Iterable[PartitionKey], outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:
     topics: dict[str, ReassignableTopicResponse] = {}
-    for (name, index), error in outcomes.items():
+    for name, index in partitions:
         topic = topics.setdefault(name, ReassignableTopicResponse(name=name))
-        topic.partitions.append(_result(index, error))
+        topic.partitions.append(_result(index, outcomes[name, index]))
     return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
 
 

@@ -3,6 +3,8 @@
 v1 has the type of the election (KIP-460), v2 is flexible.
 """
 
+from collections.abc import Sequence
+
 from ottla.broker.answer import Answer
 from ottla.broker.context import RequestContext
 from ottla.broker.partition_commands import Outcomes, PartitionKey, change_partitions
@@ -29,7 +31,7 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
     elect = ELECTIONS.get(request.election_type)
     if elect is None:
         error = InvalidRequest(f"there is no election of type {request.election_type}")
-        return _response(dict.fromkeys(() if named is None else partitions, error), int(error.code))
+        return _response([] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
     answer = Answer(context)
     rules_of = context.broker.metadata.rules_of
 
@@ -38,8 +40,8 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
 
     def done(outcomes: Outcomes) -> None:
         # Who asks for all is told only of those that were in need of an election, as Kafka does it.
-        told = {key: error for key, error in outcomes.items() if named is not None or not _is_not_needed(error)}
-        answer.give(_response(told))
+        told = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
+        answer.give(_response(told, outcomes))
 
     change_partitions(context.broker, partitions, decide, timeout_ms=request.timeout_ms, done=done)
     return answer.now_or_parked()
@@ -49,11 +51,13 @@ def _is_not_needed(error: KafkaError | None) -> bool:
     return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _response(outcomes: Outcomes, error_code: int = int(ErrorCode.NONE)) -> ElectLeadersResponse:
+def _response(
+    partitions: Sequence[PartitionKey], outcomes: Outcomes, error_code: int = int(ErrorCode.NONE)
+) -> ElectLeadersResponse:
     topics: dict[str, ReplicaElectionResult] = {}
-    for (name, index), error in outcomes.items():
+    for name, index in partitions:
         topic = topics.setdefault(name, ReplicaElectionResult(topic=name))
-        topic.partition_result.append(_result(index, error))
+        topic.partition_result.append(_result(index, outcomes[name, index]))
     return ElectLeadersResponse(error_code=error_code, replica_election_results=list(topics.values()))
 
 

@@ -3,10 +3,11 @@
 A broker without that listener is out of the client's reach, and so is what it leads (§4.2.2).
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.context import RequestContext
-from ottla.cluster.image import NO_LEADER, MetadataImage
+from ottla.cluster.image import NO_LEADER, BrokerInfo, MetadataImage
 from ottla.protocol.errors import ErrorCode
 
 
@@ -17,12 +18,13 @@ class Node(NamedTuple):
     rack: str | None
 
 
-def nodes_for(context: RequestContext) -> dict[int, Node]:
-    """All that the client can be sent to, by node id."""
+def nodes_for(context: RequestContext, brokers: Mapping[int, BrokerInfo] | None = None) -> dict[int, Node]:
+    """All that the client can be sent to, by node id; or of those that are given, all that have its listener."""
     listener = context.connection.listener_name
+    brokers = context.broker.image.live_brokers if brokers is None else brokers
     return {
         node_id: Node(node_id, *broker.endpoint(listener), broker.rack)
-        for node_id, broker in context.broker.image.live_brokers.items()
+        for node_id, broker in brokers.items()
         if broker.has_listener(listener)
     }
 
