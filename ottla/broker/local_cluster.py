@@ -72,7 +72,7 @@ class LocalCluster:
     @property
     def bootstrap(self) -> str:
         """Where clients find the cluster: all its brokers, also those that do not run at the moment."""
-        return ",".join(self._bootstraps.values())
+        return ",".join(self._bootstraps[node_id] for node_id in sorted(self._bootstraps))
 
     @property
     def cluster_id(self) -> str:
