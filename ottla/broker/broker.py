@@ -38,10 +38,11 @@ from ottla.broker.timer_driver import DrivenWheel
 from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
-from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import FileSystem, OsFileSystem
@@ -110,7 +111,7 @@ class Broker:
         self._store = store
         self._owns_store = store is None
         self._boot_id = boot_id
-        self._network: Network = network or TcpNetwork()
+        self.network: Network = network or TcpNetwork()
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
@@ -176,6 +177,7 @@ class Broker:
         self.server.close_listeners()
         self._serving = False
         self.server.abort_connections()
+        self.replicas.stop_fetching()
         self.housekeeping.stop()
         self._stop_following()
         self.wheel.stop()
@@ -210,11 +212,6 @@ class Broker:
     def _groups_imported(self) -> None:
         if self._serving:
             assert self.groups is not None, "asking for it makes and starts it"
-
-    def offsets_topic_made(self, topic: TopicInfo) -> None:
-        """`__consumer_offsets` and its logs are here; a coordinator that comes later looks for them itself."""
-        if self._groups is not None:
-            self._groups.offsets_topic_created(topic)
 
     @property
     def bootstrap(self) -> str:
@@ -262,11 +259,13 @@ class Broker:
 
     async def _open_door(self) -> None:
         self.fetch_sessions = FetchSessionCache(
-            self.config.max_incremental_fetch_session_cache_slots, lambda: self.rng.randrange(1, 2**31)
+            self.config.max_incremental_fetch_session_cache_slots,
+            lambda: self.rng.randrange(1, 2**31),
+            FollowerSession,
         )
         self.server = Server(self)
         self.housekeeping = Housekeeping(self)
-        await self.listeners.open(self.server, self._network)
+        await self.listeners.open(self.server, self.network)
         # Who connects before the end of this function waits. A broker with a store of its own does not give way to
         # others any more: its first client meets a broker that is ready.
         await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())

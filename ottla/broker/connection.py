@@ -98,6 +98,11 @@ class Connection(asyncio.BufferedProtocol):
         self._deferred: list[tuple[Route, int, Any]] = []
         self._in_flight: deque[RequestContext] | None = None
 
+    @property
+    def is_inter_broker(self) -> bool:
+        """Whether it came by the listener that brokers have for each other."""
+        return self.listener_name == self._broker.listeners.inter_broker
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

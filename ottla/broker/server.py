@@ -11,7 +11,6 @@ from ottla.broker.receive_buffers import ReceiveBuffers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.config.options import Option
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
@@ -27,9 +26,10 @@ class Server:
         self._connections_of_host: dict[str, int] = {}
         self._idle_ms_max = broker.config.connections_max_idle_ms
         self._next_accept_ms = 0.0
+        # Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied.
         self._socket_options = SocketOptions(
-            send_buffer_bytes=self._if_set(NetworkOptions.socket_send_buffer_bytes),
-            receive_buffer_bytes=self._if_set(NetworkOptions.socket_receive_buffer_bytes),
+            send_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
+            receive_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
         )
         self._listeners: list[Listener] = []
         self._all_closed: asyncio.Future[None] | None = None
@@ -149,9 +149,3 @@ class Server:
                 self._watch_idle(connection)
 
         connection.idle_timer = self.broker.wheel.schedule(deadline_ms, check)
-
-    def _if_set(self, option: "Option[int]") -> int | None:
-        """Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied."""
-        first = next(self.broker.config.values_of(option))  # type: ignore[arg-type]
-        value = int(first.value or -1)
-        return value if first.source.name != "DEFAULT" and value > 0 else None

@@ -145,8 +145,6 @@ class TopicLogs:
         self._counts[missing.topic_id] -= 1
         if not self._counts[missing.topic_id]:
             del self._counts[missing.topic_id]
-            if topic is not None and topic.name == CONSUMER_OFFSETS and topic.topic_id not in self._failed:
-                self._broker.offsets_topic_made(topic)
 
     def _is_ours(self, topic: TopicInfo, index: int) -> bool:
         return index < len(topic.partitions) and self._broker.node_id in topic.partitions[index].replicas

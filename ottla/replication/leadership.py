@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrChange, IsrMember, IsrState, PendingExpandIsr, PendingShrinkIsr
-from ottla.replication.progress import UNKNOWN_BROKER_EPOCH, ReplicaProgress
+from ottla.replication.progress import UNKNOWN_BROKER_EPOCH, Contact, ReplicaProgress
 
 REPLICA_LAG_MS_MAX = 30_000
 
@@ -121,6 +121,7 @@ class Leadership:
         *,
         leader_end_offset: int,
         now_ms: int,
+        contact: Contact | None = None,
     ) -> None:
         """Raises NotLeaderOrFollower for a broker that has since registered anew, or has no replica any more."""
         progress = self.followers.get(replica)
@@ -131,7 +132,12 @@ class Leadership:
                 f"broker {replica} fetches under broker epoch {broker_epoch}, it is known by {progress.broker_epoch}"
             )
         progress.note_fetch(
-            fetch_offset, log_start_offset, broker_epoch, leader_end_offset=leader_end_offset, now_ms=now_ms
+            fetch_offset,
+            log_start_offset,
+            broker_epoch,
+            leader_end_offset=leader_end_offset,
+            now_ms=now_ms,
+            contact=contact,
         )
 
     # Changes of the ISR.

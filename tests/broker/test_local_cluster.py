@@ -84,8 +84,8 @@ async def test_the_controller_is_another_one_when_it_was_killed(tmp_path: Path) 
 
 
 async def test_a_port_in_use_is_one_sentence_and_leaves_nothing_open(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = _three_free_ports() + 1
+    with socket.create_server(("127.0.0.1", port)):
         cluster = LocalCluster(ServerConfig(), data_dir=tmp_path, brokers=2, port=port - 1)
 
         with pytest.raises(StartError, match=f"^cannot listen on 127.0.0.1:{port}: "):

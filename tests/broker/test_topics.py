@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, messages, running
@@ -153,14 +154,14 @@ async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> N
 async def test_a_topic_whose_logs_cannot_be_made_is_not_created(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         replicas = broker.broker.replicas
-        make = replicas.create_partition
+        host = replicas.host
 
-        def full(topic: str, index: int, *rest: Any) -> Any:
-            if topic == "a" and index == 1:
+        def full(topic: TopicInfo, index: int) -> None:
+            if topic.name == "a" and index == 1:
                 raise KafkaStorageError("no space is left on the device")
-            return make(topic, index, *rest)
+            host(topic, index)
 
-        replicas.create_partition = full
+        replicas.host = full
         results = await created(broker, creatable("a", 2), creatable("b"))
 
         assert [result.error_code for result in results] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]

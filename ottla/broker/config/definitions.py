@@ -31,6 +31,7 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import NetworkOptions
+from ottla.broker.config.server_replication import ReplicationOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -40,6 +41,7 @@ class ServerOptions(
     ListenerOptions,
     NetworkOptions,
     ClusterOptions,
+    ReplicationOptions,
     GroupOptions,
     OffsetsOptions,
     CleanerOptions,

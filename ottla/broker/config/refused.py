@@ -34,7 +34,6 @@ _REASONS = {
     "queued.max.request.bytes": _ONE_LOOP,
     "log.flush.scheduler.interval.ms": "log.flush.interval.ms is kept to the moment, without a scheduler",
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
-    "num.replica.fetchers": _NO_REPLICATION,
     "authorizer.class.name": _NO_SECURITY,
     "super.users": _NO_SECURITY,
     "allow.everyone.if.no.acl.found": _NO_SECURITY,
@@ -56,9 +55,8 @@ _REASONS = {
     "log.cleaner.io.max.bytes.per.second": _NO_CLEANER_TUNING,
     "create.topic.policy.class.name": _NO_PLUGINS,
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "replica.selector.class": _NO_PLUGINS,
-    "leader.replication.throttled.replicas": _NO_REPLICATION,
-    "follower.replication.throttled.replicas": _NO_REPLICATION,
+    "leader.replication.throttled.replicas": _NO_QUOTAS,
+    "follower.replication.throttled.replicas": _NO_QUOTAS,
 }
 
 _REASON_OF_PREFIX = {
@@ -74,7 +72,6 @@ _REASON_OF_PREFIX = {
     "metadata.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
     "inter.broker.": _NO_REPLICATION,
-    "replica.": _NO_REPLICATION,
     "leader.imbalance.per.": "the controller gives back every leadership that it can",
     "group.consumer.": _NO_CONSUMER_PROTOCOL,
     "group.coordinator.": "the group coordinator has no threads, protocols or linger to set",

@@ -7,6 +7,7 @@ v2 isolation level, v4 leader epochs, v6 flexible, v7 the largest timestamp (-3)
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.authorization import is_broker
 from ottla.broker.context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.list_offsets import (
@@ -89,12 +90,28 @@ def _answer(
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
+        if request.replica_id >= 0 and is_broker(context, request.replica_id):
+            _tell_follower(partition, asked.timestamp, answer)
+            return answer
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
         if lookup is not None:
             lookups.append((answer, lookup))
     except KafkaError as error:
         answer.error_code = int(_code_for(error, context.api_version))
     return answer
+
+
+def _tell_follower(partition: Partition, timestamp: int, answer: Any) -> None:
+    """A follower that fell out of range asks for the ends of the log, and goes by what there is (§14.5.4)."""
+    log = partition.log
+    if timestamp == LATEST:
+        answer.offset = log.log_end_offset
+        answer.leader_epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = max(log.epochs.epoch_at(log.log_start_offset), -1)
+    else:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is nothing a follower asks for")
 
 
 def _code_for(error: KafkaError, version: int) -> ErrorCode:
