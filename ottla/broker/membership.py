@@ -309,12 +309,18 @@ class Membership:
         broker = self._own()
         if broker is None or self._handed_over is None or self._handed_over.done():
             return
+        if broker.state is BrokerState.FENCED or self.lease_id == NO_LEASE:
+            # Its session has ended: others take over without being asked. A new one is not begun for that.
+            self._stop_waiting(all_done=True)
+            return
         metadata = self._broker.metadata
         seen = metadata.image.revision
 
         def answered(result: CommitResult) -> None:
             if isinstance(result, Conflict):
                 metadata.when_applied(seen + 1, self._begin_shutdown)
+            elif isinstance(result, LeaseLost):
+                self._stop_waiting(all_done=True)
 
         metadata.commit(begin_shutdown(broker, self.lease_id), answered)
 

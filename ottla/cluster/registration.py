@@ -30,7 +30,7 @@ from ottla.cluster.encoding import (
     session_value,
 )
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
-from ottla.cluster.store import ABSENT, Change, Delete, Entry, Expect, Put, Transaction
+from ottla.cluster.store import ABSENT, NO_LEASE, Change, Delete, Entry, Expect, Put, Transaction
 from ottla.protocol.errors import ErrorCode, error_for
 
 
@@ -182,6 +182,8 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
 
 
 def _moved(broker: BrokerInfo, state: BrokerState, lease_id: int) -> Transaction:
+    assert broker.state is not BrokerState.FENCED, "a session goes on in another state, it does not begin in one"
+    assert lease_id != NO_LEASE, "a session without a lease would never end"
     return Transaction(
         (
             Expect(f"{BROKERS}{broker.node_id}", broker.epoch),
