@@ -170,10 +170,18 @@ class Membership:
             self._broker.cluster_id,
             self._endpoints[0].host,
             self._endpoints[0].port,
-            clean_shutdown=self._broker.log_directory.was_closed_cleanly or self._broker.boot.is_the_same,
+            clean_shutdown=self._has_lost_nothing(),
             rack=self._broker.config.broker_rack,
             listeners=self._endpoints,
         )
+
+    def _has_lost_nothing(self) -> bool:
+        """Since the earlier life of this broker; or in this one, when it registers anew after somebody has unregistered
+        it."""
+        broker = self._broker
+        if self.broker_epoch != NOT_REGISTERED:
+            return all(log.failure is None for log in broker.log_directory.logs.values())
+        return broker.log_directory.was_closed_cleanly or broker.boot.is_the_same
 
     # The session.
 
