@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.errors import StartError
-from ottla.broker.store_calls import RETRY_MS_MAX, Patience, ask
+from ottla.broker.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, Patience, ask
 from ottla.cluster.controller import first_unsettled, is_unsettled, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener
@@ -94,6 +94,7 @@ class Membership:
         for_answers = Patience(self._broker, patience_ms)
         session_ms = self._broker.config.broker_session_timeout_ms + SESSION_MARGIN_MS
         for_its_end = Patience(self._broker, None if patience_ms is None else session_ms)
+        said = False
         while True:
             try:
                 outcome = await self._try_to_register()
@@ -101,6 +102,9 @@ class Membership:
                 if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                     raise StartError(str(error)) from None
                 # The session of a process that was killed ends by itself.
+                if not said:
+                    self._broker.log.warning("this broker waits for the end of another session", why=str(error))
+                    said = True
                 await for_its_end.wait(str(error))
                 continue
             if outcome is None:
@@ -220,13 +224,17 @@ class Membership:
 
     def _session_lost(self) -> None:
         self._let_go()
-        if self._registering is None and not self._leaving:
+        is_registered = self.broker_epoch != NOT_REGISTERED
+        if is_registered and self._registering is None and not self._leaving:
             self._broker.log.warning("the session of this broker has ended, it registers again")
             self._registering = self._broker.loop.create_task(self._register_again(), name="registration")
 
     async def _register_again(self) -> None:
         try:
             await self._register(patience_ms=None)
+        except StartError as error:
+            self._broker.log.error("this broker cannot come back into its cluster", why=str(error))
+            return
         finally:
             self._registering = None
         self.follow()
@@ -329,6 +337,9 @@ class Membership:
                 metadata.when_applied(seen + 1, self._begin_shutdown)
             elif isinstance(result, LeaseLost):
                 self._stop_waiting(all_done=True)
+            elif isinstance(result, Unavailable):
+                self.store_answers(result)
+                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MIN, self._begin_shutdown)
 
         metadata.commit(begin_shutdown(broker, self.lease_id), answered)
 
