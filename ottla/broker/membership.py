@@ -62,6 +62,8 @@ class Membership:
         self._lease_ms = 0
         self._keep_alive_timer: TimerEntry | None = None
         self._registered_at = 0
+        # The first registration takes another lease by itself when one is lost; later ones run in a task.
+        self._joining = True
         self._registering: asyncio.Task[None] | None = None
         self._activating = False
         # A partition that keeps this broker from being active.
@@ -78,6 +80,7 @@ class Membership:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
         self._endpoints = endpoints
         await self._register(patience_ms)
+        self._joining = False
         self._broker.boot.confirm()
         self._broker.metadata.start()
         await self._active
@@ -224,8 +227,7 @@ class Membership:
 
     def _session_lost(self) -> None:
         self._let_go()
-        is_registered = self.broker_epoch != NOT_REGISTERED
-        if is_registered and self._registering is None and not self._leaving:
+        if self._registering is None and not self._joining and not self._leaving:
             self._broker.log.warning("the session of this broker has ended, it registers again")
             self._registering = self._broker.loop.create_task(self._register_again(), name="registration")
 
