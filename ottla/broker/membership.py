@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.errors import StartError
-from ottla.broker.store_calls import RETRY_MS_MAX, Patience, ask
+from ottla.broker.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, Patience, ask
 from ottla.cluster.controller import first_unsettled, is_unsettled, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener
@@ -62,6 +62,8 @@ class Membership:
         self._lease_ms = 0
         self._keep_alive_timer: TimerEntry | None = None
         self._registered_at = 0
+        # The first registration takes another lease by itself when one is lost; later ones run in a task.
+        self._joining = True
         self._registering: asyncio.Task[None] | None = None
         self._activating = False
         # A partition that keeps this broker from being active.
@@ -79,6 +81,7 @@ class Membership:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
         self._endpoints = endpoints
         await self._register(patience_ms)
+        self._joining = False
         self._broker.boot.confirm()
         self._broker.metadata.start()
         await self._active
@@ -95,6 +98,7 @@ class Membership:
         for_answers = Patience(self._broker, patience_ms)
         session_ms = self._broker.config.broker_session_timeout_ms + SESSION_MARGIN_MS
         for_its_end = Patience(self._broker, None if patience_ms is None else session_ms)
+        said = False
         while True:
             try:
                 outcome = await self._try_to_register()
@@ -104,6 +108,9 @@ class Membership:
                     raise StartError(str(error)) from None
                 self._complain(str(error))
                 # The session of a process that was killed ends by itself.
+                if not said:
+                    self._broker.log.warning("this broker waits for the end of another session", why=str(error))
+                    said = True
                 await for_its_end.wait(str(error))
                 continue
             if outcome is None:
@@ -229,13 +236,16 @@ class Membership:
 
     def _session_lost(self) -> None:
         self._let_go()
-        if self._registering is None and not self._leaving:
+        if self._registering is None and not self._joining and not self._leaving:
             self._broker.log.warning("the session of this broker has ended, it registers again")
             self._registering = self._broker.loop.create_task(self._register_again(), name="registration")
 
     async def _register_again(self) -> None:
         try:
             await self._register(patience_ms=None)
+        except StartError as error:
+            self._broker.log.error("this broker cannot come back into its cluster", why=str(error))
+            return
         finally:
             self._registering = None
         self.follow()
@@ -344,6 +354,9 @@ class Membership:
                 metadata.when_applied(seen + 1, self._begin_shutdown)
             elif isinstance(result, LeaseLost):
                 self._stop_waiting(all_done=True)
+            elif isinstance(result, Unavailable):
+                self.store_answers(result)
+                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MIN, self._begin_shutdown)
 
         metadata.commit(begin_shutdown(broker, self.lease_id), answered)
 

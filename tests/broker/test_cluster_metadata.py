@@ -75,16 +75,32 @@ def test_logs_are_only_where_replicas_are(cluster: Cluster) -> None:
     cluster.run(story())
 
 
-def test_more_replicas_than_brokers_are_refused(cluster: Cluster) -> None:
+def test_more_replicas_than_registered_brokers_are_refused(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        outcome = await cluster.try_to_create(nodes[0], "t", 1, 4)
+
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_a_replica_on_a_broker_that_is_away_is_made_when_it_comes(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         cluster.kill(nodes[2])
         await cluster.until(lambda: len(nodes[0].broker.image.active_brokers) == 2, 2 * SESSION_MS)
-        outcome = await cluster.try_to_create(nodes[0], "t", 1, 3)
+        topic = await cluster.create(nodes[0], "t", 1, 3)
+        assert set(topic.partitions[0].replicas) == {1, 2, 3}
+        assert set(topic.partitions[0].isr) == {1, 2}
+        back = cluster.boot(3, nodes[2].disk)
+        await back.started
 
-        assert isinstance(outcome, KafkaError)
-        assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
-        await cluster.stop_all(*nodes[:2])
+        assert log_directories(back) == {"t-0"}
+        await cluster.until(lambda: set(nodes[0].partition("t", 0).isr) == {1, 2, 3})
+        await cluster.stop_all(back, *nodes[:2])
 
     cluster.run(story())
 

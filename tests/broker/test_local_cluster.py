@@ -68,6 +68,22 @@ async def test_what_a_killed_broker_led_is_led_by_others_when_its_session_is_ove
         assert not cluster.brokers[2].log_directory.was_closed_cleanly
 
 
+async def test_a_cluster_whose_brokers_were_all_killed_comes_back(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", [1, 0])
+        cluster_id, bootstrap = cluster.cluster_id, cluster.bootstrap
+        for node_id in (0, 1):
+            await cluster.kill_broker(node_id)
+        assert cluster.leader_of("t", 0) is None
+        assert (cluster.cluster_id, cluster.bootstrap) == (cluster_id, bootstrap)
+
+        for node_id in (0, 1):
+            await cluster.start_broker(node_id)
+
+        await until(lambda: set(state_of(cluster.brokers[0]).isr) == {0, 1})
+        assert cluster.leader_of("t", 0) is not None
+
+
 async def test_a_broker_that_is_stopped_hands_over_at_once(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, broker_session_timeout_ms=60_000) as cluster:
         await create_topic(cluster.brokers[0], "t", [1, 0])

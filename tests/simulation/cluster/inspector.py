@@ -92,7 +92,7 @@ class BrokerInspector:
     def look(self) -> None:
         """After each step of the broker."""
         broker = self._broker
-        if not hasattr(broker, "replicas"):
+        if not hasattr(broker, "replicas") or not hasattr(broker, "metadata"):
             return
         for partition in broker.replicas:
             log = partition.log

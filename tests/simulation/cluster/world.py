@@ -210,6 +210,9 @@ class ClusterWorld:
 
     def may_lose_power(self, node: Node) -> bool:
         """One at a time, and only while others have all that was acknowledged: nobody promises more (§14.8.2)."""
+        if self.plan.min_isr < 2:
+            # Nothing keeps such an ISR from shrinking to the one that has just lost its records.
+            return False
         if any(other.is_unwell for other in self.nodes.values() if other is not node):
             return False
         return all(
