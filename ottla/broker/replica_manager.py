@@ -229,8 +229,16 @@ class ReplicaManager(Appends):
             if self._broker.config.replica_selector_class is not None:
                 # Consumers read there, and see nothing above what the follower knows.
                 self.wake_followers(partition)
+        if len(self.delayed_delete_records):
+            # Its log may begin later now.
+            self.tell(partition)
         if noted.isr_change is not None:
             self._isr_changes.propose(partition, noted.isr_change)
+
+    def log_start_rose(self, partition: Partition) -> None:
+        """Records of the leader's log were deleted; followers are to delete theirs."""
+        partition.stir_followers()
+        self.wake_followers(partition)
 
     def shrink_isrs(self) -> None:
         """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""
