@@ -76,7 +76,7 @@ def _consume(bootstrap: str, topic: str, records: int) -> float:
     consumer.assign([TopicPartition(topic, 0, 0)])
     received = 0
     while received < records:
-        messages = consumer.consume(10_000, TIMEOUT_S)
+        messages = consumer.consume(min(10_000, records - received), TIMEOUT_S)
         assert messages, f"only {received} of {records} records arrived"
         assert messages[0].error() is None, messages[0].error()
         received += len(messages)

@@ -82,10 +82,7 @@ class ClusterProcesses(RunningCluster):
             self.brokers[node_id] = ServedBroker(
                 directory / f"broker-{node_id}", dict(settings or {}), listen=f"127.0.0.1:{port}", arguments=arguments
             )
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.listen for broker in self.brokers.values())
+        self.bootstrap = ",".join(broker.listen for broker in self.brokers.values())
 
     def start(self) -> "ClusterProcesses":
         if self.etcd is not None:

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config.topic import log_config, replication_rules
+from ottla.broker.deleted_topics import DeletedTopics
 from ottla.broker.dynamic_configs import DynamicConfigs
 from ottla.broker.topic_logs import TopicLogs
 from ottla.cluster.controller import TopicRules
@@ -29,6 +30,7 @@ class ClusterMetadata:
     def __init__(self, broker: "Broker", store: MetadataStore) -> None:
         self.image = MetadataImage(broker.cluster_id, NO_LEADER)
         self.configs = DynamicConfigs(broker)
+        self.deleted = DeletedTopics(broker)
         self.logs = TopicLogs(broker)
         self._broker = broker
         self._store = store
@@ -97,15 +99,16 @@ class ClusterMetadata:
         try:
             update = applied(before, event)
             configs_changed = self.configs.take(event)
+            self.deleted.take(event)
         except StoreError as error:
             self._broker.membership.failed(str(error))
             return
         # No append may be queued while a replica takes a new state.
         self._broker.settle()
         self.image = update.image
-        if not self._is_known and isinstance(event, Snapshot):
-            self.logs.remove_deleted(event.entries)
-        self._is_known = True
+        if not self._is_known:
+            self._is_known = True
+            self._broker.guard(self.deleted.finish)
         for step in (
             lambda: self.logs.follow(before, update),
             lambda: self._broker.replicas.metadata_applied(update),

@@ -66,17 +66,14 @@ class LocalCluster:
         self._clock = SystemClock()
         self._running: dict[int, Broker] = {}
         self._bootstraps: dict[int, str] = {}
+        self.cluster_id = ""
         self._store: EmbeddedStore | None = None
         self._wheel: DrivenWheel | None = None
 
     @property
     def bootstrap(self) -> str:
         """Where clients find the cluster: all its brokers, also those that do not run at the moment."""
-        return ",".join(self._bootstraps.values())
-
-    @property
-    def cluster_id(self) -> str:
-        return next(iter(self._running.values())).cluster_id
+        return ",".join(self._bootstraps[node_id] for node_id in sorted(self._bootstraps))
 
     @property
     def brokers(self) -> dict[int, Broker]:
@@ -85,8 +82,9 @@ class LocalCluster:
 
     def leader_of(self, topic: str, partition: int) -> int | None:
         """As the broker knows that has seen most; None if nobody leads the partition, or there is none."""
-        image = max((broker.image for broker in self._running.values()), key=lambda image: image.revision)
-        state = image.partition(topic, partition)
+        images = [broker.image for broker in self._running.values()]
+        newest = max(images, key=lambda image: image.revision, default=None)
+        state = None if newest is None else newest.partition(topic, partition)
         return None if state is None or state.leader == NO_LEADER else state.leader
 
     async def start(self) -> None:
@@ -130,6 +128,7 @@ class LocalCluster:
         )
         await broker.start()
         self._running[node_id] = broker
+        self.cluster_id = broker.cluster_id
         self._listen_on[node_id] = host, broker.listeners.opened[0].port
         self._bootstraps[node_id] = broker.bootstrap
         if self._opened is not None:

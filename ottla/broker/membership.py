@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.errors import StartError
-from ottla.broker.store_calls import RETRY_MS_MAX, Patience, ask
-from ottla.cluster.controller import may_become_active, may_stop
+from ottla.broker.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, Patience, ask
+from ottla.cluster.controller import first_unsettled, is_unsettled, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener
 from ottla.cluster.registration import (
@@ -62,8 +62,12 @@ class Membership:
         self._lease_ms = 0
         self._keep_alive_timer: TimerEntry | None = None
         self._registered_at = 0
+        # The first registration takes another lease by itself when one is lost; later ones run in a task.
+        self._joining = True
         self._registering: asyncio.Task[None] | None = None
         self._activating = False
+        # A partition that keeps this broker from being active.
+        self._unsettled: tuple[str, int] | None = None
         self._store_answers = True
         self._active: asyncio.Future[None] = broker.loop.create_future()
         # Whether all was handed over, once that is known; None while the broker does not stop.
@@ -76,6 +80,7 @@ class Membership:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
         self._endpoints = endpoints
         await self._register(patience_ms)
+        self._joining = False
         self._broker.boot.confirm()
         self._broker.metadata.start()
         await self._active
@@ -92,6 +97,7 @@ class Membership:
         for_answers = Patience(self._broker, patience_ms)
         session_ms = self._broker.config.broker_session_timeout_ms + SESSION_MARGIN_MS
         for_its_end = Patience(self._broker, None if patience_ms is None else session_ms)
+        said = False
         while True:
             try:
                 outcome = await self._try_to_register()
@@ -99,6 +105,9 @@ class Membership:
                 if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                     raise StartError(str(error)) from None
                 # The session of a process that was killed ends by itself.
+                if not said:
+                    self._broker.log.warning("this broker waits for the end of another session", why=str(error))
+                    said = True
                 await for_its_end.wait(str(error))
                 continue
             if outcome is None:
@@ -168,10 +177,18 @@ class Membership:
             self._broker.cluster_id,
             self._endpoints[0].host,
             self._endpoints[0].port,
-            clean_shutdown=self._broker.log_directory.was_closed_cleanly or self._broker.boot.is_the_same,
+            clean_shutdown=self._has_lost_nothing(),
             rack=self._broker.config.broker_rack,
             listeners=self._endpoints,
         )
+
+    def _has_lost_nothing(self) -> bool:
+        """Since the earlier life of this broker; or in this one, when it registers anew after somebody has unregistered
+        it."""
+        broker = self._broker
+        if self.broker_epoch != NOT_REGISTERED:
+            return all(log.failure is None for log in broker.log_directory.logs.values())
+        return broker.log_directory.was_closed_cleanly or broker.boot.is_the_same
 
     # The session.
 
@@ -210,13 +227,16 @@ class Membership:
 
     def _session_lost(self) -> None:
         self._let_go()
-        if self._registering is None and not self._leaving:
+        if self._registering is None and not self._joining and not self._leaving:
             self._broker.log.warning("the session of this broker has ended, it registers again")
             self._registering = self._broker.loop.create_task(self._register_again(), name="registration")
 
     async def _register_again(self) -> None:
         try:
             await self._register(patience_ms=None)
+        except StartError as error:
+            self._broker.log.error("this broker cannot come back into its cluster", why=str(error))
+            return
         finally:
             self._registering = None
         self.follow()
@@ -255,7 +275,10 @@ class Membership:
 
     def _maybe_activate(self, broker: BrokerInfo) -> None:
         metadata = self._broker.metadata
-        if self._activating or not may_become_active(metadata.image, broker.node_id, metadata.rules_of):
+        if self._activating or self._is_held_up():
+            return
+        self._unsettled = first_unsettled(metadata.image, broker.node_id, metadata.rules_of)
+        if self._unsettled is not None:
             return
         self._activating = True
         seen = metadata.image.revision
@@ -271,6 +294,13 @@ class Membership:
                 self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MAX, self.follow)
 
         metadata.commit(activate(broker, self.lease_id), answered)
+
+    def _is_held_up(self) -> bool:
+        """By the partition that did so before: not all are looked at with every change."""
+        metadata = self._broker.metadata
+        return self._unsettled is not None and is_unsettled(
+            metadata.image, self._broker.node_id, self._unsettled, metadata.rules_of
+        )
 
     # Leaving.
 
@@ -297,12 +327,21 @@ class Membership:
         broker = self._own()
         if broker is None or self._handed_over is None or self._handed_over.done():
             return
+        if broker.state is BrokerState.FENCED or self.lease_id == NO_LEASE:
+            # Its session has ended: others take over without being asked. A new one is not begun for that.
+            self._stop_waiting(all_done=True)
+            return
         metadata = self._broker.metadata
         seen = metadata.image.revision
 
         def answered(result: CommitResult) -> None:
             if isinstance(result, Conflict):
                 metadata.when_applied(seen + 1, self._begin_shutdown)
+            elif isinstance(result, LeaseLost):
+                self._stop_waiting(all_done=True)
+            elif isinstance(result, Unavailable):
+                self.store_answers(result)
+                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MIN, self._begin_shutdown)
 
         metadata.commit(begin_shutdown(broker, self.lease_id), answered)
 

@@ -8,10 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cluster.encoding import deletion_marks
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
-from ottla.cluster.store import CommitResult, Committed, Entry
-from ottla.cluster.topic_changes import without_logs_on
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError
 
@@ -72,26 +69,6 @@ class TopicLogs:
         A stop of the broker cuts this short."""
         self._waiting.append(_Waiting({topic.name: topic.topic_id for topic in topics}, done))
         self._tell()
-
-    def remove_deleted(self, entries: Sequence[Entry]) -> None:
-        """Finish the deletions that this broker has missed, given all that is in the store; call it once."""
-        marks = deletion_marks(entries)
-        deleted = {mark.topic_id for mark in marks}
-        directory = self._broker.log_directory
-        for (name, index), log in list(directory.logs.items()):
-            topic = self._broker.image.topic(name)
-            if log.topic_id in deleted:
-                directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
-            elif topic is not None and log.topic_id is None:
-                directory.assign_topic_id(log, topic.topic_id)
-            elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
-                self._broker.log.warning("a log of no known topic is left alone", topic=name, partition=index)
-        for transaction in without_logs_on(self._broker.node_id, marks, self._broker.image.brokers):
-            self._broker.metadata.commit(transaction, self._marks_removed)
-
-    def _marks_removed(self, result: CommitResult) -> None:
-        if not isinstance(result, Committed):
-            self._broker.log.warning("marks of deleted topics stay until the next start", why=str(result))
 
     def _is_gone(self, before: MetadataImage, after: MetadataImage, name: str) -> bool:
         old, new = before.topic(name), after.topic(name)

@@ -103,7 +103,8 @@ class TopicService:
     def ensure_offsets_topic(self) -> None:
         """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.
 
-        Unlike Kafka's, its replication factor is bounded by the number of brokers: one broker is enough for groups."""
+        Unlike Kafka's, its replication factor is bounded by the number of brokers while nobody has set it: one broker
+        is enough for groups."""
 
         def failed(error: KafkaError) -> None:
             self._broker.log.error("__consumer_offsets could not be created", error=str(error))
@@ -127,7 +128,9 @@ class TopicService:
 
     def _plan_offsets_topic(self) -> Outcome:
         config = self._broker.config
-        factor = min(config.offsets_topic_replication_factor, len(self.image.active_brokers))
+        factor = config.offsets_topic_replication_factor
+        if not config.is_set("offsets.topic.replication.factor"):
+            factor = min(factor, len(self.image.brokers))
         spec = TopicSpec(CONSUMER_OFFSETS, config.offsets_topic_num_partitions, factor)
         configs = {
             "cleanup.policy": "compact",

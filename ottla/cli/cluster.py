@@ -51,7 +51,7 @@ def _print_status(output: Output, found: ClusterStatus) -> None:
     )
     degraded = [each for each in found.partitions if each.is_degraded]
     if degraded:
-        columns = ("topic", "partition", "leader", "replicas", "isr", "min isr", "state", "lag")
+        columns = ("topic", "partition", "leader", "replicas", "isr", "state", "lag")
         output.table(columns, [_degraded_row(each) for each in degraded])
 
 
@@ -61,9 +61,14 @@ def _broker_row(each: BrokerStatus) -> tuple[object, ...]:
 
 
 def _degraded_row(each: PartitionStatus) -> tuple[object, ...]:
-    state = "offline" if each.is_offline else "under min ISR" if each.is_under_min_isr else "under-replicated"
     lag = NOTHING if each.is_offline else _lags(each)
-    return (each.topic, each.partition, each.leader, each.replicas, each.isr, each.min_isr, state, lag)
+    return (each.topic, each.partition, each.leader, each.replicas, each.isr, _state(each), lag)
+
+
+def _state(each: PartitionStatus) -> str:
+    if each.is_offline:
+        return "offline"
+    return f"under min ISR {each.min_isr}" if each.is_under_min_isr else "under-replicated"
 
 
 def _lags(each: PartitionStatus) -> str:

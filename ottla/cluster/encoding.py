@@ -10,7 +10,7 @@ partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, 
 configs/topics/<name>       the topic's own configs
 configs/brokers/<id>        properties altered at run time for one broker; with no id, for all brokers
 deleted/<topic id>          a deleted topic, and the brokers that may still have logs of it; each takes itself out
-                            at its next start, and the mark goes with the last
+                            when it has none, and the mark goes with the last
 """
 
 import json

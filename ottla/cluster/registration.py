@@ -2,7 +2,7 @@
 
 A registration stays when its broker goes; a session lives under a lease. A process registers with an incarnation drawn
 at its start; the revision of the registration is its broker epoch. It starts fenced, becomes active when it has caught
-up and nothing of its earlier life is left to be done (`controller.may_become_active`), says that it is stopping before
+up and nothing of its earlier life is left to be done (`controller.first_unsettled`), says that it is stopping before
 it stops, and is fenced again when its session ends, by whatever cause.
 
     no session --register--> STARTING --activate--> ACTIVE --begin_shutdown--> STOPPING
@@ -30,7 +30,7 @@ from ottla.cluster.encoding import (
     session_value,
 )
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
-from ottla.cluster.store import ABSENT, Change, Delete, Entry, Expect, Put, Transaction
+from ottla.cluster.store import ABSENT, NO_LEASE, Change, Delete, Entry, Expect, Put, Transaction
 from ottla.protocol.errors import ErrorCode, error_for
 
 
@@ -182,6 +182,8 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
 
 
 def _moved(broker: BrokerInfo, state: BrokerState, lease_id: int) -> Transaction:
+    assert broker.state is not BrokerState.FENCED, "a session goes on in another state, it does not begin in one"
+    assert lease_id != NO_LEASE, "a session without a lease would never end"
     return Transaction(
         (
             Expect(f"{BROKERS}{broker.node_id}", broker.epoch),

@@ -80,10 +80,14 @@ def new_terms(topics: Iterable[TopicInfo], leader: int) -> Iterator[Transaction]
 
 def without_logs_on(node_id: int, marks: Iterable[DeletionMark], registered: Collection[int]) -> Iterator[Transaction]:
     """Takes a broker out of the marks of deleted topics, and those that are registered no more; marks of nobody go."""
-    concerned = [mark for mark in marks if node_id in mark.brokers or not set(mark.brokers) & set(registered)]
-    for some in _batches(concerned):
+    for some in _batches(marks):
         expected = tuple(Expect(mark.key, mark.revision) for mark in some)
         yield Transaction(expected, tuple(_left(mark, node_id, registered) for mark in some))
+
+
+def has_to_tidy(node_id: int, mark: DeletionMark, registered: Collection[int]) -> bool:
+    """Whether the mark names this broker, or nobody who could take himself out."""
+    return node_id in mark.brokers or not any(each in registered for each in mark.brokers)
 
 
 def _left(mark: DeletionMark, node_id: int, registered: Collection[int]) -> Change:

@@ -100,7 +100,7 @@ def plan_more_partitions(
         raise InvalidPartitions(f"topic {topic.name} already has {count} partitions")
     check_partition_count(added)
     if assignments is None:
-        replicas = place(added, topic.replication_factor, _enough_brokers(image, topic.replication_factor), rng)
+        replicas = _placed(added, topic.replication_factor, image, rng)
     else:
         replicas = _added_replicas(topic, added, assignments, image.brokers)
     return replace(topic, partitions=topic.partitions + tuple(_new_partition(each, image) for each in replicas))
@@ -179,15 +179,20 @@ def _placed_replicas(
     if factor < 1:
         raise InvalidReplicationFactor(f"a topic has at least one replica, not {factor}")
     check_partition_count(partitions)
-    return place(partitions, factor, _enough_brokers(image, factor), rng)
+    return _placed(partitions, factor, image, rng)
 
 
-def _enough_brokers(image: MetadataImage, factor: int) -> list[BrokerInfo]:
-    """Those that are active: a replica on another one would begin its life out of sync."""
+def _placed(partitions: int, factor: int, image: MetadataImage, rng: Random) -> list[tuple[int, ...]]:
+    """On active brokers. Where those are too few, the last replicas stand on others that are registered, as in Kafka:
+    they begin their life out of sync, and are there when their brokers come back."""
+    if factor > len(image.brokers):
+        raise InvalidReplicationFactor(f"replication factor {factor} is more than the {len(image.brokers)} brokers")
     active = [broker for broker in image.brokers.values() if broker.state is BrokerState.ACTIVE]
-    if factor > len(active):
-        raise InvalidReplicationFactor(f"replication factor {factor} is more than the {len(active)} active brokers")
-    return active
+    if not active:
+        raise InvalidReplicationFactor("no broker is active")
+    away = [node_id for node_id, broker in image.brokers.items() if broker.state is not BrokerState.ACTIVE]
+    placed = place(partitions, min(factor, len(active)), active, rng)
+    return [(*each, *_turned(away, index)[: factor - len(each)]) for index, each in enumerate(placed)]
 
 
 def _assigned_replicas(spec: TopicSpec, brokers: Mapping[int, BrokerInfo]) -> list[tuple[int, ...]]:

@@ -6,14 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from ottla import Cluster, ClusterThread
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.local_cluster import LocalCluster, node_ids_in
 from ottla.cluster.image import BrokerState
-from tests.broker.clusters import QUICK_SESSIONS, create_topic, running_cluster, state_of, until
+from tests.broker.clusters import QUICK_SESSIONS, WAIT_S, create_topic, running_cluster, state_of, until
 from tests.served import ServedBroker
 
 
@@ -44,7 +44,8 @@ async def test_a_cluster_that_stops_as_a_whole_is_the_same_when_it_starts_again(
 
     async with running_cluster(tmp_path, brokers=3) as cluster:
         assert cluster.cluster_id == cluster_id
-        assert cluster.leader_of("t", 0) is not None
+        witness = cluster.brokers[0]
+        await until(lambda: all(set(state_of(witness, "t", index).isr) == {0, 1, 2} for index in range(2)))
         assert all(broker.log_directory.was_closed_cleanly for broker in cluster.brokers.values())
 
 
@@ -63,7 +64,24 @@ async def test_what_a_killed_broker_led_is_led_by_others_when_its_session_is_ove
         await cluster.start_broker(2)
         assert cluster.brokers[2].bootstrap == address
         await until(lambda: witness.image.active_brokers == {0, 1, 2})
+        await until(lambda: set(state_of(witness).isr) == {1, 2})
         assert not cluster.brokers[2].log_directory.was_closed_cleanly
+
+
+async def test_a_cluster_whose_brokers_were_all_killed_comes_back(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", [1, 0])
+        cluster_id, bootstrap = cluster.cluster_id, cluster.bootstrap
+        for node_id in (0, 1):
+            await cluster.kill_broker(node_id)
+        assert cluster.leader_of("t", 0) is None
+        assert (cluster.cluster_id, cluster.bootstrap) == (cluster_id, bootstrap)
+
+        for node_id in (0, 1):
+            await cluster.start_broker(node_id)
+
+        await until(lambda: set(state_of(cluster.brokers[0]).isr) == {0, 1})
+        assert cluster.leader_of("t", 0) is not None
 
 
 async def test_a_broker_that_is_stopped_hands_over_at_once(tmp_path: Path) -> None:
@@ -124,22 +142,26 @@ async def test_a_cluster_may_grow(tmp_path: Path) -> None:
 # Inside a program.
 
 
-async def test_an_embedded_cluster_survives_the_death_of_a_leader() -> None:
-    async with Cluster(brokers=3, settings=QUICK_SESSIONS) as cluster:
-        admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-        await admin.start()
-        await admin.create_topics([NewTopic("t", 1, 3)])
-        await admin.close()
-        leader = cluster.leader_of("t", 0)
-        assert leader is not None
-
-        await cluster.kill(leader)
-        await until(lambda: cluster.leader_of("t", 0) not in (None, leader))
+async def test_an_embedded_cluster_loses_nothing_when_a_leader_dies() -> None:
+    """R08, as somebody who tests a program would try it."""
+    settings = QUICK_SESSIONS | {"default.replication.factor": 3, "min.insync.replicas": 2, "num.partitions": 1}
+    async with Cluster(brokers=3, settings=settings) as cluster:
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+            await producer.send_and_wait("t", b"0")
+            leader = cluster.leader_of("t", 0)
+            assert leader is not None
+            await cluster.kill(leader)
+            for i in range(1, 10):
+                await producer.send_and_wait("t", str(i).encode())
+        assert cluster.leader_of("t", 0) != leader
         assert leader not in cluster.node_ids
+        assert cluster.leader_of("t", 7) is None
 
         await cluster.restart(leader)
         assert cluster.node_ids == [0, 1, 2]
-        assert cluster.leader_of("t", 7) is None
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+        async with consumer, asyncio.timeout(WAIT_S):
+            assert [(await consumer.getone()).value for _ in range(10)] == [str(i).encode() for i in range(10)]
 
 
 def test_an_embedded_cluster_in_a_thread_of_its_own() -> None:

@@ -157,6 +157,25 @@ def test_a_lone_broker_on_a_remote_store_survives_its_absence(cluster: Cluster) 
     cluster.run(story())
 
 
+def test_a_broker_whose_place_another_has_taken_waits_until_it_is_free(cluster: Cluster) -> None:
+    async def story() -> None:
+        first, old = await cluster.started(1, 2)
+        cuts = cluster.cut_off(old)
+        await cluster.until(lambda: first.broker.image.brokers[2].state is BrokerState.FENCED, 2 * SESSION_MS)
+        other = cluster.boot(2, host="elsewhere")
+        await other.started
+        cluster.links.heal(*cuts)
+        await cluster.until(lambda: "this broker waits for the end of another session" in old.events())
+        assert other.state is BrokerState.ACTIVE
+        await cluster.stop(other)
+        await cluster.until(lambda: first.broker.image.brokers[2].state is BrokerState.ACTIVE)
+
+        assert first.broker.image.brokers[2].host == old.host
+        await cluster.stop_all(old, first)
+
+    cluster.run(story())
+
+
 def test_a_store_that_cannot_be_reached_at_the_start_is_waited_for(cluster: Cluster) -> None:
     async def story() -> None:
         late = cluster.boot(1)

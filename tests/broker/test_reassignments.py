@@ -141,11 +141,16 @@ async def test_a_broker_that_nobody_knows_cannot_be_forgotten(tmp_path: Path) ->
         assert response.error_message == "there is no broker 7"
 
 
-async def test_a_running_broker_that_is_forgotten_registers_anew(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path) as cluster:
+async def test_a_running_broker_that_is_forgotten_registers_anew_and_has_lost_nothing(tmp_path: Path) -> None:
+    """It is the only one in sync, and leads again: this is no return after a crash (§19.4.3 c)."""
+    async with running_cluster(tmp_path, brokers=3) as cluster:
         asked, forgotten = cluster.brokers[0], cluster.brokers[1]
+        await create_topic(asked, "t", [1, 2])
+        await cluster.stop_broker(2)
+        await until(lambda: state_of(asked).isr == (1,))
         epoch = forgotten.metadata.broker_epoch
 
         assert (await ask(asked, UnregisterBrokerRequest(broker_id=1))).error_code == 0
 
         await until(lambda: 1 in asked.image.active_brokers and forgotten.metadata.broker_epoch > epoch)
+        await until(lambda: state_of(asked).leader == 1)

@@ -291,6 +291,15 @@ async def test_topics_come_by_themselves_as_the_configuration_says(tmp_path: Pat
         assert topics.image.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
+async def test_the_topic_of_the_groups_has_as_many_replicas_as_was_asked_for_or_waits(tmp_path: Path) -> None:
+    """§4.1.4: a group that came while the cluster was coming up would otherwise be on one broker for ever."""
+    for factor, error in (("2", ErrorCode.LEADER_NOT_AVAILABLE), ("1", ErrorCode.NONE)):
+        settings = {"offsets.topic.replication.factor": factor}
+        async with running(tmp_path / factor, settings) as broker:
+            assert broker.broker.topics.auto_create("__consumer_offsets") is error
+            assert ("__consumer_offsets" in broker.broker.image.topics) is (error is ErrorCode.NONE)
+
+
 async def test_topics_do_not_come_by_themselves_when_that_is_off(tmp_path: Path) -> None:
     async with running(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
         assert broker.broker.topics.auto_create("a") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -56,10 +56,10 @@ def test_status_shows_what_is_not_as_it_should_be_and_how_far_behind() -> None:
             f"     0  {first.bootstrap.ljust(15)}  -     live       1         3   30\n"
             f"     1  {second.bootstrap.ljust(15)}  -     live       2         3    3\n"
             f"     2  {'h:9'.ljust(15)}  r     down       0         3    -\n"
-            "TOPIC  PARTITION  LEADER  REPLICAS  ISR  MIN-ISR  STATE             LAG\n"
-            "bad            0       0  0,1,2     0,1        2  under-replicated  1:3,2:?\n"
-            "bad            1       -  2         2          2  offline           -\n"
-            "bad            2       1  1,2,0     1          2  under min ISR     2:?,0:30\n"
+            "TOPIC  PARTITION  LEADER  REPLICAS  ISR  STATE             LAG\n"
+            "bad            0       0  0,1,2     0,1  under-replicated  1:3,2:?\n"
+            "bad            1       -  2         2    offline           -\n"
+            "bad            2       1  1,2,0     1    under min ISR 2   2:?,0:30\n"
         )
 
 

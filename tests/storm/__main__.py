@@ -47,7 +47,8 @@ def main() -> int:
     outcome = run(directory, steps, duration_s=duration_s, brokers=options.brokers, records_per_s=options.records_per_s)
     _print_table(outcome, time.monotonic() - started)
     if not outcome.violations and not outcome.failures:
-        shutil.rmtree(directory)
+        if not options.keep:
+            shutil.rmtree(directory)
         return 0
     _print_complaints(outcome)
     print(f"kept in {directory}; again: python -m tests.storm --minutes {options.minutes:g} --seed {seed}")
@@ -60,6 +61,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of what is done when, to which broker")
     parser.add_argument("--brokers", type=int, default=3, help="processes; one alone needs no etcd (3)")
     parser.add_argument("--records-per-s", type=int, default=200, help="of each producer (200)")
+    parser.add_argument("--keep", action="store_true", help="the directory of a storm that was passed, too")
     return parser.parse_args()
 
 

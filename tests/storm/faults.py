@@ -8,6 +8,8 @@ from enum import Enum
 from tests.storm.settings import SESSION_TIMEOUT_MS
 
 SESSION_S = SESSION_TIMEOUT_MS / 1000
+# Stands for etcd where otherwise a broker is named.
+ETCD = 0
 
 
 class Action(Enum):
@@ -16,6 +18,10 @@ class Action(Enum):
     START = "start"
     PAUSE = "pause"
     RESUME = "resume"
+
+
+KINDS = ("kill", "in turn", "together", "all", "pause", "stop", "etcd")
+WEIGHTS = (45, 15, 5, 3, 25, 10, 8)
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Step:
     node_id: int
 
     def __str__(self) -> str:
-        return f"{self.at_s:6.1f} s  {self.action.value} {self.node_id}"
+        return f"{self.at_s:6.1f} s  {self.action.value} {'etcd' if self.node_id == ETCD else self.node_id}"
 
 
 def plan(seed: int, duration_s: float, node_ids: Sequence[int]) -> list[Step]:
@@ -46,7 +52,9 @@ def plan(seed: int, duration_s: float, node_ids: Sequence[int]) -> list[Step]:
 def _disturbance(chance: random.Random, now_s: float, node_ids: Sequence[int]) -> Iterator[Step]:
     one, *others = chance.sample(list(node_ids), len(node_ids))
     other = others[0] if others else one
-    what = chance.choices(("kill", "in turn", "together", "all", "pause", "stop"), (45, 15, 5, 3, 25, 10))[0]
+    what = chance.choices(KINDS, WEIGHTS)[0]
+    if what == "etcd":
+        what, one = chance.choice(("kill", "pause")), ETCD
     down_s = chance.uniform(0.1, 2.5 * SESSION_S)
     match what:
         case "kill":

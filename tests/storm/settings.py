@@ -25,5 +25,6 @@ def broker_settings(brokers: int) -> dict[str, str]:
             "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
             "broker.heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
             "replica.lag.time.max.ms": 4000,
+            "leader.imbalance.check.interval.seconds": 10,
         }
     return {key: str(value) for key, value in settings.items()}

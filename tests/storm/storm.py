@@ -13,13 +13,14 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from tests.cluster.etcd_server import EtcdServer
 from tests.cluster_processes import ClusterProcesses
 from tests.histories.checker import Violation, check
 from tests.histories.events import Acknowledged, CommitAcknowledged, Event, FinalLog, Read, Sent
 from tests.histories.files import HistoryFile, read_histories
 from tests.histories.violations import Partition
 from tests.storm import final
-from tests.storm.faults import Action, Step
+from tests.storm.faults import ETCD, Action, Step
 from tests.storm.replicas import differences, high_watermarks
 from tests.storm.settings import PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
 
@@ -118,7 +119,8 @@ def _strike(cluster: ClusterProcesses, steps: list[Step], duration_s: float, out
     for step in steps:
         time.sleep(max(0.0, started + step.at_s - time.monotonic()))
         _perform(cluster, step)
-        outcome.done[step.action] += 1
+        if step.node_id != ETCD:
+            outcome.done[step.action] += 1
     time.sleep(max(0.0, started + duration_s - time.monotonic()))
     for broker in cluster.brokers.values():
         if not broker.bootstrap:
@@ -126,6 +128,9 @@ def _strike(cluster: ClusterProcesses, steps: list[Step], duration_s: float, out
 
 
 def _perform(cluster: ClusterProcesses, step: Step) -> None:
+    if step.node_id == ETCD:
+        _perform_on_etcd(cluster.etcd, step.action)
+        return
     broker = cluster.brokers[step.node_id]
     if step.action is not Action.START:
         assert broker.is_running, f"broker {step.node_id} ended by itself"
@@ -143,6 +148,20 @@ def _perform(cluster: ClusterProcesses, step: Step) -> None:
             broker.pause()
         case Action.RESUME:
             broker.resume()
+
+
+def _perform_on_etcd(etcd: EtcdServer | None, action: Action) -> None:
+    if etcd is None:
+        return
+    match action:
+        case Action.KILL:
+            etcd.kill()
+        case Action.START:
+            etcd.start()
+        case Action.PAUSE:
+            etcd.send_signal(signal.SIGSTOP)
+        case _:
+            etcd.send_signal(signal.SIGCONT)
 
 
 def _compare_replicas(cluster: ClusterProcesses, logs: Mapping[Partition, FinalLog], outcome: Outcome) -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storm.faults import Action, plan
+from tests.storm.faults import ETCD, Action, plan
 
 # What can be done to a broker in the state that the last action has left it in; None is the beginning.
 NEXT = {
@@ -16,8 +16,9 @@ NEXT = {
 
 @given(seed=st.integers(), brokers=st.integers(1, 3))
 def test_every_broker_is_well_at_the_end_of_a_plan(seed: int, brokers: int) -> None:
-    latest: dict[int, Action | None] = dict.fromkeys(range(1, brokers + 1))
-    steps = plan(seed, 120, list(latest))
+    node_ids = range(1, brokers + 1)
+    latest: dict[int, Action | None] = dict.fromkeys((ETCD, *node_ids))
+    steps = plan(seed, 120, node_ids)
 
     for step in steps:
         assert step.action in NEXT[latest[step.node_id]], f"{step} after {latest[step.node_id]}"
@@ -36,4 +37,5 @@ def test_ten_minutes_have_everything_in_them() -> None:
     steps = plan(1, 600, [1, 2, 3])
 
     assert {step.action for step in steps} == set(Action)
+    assert {step.node_id for step in steps} == {ETCD, 1, 2, 3}
     assert len(steps) > 100

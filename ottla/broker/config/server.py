@@ -85,6 +85,10 @@ class ServerConfig(ServerOptions):
         value: object = self.__dict__[option.attribute]
         return value
 
+    def is_set(self, name: str) -> bool:
+        """Whether somebody has given the property a value, be it the default's."""
+        return next(self._texts(SERVER_OPTIONS[name]), None) is not None
+
     def size_if_set(self, option: Option[int]) -> int | None:
         """The value of a size that somebody has asked for; None for the default, and for -1."""
         first = next(self.values_of(option))  # type: ignore[arg-type]

@@ -20,6 +20,9 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.replication.partition import Partition
 from ottla.storage.lookup import FoundTimestamp
 
+# Kafka's `DEBUGGING_REPLICA_ID`: whichever replica is asked tells of its own log.
+ANY_REPLICA = -2
+
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -89,9 +92,12 @@ def _answer(
         if context.api_version < SINCE.get(asked.timestamp, 0):
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
         partition = context.broker.replicas.partition(topic, asked.partition_index)
+        if request.replica_id == ANY_REPLICA:
+            _tell_ends(partition, asked.timestamp, answer)
+            return answer
         partition.check_leader(asked.current_leader_epoch)
         if request.replica_id >= 0 and is_broker(context, request.replica_id):
-            _tell_follower(partition, asked.timestamp, answer)
+            _tell_ends(partition, asked.timestamp, answer)
             return answer
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
         if lookup is not None:
@@ -101,8 +107,9 @@ def _answer(
     return answer
 
 
-def _tell_follower(partition: Partition, timestamp: int, answer: Any) -> None:
-    """A follower that fell out of range asks for the ends of the log, and goes by what there is (§14.5.4)."""
+def _tell_ends(partition: Partition, timestamp: int, answer: Any) -> None:
+    """A follower that fell out of range asks for the ends of the log, and goes by what there is (§14.5.4). So does who
+    looks how far each replica has come."""
     log = partition.log
     if timestamp == LATEST:
         answer.offset = log.log_end_offset
@@ -111,7 +118,7 @@ def _tell_follower(partition: Partition, timestamp: int, answer: Any) -> None:
         answer.offset = log.log_start_offset
         answer.leader_epoch = max(log.epochs.epoch_at(log.log_start_offset), -1)
     else:
-        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is nothing a follower asks for")
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not for replicas")
 
 
 def _code_for(error: KafkaError, version: int) -> ErrorCode:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.cluster.node import Node
+from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.store import STORE_HOST, StoreConditions
 from tests.simulation.links import Cut
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 LONGEST_STALL_MS = 6_000
 LONGEST_CUT_MS = 12_000
-LONGEST_PAUSE_MS = 10_000
 LONGEST_ABSENCE_MS = 9_000
 WALL_START_MS = 1_700_000_000_000
 CALM_STORE = StoreConditions()

@@ -8,6 +8,7 @@ from typing import Any
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from tests.simulation.cluster.judge import ClusterJudge
+from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.invariants import Inspector, hosted_partitions
@@ -74,7 +75,7 @@ class BrokerInspector:
         self._terms: dict[PartitionId, tuple[int, int, int]] = {}
         self._offsets_terms: dict[PartitionId, tuple[int, bool]] = {}
         self._image: MetadataImage | None = None
-        self._groups = Inspector(self._judge, broker)
+        self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
         self._loaded: set[int] = set()
         # Names the present set of partitions of `__consumer_offsets` that the broker leads, and for how long.
         self.term = self._judge.begin_term(before=-1)
@@ -91,7 +92,7 @@ class BrokerInspector:
     def look(self) -> None:
         """After each step of the broker."""
         broker = self._broker
-        if not hasattr(broker, "replicas"):
+        if not hasattr(broker, "replicas") or not hasattr(broker, "metadata"):
             return
         for partition in broker.replicas:
             log = partition.log
@@ -154,7 +155,7 @@ class BrokerInspector:
 
     def _begin_term(self, index: int) -> None:
         self.term = self._judge.begin_term(before=self.term)
-        self._groups = Inspector(self._judge, self._broker)
+        self._groups = Inspector(self._judge, self._broker, LONGEST_PAUSE_MS + 1_000)
         self._loaded.discard(index)
 
     def _look_at_loaded(self) -> None:

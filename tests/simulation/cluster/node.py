@@ -51,6 +51,7 @@ class Node:
         self._rng = world.make_rng(f"node {node_id}")
         self._config = ServerConfig(settings)
         self.lost_power_in_life = 0
+        self.began_us = 0
         self._lives = 0
         self._boots = 0
 
@@ -64,8 +65,9 @@ class Node:
         if not self.lost_power_in_life:
             return False
         known = self._world.truth.image.brokers.get(self.node_id)
-        came_back = self.is_up and self._lives > self.lost_power_in_life and known is not None
-        if came_back and known.state is BrokerState.ACTIVE and known.epoch == self.broker.metadata.broker_epoch:
+        came_back = self.is_up and self._lives > self.lost_power_in_life and hasattr(self.broker, "membership")
+        epoch = self.broker.membership.broker_epoch if came_back else None
+        if known is not None and known.state is BrokerState.ACTIVE and known.epoch == epoch:
             self.lost_power_in_life = 0
         return self.lost_power_in_life > 0
 
@@ -78,6 +80,7 @@ class Node:
         """Whether it has started; a crash may come first."""
         world = self._world
         self._lives += 1
+        self.began_us = world.loop.now_us
         world.trace.note("start", self.host, self._lives)
         process = Process(f"{self.host} life {self._lives}")
         store = world.store_machine.session(self.host, process.context())

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 NODE_IDS = (1, 2, 3)
+LONGEST_PAUSE_MS = 10_000
 
 
 @dataclass

@@ -11,6 +11,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.record import Record, build_batch
 from tests.histories.events import Acknowledged, Sent
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -28,6 +29,7 @@ class Batch:
     base_sequence: int
     values: list[str]
     records: bytes
+    first_sent_us: int = 0
 
 
 @dataclass
@@ -44,6 +46,7 @@ class IdempotentProducer:
     """Sent or not, and not acknowledged."""
     next_sequences: dict[Partition, int] = field(default_factory=dict)
     sent: int = 0
+    beginnings: int = 0
 
     def __post_init__(self) -> None:
         self.client = Client(self.world, self.rng, self.name)
@@ -87,7 +90,7 @@ class IdempotentProducer:
         values = [f"{self.name}/{self.sent + number}" for number in range(self.rng.randint(1, 4))]
         sequence = self.next_sequences.get(partition, 0)
         for number, value in enumerate(values, self.sent):
-            self.world.record(Sent(self.world.now_us, self.name, *partition, number, value))
+            self.world.record(Sent(self.world.now_us, f"{self.name}#{self.beginnings}", *partition, number, value))
         self.sent += len(values)
         self.next_sequences[partition] = sequence + len(values)
         records = batch_of(values, self.world.wall_ms(), self.producer_id, self.producer_epoch, sequence)
@@ -97,6 +100,8 @@ class IdempotentProducer:
         while self.waiting:
             partition = self.waiting[0].partition
             wire, _ = await self.client.leader(partition)
+            for batch in self.waiting:
+                batch.first_sent_us = batch.first_sent_us or self.world.now_us
             requests = [produce_request(batch.partition, batch.records, ACKS_ALL) for batch in self.waiting]
             calls = [
                 self.world.loop.create_task(wire.call(request, self.version, within_ms=REQUEST_TIMEOUT_MS))
@@ -110,16 +115,17 @@ class IdempotentProducer:
                 except OSError:
                     failed = True
                 else:
-                    failed = not self._took(response, after_failure=failed) or failed
+                    failed = not self._took(response, wire, after_failure=failed) or failed
             if failed:
                 self.client.metadata_is_stale()
                 await self.world.sleep_ms(self.rng.randint(20, 300))
 
-    def _took(self, response: Any, *, after_failure: bool) -> bool:
+    def _took(self, response: Any, wire: Wire, *, after_failure: bool) -> bool:
         """Whether the first waiting batch is acknowledged by this answer to it."""
         answer = response.responses[0].partition_responses[0]
         error = ErrorCode(answer.error_code)
-        if after_failure:
+        self.world.trace.note(self.name, "was told", error.name, answer.base_offset)
+        if after_failure or not self.waiting:
             # Its turn comes again when those before it are written.
             return False
         batch = self.waiting[0]
@@ -128,9 +134,20 @@ class IdempotentProducer:
             offset = answer.base_offset if error is ErrorCode.NONE else UNKNOWN_OFFSET
             acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL)
             return True
-        if error not in PASSING:
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.world.began_after(batch.first_sent_us, wire):
+            self._begin_anew()
+        elif error not in PASSING:
             self.world.judge_error(error, f"{self.name}: batch {batch.base_sequence} to {batch.partition}")
         return False
+
+    def _begin_anew(self) -> None:
+        """A snapshot of producers, in Kafka's format, keeps one batch of each: after a restart from it a broker does
+        not know that the earlier ones of those under way together are repetitions. What is waiting stays in doubt."""
+        self.world.judge.counts["producers forgotten"] += 1
+        self.producer_id = NO_PRODUCER_ID
+        self.beginnings += 1
+        self.waiting.clear()
+        self.next_sequences.clear()
 
 
 @dataclass

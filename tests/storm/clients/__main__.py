@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import logging
 import signal
 import threading
 from pathlib import Path
@@ -20,6 +21,7 @@ def main() -> None:
     parser.add_argument("--history", required=True, type=Path)
     parser.add_argument("--records-per-s", type=int, default=200)
     options = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with HistoryFile(options.history) as history:
