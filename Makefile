@@ -25,9 +25,9 @@ check: $(VENV)/ready-dev
 rebalance: $(VENV)/ready
 	$(BIN)/python examples/rebalance_live.py $(ARGS)
 
-# Replay or run SEEDS seeds of the whole-broker simulation; FIRST=n starts at seed n.
+# Run SEEDS seeds of both simulations, of one broker and of a cluster; FIRST=n starts at seed n, WORLD=cluster runs one.
 sim: $(VENV)/ready-dev
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --jobs $(shell nproc)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(WORLD),--world $(WORLD)) --jobs $(shell nproc)
 
 # Three broker processes and etcd, killed and paused for MINUTES under real clients; SEED=s repeats what was done when.
 storm: $(VENV)/ready-dev

@@ -18,6 +18,9 @@ SUITES = (
     "codec",
     "failover",
     "kafka",
+    "replication",
+    "idle_cluster",
+    "embedded_cluster",
 )
 
 

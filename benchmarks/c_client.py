@@ -2,16 +2,21 @@
 disturb the next measurement.
 
 `python -m benchmarks.c_client produce BOOTSTRAP TOPIC RECORDS RECORD_BYTES` and
-`python -m benchmarks.c_client consume BOOTSTRAP TOPIC RECORDS` print the seconds that it took.
+`python -m benchmarks.c_client consume BOOTSTRAP TOPIC RECORDS` print the seconds that it took,
+`python -m benchmarks.c_client latency BOOTSTRAP TOPIC RECORDS RECORDS_PER_SECOND` the median of the seconds from a
+record of 1 KiB to its acknowledgement.
 """
 
+import statistics
 import subprocess
 import sys
 import time
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 TIMEOUT_S = 60
+# The first ones find connections and caches in the making.
+WARM_UP_RECORDS = 100
 PRODUCER = {
     "acks": "all",
     "linger.ms": 5,
@@ -39,6 +44,11 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> floa
 def consume(bootstrap: str, topic: str, records: int) -> float:
     """Seconds in which an idle consumer receives that many records of partition 0 from its start."""
     return _seconds("consume", bootstrap, topic, records)
+
+
+def median_latency(bootstrap: str, topic: str, records: int, per_second: int) -> float:
+    """Seconds from a record of 1 KiB, sent by itself at a steady rate, to its acknowledgement by all replicas."""
+    return _seconds("latency", bootstrap, topic, records, per_second)
 
 
 def _seconds(action: str, *arguments: str | int) -> float:
@@ -69,6 +79,33 @@ def _accepted(producer: Producer, topic: str, value: bytes) -> bool:
     return True
 
 
+def _median_latency(bootstrap: str, topic: str, records: int, per_second: int) -> float:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    producer.list_topics(topic, TIMEOUT_S)
+    value = bytes(1024)
+    latencies: list[float] = []
+    due = time.perf_counter()
+    while len(latencies) < WARM_UP_RECORDS + records:
+        time.sleep(max(0.0, due - time.perf_counter()))
+        due += 1 / per_second
+        latencies.append(_latency(producer, topic, value))
+    return statistics.median(latencies[WARM_UP_RECORDS:])
+
+
+def _latency(producer: Producer, topic: str, value: bytes) -> float:
+    sent = time.perf_counter()
+    acknowledged: list[float] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        assert error is None, error
+        acknowledged.append(time.perf_counter())
+
+    producer.produce(topic, value, on_delivery=delivered)
+    while not acknowledged:
+        producer.poll(TIMEOUT_S)
+    return acknowledged[0] - sent
+
+
 def _consume(bootstrap: str, topic: str, records: int) -> float:
     consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
     consumer.list_topics(topic, TIMEOUT_S)
@@ -85,13 +122,8 @@ def _consume(bootstrap: str, topic: str, records: int) -> float:
     return seconds
 
 
-def main(action: str, bootstrap: str, topic: str, *numbers: str) -> None:
-    if action == "produce":
-        records, record_bytes = map(int, numbers)
-        print(_produce(bootstrap, topic, records, record_bytes))
-    else:
-        print(_consume(bootstrap, topic, int(numbers[0])))
-
+ACTIONS = {"produce": _produce, "consume": _consume, "latency": _median_latency}
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    action, where, name, *numbers = sys.argv[1:]
+    print(ACTIONS[action](where, name, *map(int, numbers)))

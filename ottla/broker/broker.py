@@ -253,11 +253,9 @@ class Broker:
         """The cluster's id and all that is in its store. None: the store is a file in the data directory."""
         if self._store is None:
             return None, None
-
-        def suggested() -> str:
-            return known_cluster_id(self.files, self._data_dir) or self._new_id()
-
-        return await agreed_cluster_id(self, self._store, suggested)
+        return await agreed_cluster_id(
+            self, self._store, known_cluster_id(self.files, self._data_dir), new_id=self._new_id
+        )
 
     async def _open_door(self) -> None:
         self.fetch_sessions = FetchSessionCache(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.errors import StartError
 from ottla.broker.store_calls import Patience, ask
 from ottla.cluster.encoding import CLUSTER_ID
 from ottla.cluster.registration import stored_cluster_id
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
 
 
 async def agreed_cluster_id(
-    broker: "Broker", store: MetadataStore, suggested: Callable[[], str]
+    broker: "Broker", store: MetadataStore, kept_id: str | None, new_id: Callable[[], str]
 ) -> tuple[str, Sequence[Entry]]:
-    """The id in the store, which is the suggested one if this broker is the first; and all that is in the store.
+    """The id in the store, a new one if this broker is the first; and all that is in the store. `kept_id` is that of
+    the data directory, if it has one.
 
-    Raises StartError when the store does not answer for `initial.broker.registration.timeout.ms`."""
+    Raises StartError when the store does not answer for `initial.broker.registration.timeout.ms`, and when it is empty
+    and the directory is not: by what the store says, this broker would have to delete all its topics."""
     patience = Patience(broker, broker.config.initial_broker_registration_timeout_ms)
     has_waited = False
     while True:
@@ -31,7 +34,9 @@ async def agreed_cluster_id(
         known = stored_cluster_id(found.entries)
         if known is not None:
             return known, found.entries
-        claim = Put(CLUSTER_ID, suggested().encode())
+        if kept_id is not None:
+            raise StartError(f"the metadata store is empty, but this broker has data of cluster {kept_id}")
+        claim = Put(CLUSTER_ID, new_id().encode())
         result = await ask(store.commit, [Expect(CLUSTER_ID, ABSENT)], [claim])
         if isinstance(result, Unavailable):
             await patience.wait(f"the metadata store cannot be used: {result.reason}")

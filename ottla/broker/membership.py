@@ -38,7 +38,7 @@ from ottla.cluster.store import (
     Unavailable,
 )
 from ottla.cluster.topic_changes import new_terms
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -69,6 +69,7 @@ class Membership:
         # A partition that keeps this broker from being active.
         self._unsettled: tuple[str, int] | None = None
         self._store_answers = True
+        self._complaint = ""
         self._active: asyncio.Future[None] = broker.loop.create_future()
         # Whether all was handed over, once that is known; None while the broker does not stop.
         self._handed_over: asyncio.Future[bool] | None = None
@@ -102,8 +103,10 @@ class Membership:
             try:
                 outcome = await self._try_to_register()
             except KafkaError as error:
-                if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                is_duplicate = error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                if patience_ms is not None and not is_duplicate:
                     raise StartError(str(error)) from None
+                self._complain(str(error))
                 # The session of a process that was killed ends by itself.
                 if not said:
                     self._broker.log.warning("this broker waits for the end of another session", why=str(error))
@@ -111,6 +114,7 @@ class Membership:
                 await for_its_end.wait(str(error))
                 continue
             if outcome is None:
+                self._complaint = ""
                 self.store_answers()
                 return
             if isinstance(outcome, Unavailable):
@@ -122,6 +126,11 @@ class Membership:
         found = await ask(self._store.read, "")
         if isinstance(found, Unavailable):
             return found
+        seen = self._broker.image.revision
+        if found.revision < seen:
+            # What it had of this cluster since then would be taken for deleted.
+            why = f"the metadata store has lost data: it was at revision {seen} and is at {found.revision}"
+            raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
         if self.lease_id == NO_LEASE:
             granted = await ask(self._store.grant, self._broker.config.broker_session_timeout_ms)
             if isinstance(granted, Unavailable):
@@ -241,6 +250,12 @@ class Membership:
             self._registering = None
         self.follow()
         self._broker.settle()
+
+    def _complain(self, why: str) -> None:
+        """Once, until it is something else."""
+        if why != self._complaint:
+            self._complaint = why
+            self._broker.log.warning("this broker cannot register yet", why=why)
 
     def store_answers(self, failure: Unavailable | None = None) -> None:
         """What came of asking the store; said once when it changes. What is known goes on being served meanwhile."""

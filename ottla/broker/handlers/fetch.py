@@ -31,7 +31,8 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
     if is_follower:
         if not is_broker(context, replica_id):
             return _refused(context, request)
-        if broker_epoch not in (UNKNOWN_EPOCH, broker.image.brokers[replica_id].epoch):
+        # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
+        if broker_epoch != broker.image.brokers[replica_id].epoch:
             return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
     fetch = _begin(context, request, is_follower=is_follower)
     if fetch.error:
