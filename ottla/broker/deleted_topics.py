@@ -27,6 +27,7 @@ class DeletedTopics:
         self._timer: TimerEntry | None = None
 
     def stop(self) -> None:
+        """Marks wait for the next life of this broker."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -45,10 +46,13 @@ class DeletedTopics:
     def finish(self) -> None:
         """At the start: delete the logs of topics whose deletion this broker has missed."""
         deleted = {mark.topic_id for mark in self._marks.values()}
+        # A power failure may take the topic id from a young log. What is left is no log of a later topic of that name.
+        node_id = self._broker.node_id
+        names = {mark.name for mark in self._marks.values() if node_id in mark.brokers}
         directory = self._broker.log_directory
         for (name, index), log in list(directory.logs.items()):
             topic = self._broker.image.topic(name)
-            if log.topic_id in deleted:
+            if log.topic_id in deleted or (log.topic_id is None and name in names):
                 directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
             elif topic is not None and log.topic_id is None:
                 directory.assign_topic_id(log, topic.topic_id)
