@@ -82,6 +82,9 @@ class Appends:
         for session in partition.follower_sessions:
             self._awake[session] = None
 
+    def write_failed(self, partition: Partition) -> None:
+        """Records of a partition that is led here could not be written."""
+
     @property
     def has_unwritten(self) -> bool:
         return bool(self._unwritten or self._own_appends or self._news or self._awake)
@@ -113,6 +116,7 @@ class Appends:
                 answer.error_message = str(error)
                 answer.base_offset = -1
             self.tell(partition)
+            self.write_failed(partition)
         if partition.written(self._broker.clock.now_ms()):
             self.tell(partition)
         if partition.follower_sessions:

@@ -178,6 +178,8 @@ class Broker:
         self._serving = False
         self.server.abort_connections()
         self.replicas.stop_fetching()
+        if self._groups is not None:
+            self._groups.stop_loading()
         self.housekeeping.stop()
         self._stop_following()
         self.wheel.stop()

@@ -49,6 +49,7 @@ class ClusterMetadata:
         """The image stays as it is, and nobody is told anything any more."""
         self._follower.stop()
         self.logs.stop()
+        self.deleted.stop()
         self._waiting.clear()
 
     @property

@@ -14,6 +14,7 @@ from ottla.cluster.topic_changes import has_to_tidy, without_logs_on
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # Marks are small: nothing presses. Brokers that begin at one moment should not all be refused again and again.
 TIDY_MS_MIN, TIDY_MS_MAX = 20_000, 40_000
@@ -24,6 +25,12 @@ class DeletedTopics:
         self._broker = broker
         self._marks: dict[str, DeletionMark] = {}
         self._is_waiting = False
+        self._timer: TimerEntry | None = None
+
+    def stop(self) -> None:
+        """Marks wait for the next life of this broker."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def take(self, event: Snapshot | Changes) -> None:
         """Remember what the event says of marks. Raises StoreError."""
@@ -40,10 +47,13 @@ class DeletedTopics:
     def finish(self) -> None:
         """At the start: delete the logs of topics whose deletion this broker has missed."""
         deleted = {mark.topic_id for mark in self._marks.values()}
+        # A power failure may take the topic id from a young log. What is left is no log of a later topic of that name.
+        node_id = self._broker.node_id
+        names = {mark.name for mark in self._marks.values() if node_id in mark.brokers}
         directory = self._broker.log_directory
         for (name, index), log in list(directory.logs.items()):
             topic = self._broker.image.topic(name)
-            if log.topic_id in deleted:
+            if log.topic_id in deleted or (log.topic_id is None and name in names):
                 directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
             elif topic is not None and log.topic_id is None:
                 directory.assign_topic_id(log, topic.topic_id)
@@ -56,7 +66,7 @@ class DeletedTopics:
     def _tidy_later(self) -> None:
         self._is_waiting = True
         wait_ms = self._broker.rng.randint(TIDY_MS_MIN, TIDY_MS_MAX)
-        self._broker.wheel.schedule(self._broker.clock.now_ms() + wait_ms, self._tidy)
+        self._timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + wait_ms, self._tidy)
 
     def _tidy(self) -> None:
         """The names of deleted logs are gone from the directory; when that is durable, the marks may follow."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.image import ZERO_ID
 from ottla.protocol.errors import (
+    CorruptMessage,
     FencedLeaderEpoch,
     InconsistentTopicId,
     KafkaError,
@@ -59,6 +60,8 @@ def read_cold(broker: "Broker", cold: Sequence[ColdRead], done: Callable[[], Non
     def finished() -> None:
         for read in cold:
             read.apply()
+            if read.error is not None:
+                _read_failed(broker, read.target, read.error)
         done()
 
     broker.offload(work, finished)
@@ -94,12 +97,20 @@ def describe_divergence(answer: Any, diverging: tuple[int, int]) -> None:
 
 def describe_failure(broker: "Broker", target: FetchTarget, answer: Any, error: KafkaError) -> None:
     answer.error_code = int(error.code)
+    if isinstance(error, CorruptMessage):
+        _read_failed(broker, target, error)
     if not isinstance(error, OffsetOutOfRange):
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
     if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
         known = broker.image.partition(target.topic, target.partition)
         if known is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
+
+
+def _read_failed(broker: "Broker", target: FetchTarget, error: KafkaError) -> None:
+    partition = broker.replicas.find(target.topic, target.partition)
+    if partition is not None:
+        broker.replicas.ailing.read_failed(partition, target.fetch_offset, error)
 
 
 def response_of(broker: "Broker", fetch: FetchContext, answers: Sequence[Any]) -> FetchResponse:

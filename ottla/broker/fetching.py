@@ -23,6 +23,8 @@ from ottla.storage.flusher import FlushWork
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+# Between two attempts to write what the disk would not take.
+RETRY_MS = 2000
 # What happens whenever a leader moves; its followers may learn of it first.
 _PASSING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -99,7 +101,21 @@ class Fetching:
             self._log(fact)
             if isinstance(fact, Truncated | Restarted):
                 cut.append(fact.partition)
+            elif isinstance(fact, Failed):
+                self._broker.replicas.ailing.write_failed(fact.partition)
+                self._try_later(fact.partition)
         return cut
+
+    def _try_later(self, partition: Partition) -> None:
+        """The disk was full, or would not open a file; it may recover."""
+        leader_epoch = partition.leader_epoch
+
+        def try_again() -> None:
+            is_hopeless = partition.log.failure is not None or partition.leader_epoch != leader_epoch
+            if not is_hopeless and self._broker.is_serving:
+                self._broker.replicas.follow_again(partition)
+
+        self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, try_again)
 
     def _log(self, fact: Fact) -> None:
         log, partition = self._broker.log, fact.partition

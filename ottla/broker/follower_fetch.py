@@ -97,11 +97,13 @@ class DelayedFollowerFetch(DelayedOperation):
     # Waiting.
 
     def try_complete(self) -> bool:
-        """Called when a partition of the session has had an append, or another leader."""
+        """Called when a partition of the session has had an append, a deletion of records or another leader."""
         missing = self._min_bytes
         for target in self._session.due.values():
             partition = target.source
             if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
+                return self.force_complete()
+            if target.told_log_start_offset != partition.log.log_start_offset:
                 return self.force_complete()
             end_offset = partition.log.log_end_offset
             if target.fetch_offset != end_offset:

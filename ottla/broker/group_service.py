@@ -85,15 +85,19 @@ class GroupService:
         """Answer everyone who waits with NOT_COORDINATOR, and take no more requests."""
         self._active = False
         self.broker.replicas.groups = None
-        if self._loader is not None:
-            self._loader.cancel()
-            self._loader = None
+        self.stop_loading()
         if self._expiry is not None:
             self._expiry.cancel()
         hosted, self._partitions = self._partitions, {}
         for partition in hosted.values():
             partition.unload()
         self._waiting.clear()
+
+    def stop_loading(self) -> None:
+        """What is not loaded yet stays so."""
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
 
     # Leadership.
 

@@ -98,6 +98,8 @@ class Housekeeping:
         log = partition.log
         log.release_idle()
         removed = log.apply_retention(self._broker.clock.wall_ms(), partition.high_watermark)
+        if removed:
+            partition.stir_followers()
         for expired in removed:
             self._broker.log.info(
                 "retention",

@@ -9,6 +9,7 @@ and ends connections once for everything together.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.ailing_replicas import AilingReplicas
 from ottla.broker.appends import AppendAnswer, AppendDone, Appends
 from ottla.broker.isr_changes import ImageRegistrations, IsrChanges
 from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
@@ -32,6 +33,7 @@ class ReplicaManager(Appends):
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
         self._isr_changes = IsrChanges(broker)
+        self.ailing = AilingReplicas(broker)
         self._fetching: Fetching | None = None
         # Told which partitions of `__consumer_offsets` are led here, while it serves.
         self.groups: GroupService | None = None
@@ -97,10 +99,11 @@ class ReplicaManager(Appends):
                 self._resign(partition)
                 self._follow(partition)
             case Taken.UPDATED:
-                self.tell(partition)
-                return
+                pass
         self.tell(partition)
-        self.wake_followers(partition)
+        if taken is not Taken.UPDATED:
+            self.wake_followers(partition)
+        self.ailing.state_taken(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
         """Forgets the partition and removes its log; who waits for it learns that it is gone."""
@@ -112,6 +115,7 @@ class ReplicaManager(Appends):
         self._stop_fetching(partition)
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
+        self.ailing.forget(partition)
         self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
 
     def metadata_applied(self, update: ImageUpdate) -> None:
@@ -139,6 +143,22 @@ class ReplicaManager(Appends):
         """Nothing is copied from now on."""
         if self._fetching is not None:
             self._fetching.end()
+
+    def stop_following(self, partition: Partition) -> None:
+        """The log is about to be cut; an answer that is on its way must find it as it was, or nobody."""
+        self._stop_fetching(partition)
+
+    def follow_again(self, partition: Partition) -> None:
+        """After the log was cut, or when its disk may have recovered."""
+        if not partition.is_leader and self.find(partition.topic, partition.index) is partition:
+            self._stop_fetching(partition)
+            self._follow(partition)
+            if self._fetching is not None:
+                self._fetching.settle()
+
+    def write_failed(self, partition: Partition) -> None:
+        if partition.has_followers:
+            self.ailing.write_failed(partition)
 
     # Leading and following.
 
@@ -229,8 +249,16 @@ class ReplicaManager(Appends):
             if self._broker.config.replica_selector_class is not None:
                 # Consumers read there, and see nothing above what the follower knows.
                 self.wake_followers(partition)
+        if len(self.delayed_delete_records):
+            # Its log may begin later now.
+            self.tell(partition)
         if noted.isr_change is not None:
             self._isr_changes.propose(partition, noted.isr_change)
+
+    def log_start_rose(self, partition: Partition) -> None:
+        """Records of the leader's log were deleted; followers are to delete theirs."""
+        partition.stir_followers()
+        self.wake_followers(partition)
 
     def shrink_isrs(self) -> None:
         """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""

@@ -88,10 +88,15 @@ class Leadership:
 
     def adopt(self, *, partition_epoch: int, replicas: Iterable[int], isr: tuple[int, ...]) -> None:
         """The controller has committed another state of the same term; what was asked for is void (§14.7.4)."""
+        left = [replica for replica in self.isr_state.isr if replica not in isr]
         self.partition_epoch = partition_epoch
         self.isr_state = CommittedIsr(isr)
         others = [replica for replica in replicas if replica != self.term.local_id]
         self.followers = {replica: self.followers.get(replica) or ReplicaProgress() for replica in others}
+        for replica in left:
+            # However far it was: nobody waits for it any more before it has caught up again.
+            if replica in self.followers:
+                self.followers[replica].fall_behind()
 
     # The high watermark.
 

@@ -82,6 +82,11 @@ class ReplicaProgress:
         self._fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
+    def fall_behind(self) -> None:
+        """It was in sync, and has gone of its own will or by the controller's."""
+        self.leave_contact()
+        self._caught_up_ms = NEVER_MS
+
     def leave_contact(self) -> None:
         """The session ends or does without the partition: from now on only noted fetches count."""
         self._fetch_ms, self._caught_up_ms = self.last_fetch_ms, self.last_caught_up_ms
