@@ -1,4 +1,5 @@
 # The broker: docker build -t ottla . && docker run -p 9092:9092 -v ottla-data:/data ottla
+# Three of them, and the etcd that is in the image too: compose.yaml.
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
@@ -7,13 +8,15 @@ RUN python -m venv /opt/ottla
 ENV PATH=/opt/ottla/bin:$PATH
 # What Ottla depends on changes less often than Ottla: this layer outlives most builds.
 COPY pyproject.toml constraints.txt ./
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
+RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+    print(*project['dependencies'], *project['optional-dependencies']['etcd'], sep='\n')" > requirements.txt \
     && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt --requirement requirements.txt
 COPY README.md LICENSE ./
 COPY ottla ottla
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
 
 FROM ${PYTHON_IMAGE}
+RUN apt-get update && apt-get install --yes --no-install-recommends etcd-server && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin ottla \
     && install --directory --owner ottla --group ottla /data
 COPY --from=build /opt/ottla /opt/ottla

@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 SEEDS ?= 300
 N ?= 200000
+MINUTES ?= 2
 
-.PHONY: serve test check rebalance sim fuzz bench docs clean
+.PHONY: serve test check rebalance sim storm fuzz bench docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -24,9 +25,13 @@ check: $(VENV)/ready-dev
 rebalance: $(VENV)/ready
 	$(BIN)/python examples/rebalance_live.py $(ARGS)
 
-# Replay or run SEEDS seeds of the whole-broker simulation; FIRST=n starts at seed n.
+# Run SEEDS seeds of both simulations, of one broker and of a cluster; FIRST=n starts at seed n, WORLD=cluster runs one.
 sim: $(VENV)/ready-dev
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --jobs $(shell nproc)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(WORLD),--world $(WORLD)) --jobs $(shell nproc)
+
+# Three broker processes and etcd, killed and paused for MINUTES under real clients; SEED=s repeats what was done when.
+storm: $(VENV)/ready-dev
+	$(BIN)/python -m tests.storm --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz --inputs $(N)

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 NO_CONTROL = "–"
 
 
+class NotMeasured(Exception):
+    """What a suite lacks on this machine, in words for its user."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """`pairs` holds (ours, control) of each round. The ratio is the median over the rounds, pair by pair, so that a

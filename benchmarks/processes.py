@@ -1,17 +1,22 @@
 """Server processes under measurement: started, pinned to a processor, and asked what they cost."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PAGE_SIZE = os.sysconf("SC_PAGESIZE")
 # A program that is installed has its bytecode. Where the environment forbids Python to keep it, every start would
 # measure the compiler instead, and only that of the broker: the standard library and uvloop have theirs.
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+# Of clock_getcpuclockid(3), which Python does not offer: the kernel makes the clock of a process from its id.
+_CPUCLOCK_SCHED = 2
 SERVER_CPU, CLIENT_CPU = 0, min(1, (os.cpu_count() or 1) - 1)
 
 
@@ -30,28 +35,37 @@ class Server:
             assert line, f"the process ended before it said {word!r}"
 
     def cpu_seconds(self) -> float:
-        """Time on a processor of all its threads so far, to the nanosecond; clock ticks would be too coarse."""
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        return cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_SIZE
 
 
+def cpu_seconds(pid: int) -> float:
+    """Time on a processor of all threads of a process so far, also of those that ended, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
+
+
 @contextmanager
 def running(command: Sequence[str], stderr: int | None = None) -> Iterator[Server]:
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=_pin_server, env=_ENVIRONMENT
-    )
-    assert process.stdout is not None
-    try:
+    """A pinned server that says by its first line on which port it is ready."""
+    with started(command, stdout=subprocess.PIPE, stderr=stderr, preexec_fn=_pin_server) as process:
+        assert process.stdout is not None
         line = process.stdout.readline()
         port = int(line.split("bootstrap=")[-1].split()[0].rsplit(":", 1)[-1])
         yield Server(process, port)
-    finally:
-        process.terminate()
-        process.wait(20)
-        process.stdout.close()
+
+
+@contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process from its exec until it is terminated at the end; options are those of Popen."""
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "text": True, "env": _ENVIRONMENT}
+    with subprocess.Popen(command, **quiet | options) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 @contextmanager
@@ -101,6 +115,15 @@ def control(name: str, *arguments: str) -> Iterator[Server]:
 def pin_client() -> None:
     """Server and client each on a processor of their own: who wakes whom is then the same in every round."""
     os.sched_setaffinity(0, {CLIENT_CPU})
+
+
+def unpin() -> None:
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def _pin_server() -> None:

@@ -1,17 +1,31 @@
 """A client that costs next to nothing, so that what is measured is the broker: ready-made frames, blocking sockets."""
 
+import contextlib
 import socket
 import struct
+import time
 from collections.abc import Sequence
 
 from ottla.protocol.codec import decode_whole
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import build_request_frame, response_header_version
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.protocol.records.record import Record, build_batch
@@ -26,6 +40,7 @@ VERSIONS = {
     "SyncGroup": 3,
     "CreateTopics": 5,
     "FindCoordinator": 2,
+    "Metadata": 9,
 }
 
 
@@ -66,6 +81,19 @@ class RawClient:
                 self.socket.sendall(frame * more)
                 sent += more
 
+    def latencies_us(self, frame: bytes, count: int, per_second: int) -> list[float]:
+        """Of frames sent at a steady rate. A client that slept in between would measure the scheduler."""
+        latencies = []
+        due = time.perf_counter()
+        for _ in range(count):
+            while time.perf_counter() < due:
+                pass
+            sent = time.perf_counter()
+            self.pipeline(frame, 1, 1)
+            latencies.append((time.perf_counter() - sent) * 1e6)
+            due += 1 / per_second
+        return latencies
+
     def _answers_received(self) -> int:
         """Blocks for at least one whole answer; answers here are small and of equal size."""
         data = self.socket.recv(1 << 16)
@@ -75,12 +103,34 @@ class RawClient:
         return len(data) // size
 
 
-def create_topic(client: RawClient, name: str, partitions: int = 1) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+def when_serving(port: int) -> RawClient:
+    """A client of a broker that may still be starting."""
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return RawClient(port)
+        time.sleep(0.005)
+
+
+def create_topic(
+    client: RawClient, name: str, partitions: int = 1, *, replication_factor: int = 1, replicas: Sequence[int] = ()
+) -> None:
+    """`replicas`: the brokers of its only partition, the first of them its leader; otherwise the cluster chooses."""
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+    if replicas:
+        topic.num_partitions = topic.replication_factor = -1
+        topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))]
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     response = client.call(request, CreateTopicsResponse, VERSIONS["CreateTopics"])
     assert isinstance(response, CreateTopicsResponse)
     assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def described(client: RawClient, topic: str) -> tuple[dict[int, int], list[MetadataResponsePartition]]:
+    """The ports of the brokers by node id, and the partitions of the topic."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    response = client.call(request, MetadataResponse, VERSIONS["Metadata"])
+    assert isinstance(response, MetadataResponse)
+    return {broker.node_id: broker.port for broker in response.brokers}, response.topics[0].partitions
 
 
 def batch(records: int, value_bytes: int) -> bytes:
@@ -94,9 +144,14 @@ def batch_of_size(size: int, value_bytes: int) -> bytes:
 
 
 def produce_frame(topic: str, records: bytes, acks: int = -1) -> bytes:
-    partition = PartitionProduceData(index=0, records=memoryview(records))
-    data = TopicProduceData(name=topic, partition_data=[partition])
-    return _frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), "Produce")
+    return _frame(_produce_request(topic, records, acks), "Produce")
+
+
+def produced(client: RawClient, topic: str, records: bytes) -> bool:
+    """Whether the broker takes the records; until it knows of its partition it does not."""
+    response = client.call(_produce_request(topic, records, -1), ProduceResponse, VERSIONS["Produce"])
+    assert isinstance(response, ProduceResponse)
+    return response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
 def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
@@ -150,6 +205,12 @@ def sync_request(group: str, generation: int, member_id: str, members: Sequence[
     """The leader names all members; a follower none."""
     assignments = [SyncGroupRequestAssignment(member_id=member, assignment=b"\0" * 12) for member in members]
     return SyncGroupRequest(group_id=group, generation_id=generation, member_id=member_id, assignments=assignments)
+
+
+def _produce_request(topic: str, records: bytes, acks: int) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=memoryview(records))
+    data = TopicProduceData(name=topic, partition_data=[partition])
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])
 
 
 def _frame(request: Message, api: str) -> bytes:

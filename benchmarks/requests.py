@@ -72,8 +72,8 @@ def _latency(client: RawClient, control: RawClient, produce: bytes) -> list[Figu
     ours: list[list[float]] = []
     theirs: list[list[float]] = []
     for _ in range(ROUNDS):
-        ours.append(_paced(client, produce))
-        theirs.append(_paced(control, ECHO_FRAME))
+        ours.append(client.latencies_us(produce, PACED, RATE_PER_S))
+        theirs.append(control.latencies_us(ECHO_FRAME, PACED, RATE_PER_S))
     name = f"produce at {RATE_PER_S:,} requests/s"
 
     def pairs(percentile: int) -> list[tuple[float, float]]:
@@ -83,20 +83,6 @@ def _latency(client: RawClient, control: RawClient, produce: bytes) -> list[Figu
         Figure(f"{name}, p50", "uvloop echo", "µs", pairs(50), at_most=1.6),
         Figure(f"{name}, p99", "uvloop echo", "µs", pairs(99), at_most=2.5),
     ]
-
-
-def _paced(connection: RawClient, frame: bytes) -> list[float]:
-    """Latencies in µs of requests sent at a steady rate. A sleeping client would measure the scheduler."""
-    latencies = []
-    due = time.perf_counter()
-    for _ in range(PACED):
-        while time.perf_counter() < due:
-            pass
-        sent = time.perf_counter()
-        connection.pipeline(frame, 1, 1)
-        latencies.append((time.perf_counter() - sent) * 1e6)
-        due += 1 / RATE_PER_S
-    return latencies
 
 
 def _percentile(values: list[float], percentile: int) -> float:

@@ -1,14 +1,15 @@
 """A broker that speaks Kafka's wire protocol.
 
-`Broker` and `BrokerThread` put one into a program of yours; `ottla serve` runs one by itself.
+`Broker` and `BrokerThread` put one into a program of yours, `Cluster` and `ClusterThread` several; `ottla serve` runs
+them by themselves.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.broker.embedding import Broker, BrokerThread
+    from ottla.broker.embedding import Broker, BrokerThread, Cluster, ClusterThread
 
-__all__ = ["Broker", "BrokerThread"]
+__all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread"]
 
 
 def __getattr__(name: str) -> object:

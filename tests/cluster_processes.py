@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
 from tests.cluster.etcd_server import MISSING as ETCD_MISSING
 from tests.cluster.etcd_server import EtcdServer
 from tests.served import ServedBroker
@@ -21,10 +24,47 @@ ETCD_WITHIN_S = 20
 # Below the ports that the system hands out by itself: while a broker is down nobody else can come by its port.
 PORTS = range(20_000, 32_000)
 
-__all__ = ["ETCD_MISSING", "ClusterProcesses", "etcd_is_installed", "wait_for"]
+__all__ = ["ETCD_MISSING", "ClusterProcesses", "RunningCluster", "etcd_is_installed", "free_ports", "wait_for"]
 
 
-class ClusterProcesses:
+class RunningCluster:
+    """What can be asked of a cluster wherever it runs."""
+
+    bootstrap: str
+
+    def wait_until_whole(self, within_s: float = 90) -> None:
+        """Until each partition has a leader and all its replicas in sync; AssertionError says which has not."""
+        client = self.admin()
+        missing = ["no answer"]
+
+        def is_whole() -> bool:
+            try:
+                topics = client.list_topics(timeout=5).topics.values()
+            except KafkaException as error:
+                missing[:] = [str(error)]
+                return False
+            missing[:] = [
+                f"{topic.topic}-{index}: leader {one.leader}, in sync {one.isrs} of {one.replicas}"
+                for topic in topics
+                for index, one in topic.partitions.items()
+                if one.leader < 0 or len(one.isrs) < len(one.replicas)
+            ]
+            return not missing
+
+        wait_for(is_whole, within_s, lambda: f"after {within_s:g} s not whole: {missing}")
+
+    def create_topic(self, name: str, partitions: int, replication_factor: int, **settings: str) -> None:
+        """Settings are Kafka's names with underscores for dots."""
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        client = self.admin()
+        client.create_topics([NewTopic(name, partitions, replication_factor, config=config)])[name].result(20)
+
+    def admin(self) -> AdminClient:
+        """Keep it for as long as an answer of its is awaited."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+
+class ClusterProcesses(RunningCluster):
     """Brokers 1 to `brokers` with their data in `directory`/broker-N, `settings` being Kafka's property names.
 
     As a context it starts all of them, each ready for clients, and stops them at the end; whoever does not want the
@@ -35,17 +75,14 @@ class ClusterProcesses:
         self.directory = directory
         self.etcd = EtcdServer(directory) if brokers > 1 else None
         self.brokers: dict[int, ServedBroker] = {}
-        for node_id, port in enumerate(_free_ports(brokers), start=1):
+        for node_id, port in enumerate(free_ports(brokers), start=1):
             arguments = ["--node-id", str(node_id)]
             if self.etcd is not None:
                 arguments += ["--metadata", f"etcd://127.0.0.1:{self.etcd.port}"]
             self.brokers[node_id] = ServedBroker(
                 directory / f"broker-{node_id}", dict(settings or {}), listen=f"127.0.0.1:{port}", arguments=arguments
             )
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.listen for broker in self.brokers.values())
+        self.bootstrap = ",".join(broker.listen for broker in self.brokers.values())
 
     def start(self) -> "ClusterProcesses":
         if self.etcd is not None:
@@ -56,6 +93,12 @@ class ClusterProcesses:
         for broker in self.brokers.values():
             broker.wait_until_ready()
         return self
+
+    def leader_of(self, topic: str, partition: int) -> ServedBroker:
+        """AssertionError where there is none."""
+        leader = self.admin().list_topics(topic, timeout=20).topics[topic].partitions[partition].leader
+        assert leader in self.brokers, f"{topic}-{partition} has no leader"
+        return self.brokers[leader]
 
     def stop(self) -> dict[int, int]:
         """SIGTERM to each broker that runs, one after the other; returns their exit statuses."""
@@ -105,7 +148,8 @@ def wait_for(condition: Callable[[], bool], within_s: float, complaint: str | Ca
         time.sleep(0.02)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 that stay free while their owner is down."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.choice(PORTS)

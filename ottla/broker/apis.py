@@ -64,10 +64,14 @@ _ROWS = (
     Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 4),
     Api(37, "CreatePartitions", "create_partitions", 0, 3),
     Api(42, "DeleteGroups", "delete_groups", 0, 2),
+    Api(43, "ElectLeaders", "elect_leaders", 0, 2),
     Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
+    Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 0),
+    Api(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     Api(47, "OffsetDelete", "offset_delete", 0, 0),
     Api(60, "DescribeCluster", "describe_cluster", 0, 2),
     Api(61, "DescribeProducers", "describe_producers", 0, 0),
+    Api(64, "UnregisterBroker", "unregister_broker", 0, 0),
     Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 )
 

@@ -10,19 +10,26 @@ they are not.
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from ottla.broker.boot import Boot
 from ottla.broker.clock import SystemClock
+from ottla.broker.cluster_identity import agreed_cluster_id
+from ottla.broker.cluster_metadata import ClusterMetadata
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
+from ottla.broker.controlling import Controlling
+from ottla.broker.errors import StartError
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.logging import LazyLog
-from ottla.broker.network import Listener, Network, TcpNetwork, address_for_clients
+from ottla.broker.membership import Membership
+from ottla.broker.network import Network, TcpNetwork
 from ottla.broker.prepared import PreparedFrames
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_manager import ReplicaManager
@@ -31,13 +38,15 @@ from ottla.broker.timer_driver import DrivenWheel
 from ottla.broker.topics import TopicService
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
-from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, MetadataImage, TopicInfo
-from ottla.cluster.store import MetadataStore, Snapshot, StoreError, Unavailable
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
+from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import DataDirectoryError, reason_of
+from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import FileSystem, OsFileSystem
+from ottla.storage.identity import known_cluster_id
 from ottla.storage.log_directory import LogDirectory
 from ottla.timer.clock import Clock
 
@@ -47,13 +56,11 @@ if TYPE_CHECKING:
     from ottla.broker.events.publisher import Publisher
     from ottla.broker.group_service import GroupService
 
+__all__ = ["Broker", "StartError"]
+
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
 LAST_ANSWERS_MS = 2000
-
-
-class StartError(Exception):
-    """The broker cannot start: one sentence for whoever tried."""
 
 
 class Broker:
@@ -63,6 +70,10 @@ class Broker:
     wheel: DrivenWheel
     log_directory: LogDirectory
     cluster_id: str
+    boot: Boot
+    metadata: ClusterMetadata
+    membership: Membership
+    controlling: Controlling
     replicas: ReplicaManager
     topics: TopicService
     producer_ids: ProducerIds
@@ -72,8 +83,8 @@ class Broker:
         config: ServerConfig,
         *,
         data_dir: Path,
-        host: str = "127.0.0.1",
-        port: int = 9092,
+        host: str | None = None,
+        port: int | None = None,
         advertise: tuple[str, int] | None = None,
         node_id: int = 0,
         store: MetadataStore | None = None,
@@ -83,8 +94,13 @@ class Broker:
         network: Network | None = None,
         executor: "Executor | None" = None,
         log: LazyLog | None = None,
+        boot_id: str | None = None,
     ) -> None:
-        """Without a `store`, metadata is kept in the data directory. Without an `executor`, the loop's own is used."""
+        """`host`, `port` and `advertise` are the one listener of a broker whose properties name none. Without a
+        `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an `executor`,
+        the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel knows it.
+
+        Raises ConfigError where the address and the properties contradict each other."""
         self.config = config
         self.node_id = node_id
         self.clock: Clock = clock or SystemClock()
@@ -92,10 +108,11 @@ class Broker:
         self.files: FileSystem = files or OsFileSystem()
         self.log = log or LazyLog()
         self._data_dir = data_dir
-        self._listen_on = host, port
-        self._advertise = advertise
+        self.listeners = Listeners(config, _address(host, port), advertise)
         self._store = store
-        self._network: Network = network or TcpNetwork()
+        self._owns_store = store is None
+        self._boot_id = boot_id
+        self.network: Network = network or TcpNetwork()
         self._executor = executor
         self.metadata_answers = PreparedFrames()
         self._groups: GroupService | None = None
@@ -104,29 +121,41 @@ class Broker:
         self._serving = False
         self._work_under_way = 0
         self._when_idle: asyncio.Future[None] | None = None
-        self.listens_on = ""
-        self.bootstrap = ""
 
     # Life.
 
     async def start(self) -> None:
-        """Raises StartError; nothing is left open then."""
+        """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
         self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
+        self.replicas = ReplicaManager(self)
         try:
-            self._open_data()
+            await self._open_data()
             await self._open_door()
-        except (DataDirectoryError, StoreError, StartError) as error:
+        except BaseException as error:
+            if hasattr(self, "server"):
+                self.server.close_listeners()
+                self.server.abort_connections()
+            self._stop_following()
             self.wheel.stop()
             self._close_data(clean=False)
-            raise error if isinstance(error, StartError) else StartError(str(error)) from None
+            self._close_store()
+            if isinstance(error, DataDirectoryError | StoreError):
+                raise StartError(str(error)) from None
+            raise
 
-    async def stop(self) -> bool:
+    async def stop(self, *, with_cluster: bool = False) -> bool:
         """Answers what is under way, lets clients take their answers, and closes the data.
 
         Gives whether that was done cleanly. If the disk did not play along, the log says why, and the next start
-        recovers what is there."""
-        self.server.close_listener()
+        recovers what is there. `with_cluster`: all others stop too, and the store in this process, so that there is
+        nobody to hand over to or to take leave of."""
+        if self._events is not None:
+            # Later there may be no partition left to write them to.
+            self._events.write_out()
+        if not with_cluster:
+            await self.membership.hand_over()
+        self.server.close_listeners()
         self._serving = False
         if self._groups is not None:
             self._groups.stop()
@@ -140,8 +169,36 @@ class Broker:
         await self.server.wait_closed(LAST_ANSWERS_MS)
         self.housekeeping.stop()
         await self._work_done()
+        self._stop_following()
         self.wheel.stop()
-        return self._close_data(clean=True)
+        closed_cleanly = self._close_data(clean=True)
+        if closed_cleanly and not self._owns_store and not with_cluster:
+            await self.membership.end()
+        self._close_store()
+        return closed_cleanly
+
+    async def kill(self) -> None:
+        """Ends at once, as a killed process does: nobody is answered, nothing is closed cleanly, the session expires.
+
+        What threads are doing is waited for, for it cannot be taken from them."""
+        self.server.close_listeners()
+        self._serving = False
+        self.server.abort_connections()
+        self.replicas.stop_fetching()
+        if self._groups is not None:
+            self._groups.stop_loading()
+        self.housekeeping.stop()
+        self._stop_following()
+        self.wheel.stop()
+        await self._work_done()
+        self.log_directory.close(clean=False)
+        self._close_store()
+
+    def _stop_following(self) -> None:
+        if hasattr(self, "metadata"):
+            self.membership.stop()
+            self.controlling.stop()
+            self.metadata.stop()
 
     @property
     def groups(self) -> "GroupService":
@@ -167,10 +224,10 @@ class Broker:
         if self._serving:
             assert self.groups is not None, "asking for it makes and starts it"
 
-    def offsets_topic_made(self, topic: TopicInfo) -> None:
-        """`__consumer_offsets` and its logs are here; a coordinator that comes later looks for them itself."""
-        if self._groups is not None:
-            self._groups.offsets_topic_created(topic)
+    @property
+    def bootstrap(self) -> str:
+        """What to give clients as `bootstrap.servers`, once the broker has started."""
+        return self.listeners.bootstrap
 
     @property
     def is_serving(self) -> bool:
@@ -179,37 +236,48 @@ class Broker:
 
     @property
     def image(self) -> MetadataImage:
-        return self.topics.image
+        return self.metadata.image
 
-    def _open_data(self) -> None:
+    async def _open_data(self) -> None:
+        cluster_id, entries = await self._find_cluster()
         self.log_directory = LogDirectory.open(
             self._data_dir,
             node_id=self.node_id,
-            cluster_id=None,
+            cluster_id=cluster_id,
             new_id=self._new_id,
-            config_of=self._stored_topic_configs(),
+            config_of=self._stored_topic_configs(entries),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
             notices=lambda sentence: self.log.warning("recovery", notice=sentence),
         )
         self.cluster_id = self.log_directory.identity.cluster_id
-        self.producer_ids = ProducerIds(self._opened_store())
-        self.replicas = ReplicaManager(self)
-        self.topics = TopicService(self, self._opened_store())
+        self.boot = Boot(self, self.files, self._data_dir, self._boot_id)
+        self.metadata = ClusterMetadata(self, self._opened_store())
+        self.membership = Membership(self, self._opened_store())
+        self.controlling = Controlling(self)
+        self.producer_ids = ProducerIds(self.metadata)
+        self.topics = TopicService(self)
+
+    async def _find_cluster(self) -> tuple[str | None, Sequence[Entry] | None]:
+        """The cluster's id and all that is in its store. None: the store is a file in the data directory."""
+        if self._store is None:
+            return None, None
+        return await agreed_cluster_id(
+            self, self._store, known_cluster_id(self.files, self._data_dir), new_id=self._new_id
+        )
 
     async def _open_door(self) -> None:
         self.fetch_sessions = FetchSessionCache(
-            self.config.max_incremental_fetch_session_cache_slots, lambda: self.rng.randrange(1, 2**31)
+            self.config.max_incremental_fetch_session_cache_slots,
+            lambda: self.rng.randrange(1, 2**31),
+            FollowerSession,
         )
         self.server = Server(self)
         self.housekeeping = Housekeeping(self)
-        host, port = self._listen_on
-        try:
-            listener = await self.server.listen(self._network, host, port)
-        except OSError as error:
-            raise StartError(f"cannot listen on {host}:{port}: {reason_of(error)}") from None
-        # From here to the end of this function nothing else runs: the first client meets a broker that is ready.
-        self._announce(listener)
+        await self.listeners.open(self.server, self.network)
+        # Who connects before the end of this function waits. A broker with a store of its own does not give way to
+        # others any more: its first client meets a broker that is ready.
+        await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())
         self._serving = True
         if self.config.ottla_events_enable:
             self._start_events()
@@ -219,6 +287,7 @@ class Broker:
             self.prepare_groups()
         self.housekeeping.start()
         self.settle()
+        self.server.begin_to_serve()
 
     def _start_events(self) -> None:
         """Imported here: brokers that tell nothing start without it."""
@@ -229,21 +298,20 @@ class Broker:
         if self._groups is not None:
             self._groups.observers.append(self._events.observe)
 
-    def _announce(self, listener: Listener) -> None:
-        host, port = self._advertise or (address_for_clients(listener.host), listener.port)
-        self.listens_on = _written(listener.host, listener.port)
-        self.bootstrap = _written(host, port)
-        self.topics.start([BrokerInfo(self.node_id, host, port, self.config.broker_rack)])
+    def _patience_ms(self) -> int:
+        """With a store that is not there. A file that cannot be written stays so."""
+        return 0 if self._owns_store else self.config.initial_broker_registration_timeout_ms
 
     def _close_data(self, *, clean: bool) -> bool:
-        try:
-            closed_cleanly = clean and self._close_logs_cleanly()
-            if not closed_cleanly and hasattr(self, "log_directory"):
-                self.log_directory.close(clean=False)
-            return closed_cleanly
-        finally:
-            if self._store is not None:
-                self._store.close()
+        if clean and self._close_logs_cleanly():
+            return True
+        if hasattr(self, "log_directory"):
+            self.log_directory.close(clean=False)
+        return False
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
     def _close_logs_cleanly(self) -> bool:
         try:
@@ -251,10 +319,12 @@ class Broker:
             self.log_directory.close()
         except KafkaStorageError as error:
             self.log.error("the data could not be closed cleanly", why=str(error))
+            self.boot.forget()
             return False
         failures = [str(log.failure) for log in self.log_directory.logs.values() if log.failure is not None]
         for failure in failures:
             self.log.error("a log that had failed could not be closed cleanly", why=failure)
+            self.boot.forget()
         return not failures
 
     def _opened_store(self) -> MetadataStore:
@@ -263,23 +333,24 @@ class Broker:
             self._store = EmbeddedStore(self._data_dir / METADATA_FILE)
         return self._store
 
-    def _stored_topic_configs(self) -> Callable[[str], LogConfig]:
-        """What the store says of topics whose logs are being loaded: read once, after the directory was locked."""
+    def _stored_topic_configs(self, entries: Sequence[Entry] | None) -> Callable[[str], LogConfig]:
+        """What the store says of topics whose logs are being loaded. A store in the data directory is read once, after
+        that was locked."""
 
         @cache
         def configs() -> dict[str, LogConfig]:
-            found: dict[str, LogConfig] = {}
-
-            def take(result: Snapshot | Unavailable) -> None:
-                if isinstance(result, Unavailable):
-                    raise StoreError(result.reason)
-                found.update((each.name, log_config(each.configs, self.config)) for each in topics_of(result.entries))
-
-            self._opened_store().read("", take)
-            return found
+            stored = self._read_own_store() if entries is None else entries
+            return {each.name: log_config(each.configs, self.config) for each in topics_of(stored)}
 
         default = log_config({}, self.config)
         return lambda name: configs().get(name, default)
+
+    def _read_own_store(self) -> Sequence[Entry]:
+        found: list[Snapshot | Unavailable] = []
+        self._opened_store().read("", found.append)
+        (result,) = found
+        assert isinstance(result, Snapshot), "what is in this process can be read"
+        return result.entries
 
     def _new_id(self) -> str:
         """Kafka's text form of a random UUID, which must not begin with a dash."""
@@ -336,9 +407,11 @@ class Broker:
             await self._when_idle
 
 
+def _address(host: str | None, port: int | None) -> Address | None:
+    if host is None and port is None:
+        return None
+    return host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
+
+
 def _import_groups() -> None:
     import_module("ottla.broker.group_service")
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -32,6 +32,7 @@ HELD_BY_PARKED = 1
 HELD_BY_WRITING = 2
 HELD_BY_THROTTLE = 4
 CLOSED = 8
+HELD_BY_START = 16
 
 KEPT_WHILE_HELD = 64 * 1024
 SMALLEST_OWN_BUFFER = 4096
@@ -64,12 +65,14 @@ class Connection(asyncio.BufferedProtocol):
         "buffer",
         "idle_timer",
         "last_event_ms",
+        "listener_name",
         "peer_host",
         "transport",
     )
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", listener_name: str) -> None:
         self._server = server
+        self.listener_name = listener_name
         self._broker = server.broker
         self._routes = server.dispatcher.routes
         self._buffers = server.receive_buffers
@@ -94,6 +97,11 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._deferred: list[tuple[Route, int, Any]] = []
         self._in_flight: deque[RequestContext] | None = None
+
+    @property
+    def is_inter_broker(self) -> bool:
+        """Whether it came by the listener that brokers have for each other."""
+        return self.listener_name == self._broker.listeners.inter_broker
 
     # What the transport calls.
 

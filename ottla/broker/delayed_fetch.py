@@ -1,4 +1,4 @@
-"""One fetch request: read what is there, and wait if that is too little (§15.3).
+"""One fetch request of a consumer: read what is there, and wait if that is too little (§15.3).
 
 start ── enough, an error, or nothing to wait for ───────────────────────────→ answer
   ├───── a partition is not in the page cache: read it in a thread, then ────→ answer
@@ -6,60 +6,29 @@ start ── enough, an error, or nothing to wait for ────────�
            └── enough was appended, leadership changed, or max wait ── read ─→ answer
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.image import ZERO_ID
-from ottla.protocol.errors import (
-    FencedLeaderEpoch,
-    InconsistentTopicId,
-    KafkaError,
-    NotLeaderOrFollower,
-    OffsetOutOfRange,
-    UnknownLeaderEpoch,
-    UnknownTopicId,
+from ottla.broker.fetch_answers import (
+    ColdRead,
+    describe,
+    describe_divergence,
+    describe_failure,
+    find_partition,
+    read_cold,
+    response_of,
 )
-from ottla.protocol.messages.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
-from ottla.storage.reader import ReadResult, WouldBlock
+from ottla.storage.reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
-UNKNOWN = -1
-
-
-class ColdRead:
-    """A read that has to wait for the disk, and whose answer is waiting for it."""
-
-    __slots__ = ("answer", "error", "read", "result")
-
-    def __init__(self, answer: Any, read: WouldBlock) -> None:
-        self.answer = answer
-        self.read = read
-        self.result: ReadResult | None = None
-        self.error: KafkaError | None = None
-
-    def run(self) -> None:
-        """In a thread."""
-        try:
-            self.result = self.read.complete()
-        except KafkaError as error:
-            self.error = error
-
-    def apply(self) -> None:
-        if self.result is not None:
-            self.answer.records = self.result.records
-        elif self.error is not None:
-            self.answer.error_code = int(self.error.code)
+# Before v11 a client knows nothing of reading from followers.
+FOLLOWERS_SINCE = 11
 
 
 class DelayedFetch(DelayedOperation):
@@ -70,10 +39,11 @@ class DelayedFetch(DelayedOperation):
         "_context",
         "_ends_wait",
         "_fetch",
+        "_follower_will_do",
         "_isolation_level",
         "_max_bytes",
         "_min_bytes",
-        "_replica_id",
+        "_rack",
         "_watched",
     )
 
@@ -86,21 +56,23 @@ class DelayedFetch(DelayedOperation):
         min_bytes: int,
         max_bytes: int,
         isolation_level: int,
-        replica_id: int,
+        rack: str,
     ) -> None:
+        """`rack` is where the consumer is; empty, or with no selector set, no replica is nearer than the leader."""
         super().__init__(deadline_ms)
         self._context = context
         self._fetch = fetch
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._isolation_level = isolation_level
-        self._replica_id = replica_id
+        self._follower_will_do = context.api_version >= FOLLOWERS_SINCE
+        self._rack = rack
         self._answers: list[Any] = []
         self._bytes_read = 0
         self._ends_wait = False
         self._cold: list[ColdRead] = []
-        # The partitions that are waited for, with their leader epoch when they were read.
-        self._watched: list[tuple[Partition, int, FetchTarget]] = []
+        # The partitions that are waited for, with leader and leader epoch when they were read.
+        self._watched: list[tuple[Partition, int, int, FetchTarget]] = []
 
     def start(self) -> FetchResponse | None:
         """The response, or None after parking the request."""
@@ -115,16 +87,16 @@ class DelayedFetch(DelayedOperation):
         context.park()
         purgatory = context.broker.replicas.delayed_fetch
         context.on_disconnect = lambda: purgatory.cancel(self)
-        purgatory.try_complete_else_watch(self, [partition for partition, _, _ in self._watched])
+        purgatory.try_complete_else_watch(self, [watched[0] for watched in self._watched])
         return None
 
     # Waiting.
 
     def try_complete(self) -> bool:
         missing = self._min_bytes
-        for partition, leader_epoch, target in self._watched:
+        for partition, leader_id, leader_epoch, target in self._watched:
             bound = partition.upper_bound(self._isolation_level)
-            has_changed = partition.leader_epoch != leader_epoch or not partition.is_leader
+            has_changed = partition.leader_epoch != leader_epoch or partition.leader_id != leader_id
             if has_changed or bound < target.fetch_offset:
                 return self.force_complete()
             if bound > target.fetch_offset:
@@ -156,21 +128,19 @@ class DelayedFetch(DelayedOperation):
                 room -= self._read(target, answer, room)
             except KafkaError as error:
                 self._ends_wait = True
-                self._describe_failure(target, answer, error)
+                describe_failure(self._context.broker, target, answer, error)
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
-        partition = self._find(target)
-        partition.check_leader(target.current_leader_epoch)
-        log = partition.log
-        answer.high_watermark = partition.high_watermark
-        answer.last_stable_offset = partition.last_stable_offset
-        answer.log_start_offset = log.log_start_offset
+        partition = find_partition(self._context.broker, target)
+        partition.check_reader(target.current_leader_epoch, follower_will_do=self._follower_will_do)
+        describe(partition, answer)
+        if self._rack and self._is_sent_elsewhere(partition, target, answer):
+            return 0
         if target.last_fetched_epoch >= 0 and self._diverges(target, partition, answer):
-            self._ends_wait = True
             return 0
         partition.check_readable(target.fetch_offset)
-        self._watched.append((partition, partition.leader_epoch, target))
+        self._watched.append((partition, partition.leader_id, partition.leader_epoch, target))
         at_least_one_batch = self._bytes_read == 0 and not self._cold
         wanted = min(target.max_bytes, room)
         if wanted <= 0 and not at_least_one_batch:
@@ -183,78 +153,43 @@ class DelayedFetch(DelayedOperation):
                 at_least_one_batch=at_least_one_batch,
             )
         except WouldBlock as read:
-            self._cold.append(ColdRead(answer, read))
+            self._cold.append(ColdRead(target, answer, read))
             return wanted
         answer.records = result.records
         size = len(result.records)
         self._bytes_read += size
         return size
 
-    def _find(self, target: FetchTarget) -> Partition:
-        if isinstance(target.key[0], bytes) and not target.topic:
-            # A session may know an id that came into being after it.
-            topic = self._context.broker.image.topic_by_id(target.topic_id)
-            if topic is None:
-                raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
-            target.topic = topic.name
-        partition = self._context.broker.replicas.partition(target.topic, target.partition)
-        if target.topic_id not in (ZERO_ID, partition.topic_id):
-            if self._context.broker.image.topic_by_id(target.topic_id) is None:
-                raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
-            raise InconsistentTopicId(f"topic {target.topic} has another id than {target.topic_id.hex()}")
-        if self._replica_id >= 0 and self._replica_id not in partition.replicas:
-            what = f"broker {self._replica_id} has no replica of {target.topic}-{target.partition}"
-            raise UnknownLeaderEpoch(what) if target.current_leader_epoch >= 0 else NotLeaderOrFollower(what)
-        return partition
+    def _is_sent_elsewhere(self, partition: Partition, target: FetchTarget, answer: Any) -> bool:
+        """Whether another replica is nearer to the consumer (KIP-392)."""
+        leadership = partition.leadership
+        if leadership is None or not leadership.followers:
+            return False
+        nearest = leadership.nearest_replica(target.fetch_offset, self._rack, self._rack_of)
+        if nearest == partition.local_id:
+            return False
+        answer.preferred_read_replica = nearest
+        self._ends_wait = True
+        return True
+
+    def _rack_of(self, broker_id: int) -> str | None:
+        broker = self._context.broker.image.brokers.get(broker_id)
+        return broker.rack if broker is not None and broker.is_live else None
 
     def _diverges(self, target: FetchTarget, partition: Partition, answer: Any) -> bool:
         """Whether the reader has records of an epoch that ended earlier than it believes (KIP-595)."""
         diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
         if diverging is None:
             return False
-        epoch, end_offset = diverging
-        answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        describe_divergence(answer, diverging)
+        self._ends_wait = True
         return True
 
-    def _describe_failure(self, target: FetchTarget, answer: Any, error: KafkaError) -> None:
-        answer.error_code = int(error.code)
-        if not isinstance(error, OffsetOutOfRange):
-            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
-        if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
-            known = self._context.broker.image.partition(target.topic, target.partition)
-            if known is not None:
-                answer.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
-
     def _read_cold(self) -> None:
-        cold = self._cold
-
-        def work() -> None:
-            for read in cold:
-                read.run()
-
-        def done() -> None:
-            for read in cold:
-                read.apply()
-            self._context.complete(self._response())
-
-        self._context.broker.offload(work, done)
+        context = self._context
+        read_cold(context.broker, self._cold, lambda: context.complete(self._response()))
 
     # Answering.
 
     def _response(self) -> FetchResponse:
-        fetch = self._fetch
-        included = fetch.answered(self._answers, self._context.broker.clock.now_ms())
-        return FetchResponse(session_id=fetch.session_id, responses=_by_topic(fetch.targets, self._answers, included))
-
-
-def _by_topic(targets: Sequence[FetchTarget], answers: Sequence[Any], included: Sequence[bool]) -> list[Any]:
-    topics: list[Any] = []
-    name, topic_id = None, ZERO_ID
-    for target, answer, include in zip(targets, answers, included, strict=True):
-        if not include:
-            continue
-        if target.topic != name or target.topic_id != topic_id:
-            name, topic_id = target.topic, target.topic_id
-            topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
-        topics[-1].partitions.append(answer)
-    return topics
+        return response_of(self._context.broker, self._fetch, self._answers)

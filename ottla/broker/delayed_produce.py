@@ -1,13 +1,37 @@
-"""A produce request that is acknowledged when its records are on the disk (`flush.messages`, `flush.ms`)."""
+"""A produce request that is acknowledged when its records are on enough replicas (acks=all), and on the disk where the
+topic asks for that (`flush.messages`, `flush.ms`)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
 from ottla.storage.log import AppendInfo
 from ottla.timer.purgatory import DelayedOperation
+
+
+class Awaited(NamedTuple):
+    """What has been appended, and the answer of the response that stands for it."""
+
+    partition: Partition
+    info: AppendInfo
+    answer: Any
+    leader_epoch: int
+    needs_replicas: bool
+
+    def outcome(self) -> ErrorCode | None:
+        """None while it waits. §15.2.3"""
+        partition, log = self.partition, self.partition.log
+        if log.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.needs_replicas:
+            code = partition.acknowledgement(self.info.last_offset, self.leader_epoch)
+            if code is not ErrorCode.NONE:
+                return code
+        elif not partition.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None if log.flushed_offset <= self.info.last_offset < log.sync_required_offset else ErrorCode.NONE
 
 
 class DelayedProduce(DelayedOperation):
@@ -17,44 +41,39 @@ class DelayedProduce(DelayedOperation):
         self,
         context: RequestContext,
         response: Any,
-        awaited: Sequence[tuple[Partition, AppendInfo, Any]],
+        awaited: Sequence[Awaited],
         timeout_ms: int,
     ) -> None:
-        """`awaited`: what has been appended, and the answers of the response that stand for it."""
         super().__init__(context.broker.clock.now_ms() + max(timeout_ms, 0))
         self._context = context
         self._response = response
         self._awaited = awaited
 
     def start(self) -> None:
-        # The requests behind this one go on, so that one fsync serves a whole pipeline of them.
+        # The requests behind this one go on, so that one write, one fetch of a follower and one fsync serve a whole
+        # pipeline of them.
         self._context.park(mutes=False)
         replicas = self._context.broker.replicas
-        replicas.delayed_produce.try_complete_else_watch(self, [partition for partition, _, _ in self._awaited])
+        replicas.delayed_produce.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
 
     def try_complete(self) -> bool:
-        for partition, info, answer in self._awaited:
-            if partition.log.failure is not None:
-                _fail(answer, ErrorCode.KAFKA_STORAGE_ERROR)
-            elif not partition.is_leader:
-                _fail(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            elif not answer.error_code and _awaits_disk(partition, info):
-                return False
+        for awaited in self._awaited:
+            if not awaited.answer.error_code:
+                outcome = awaited.outcome()
+                if outcome is None:
+                    return False
+                _fail_unless_none(awaited.answer, outcome)
         return self.force_complete()
 
     def on_complete(self) -> None:
-        for partition, info, answer in self._awaited:
-            if not answer.error_code and _awaits_disk(partition, info):
-                _fail(answer, ErrorCode.REQUEST_TIMED_OUT)
+        for awaited in self._awaited:
+            if not awaited.answer.error_code:
+                outcome = awaited.outcome()
+                _fail_unless_none(awaited.answer, ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome)
         self._context.complete(self._response)
 
 
-def _awaits_disk(partition: Partition, info: AppendInfo) -> bool:
-    log = partition.log
-    return log.flushed_offset <= info.last_offset < log.sync_required_offset
-
-
-def _fail(answer: Any, code: ErrorCode) -> None:
-    if not answer.error_code:
+def _fail_unless_none(answer: Any, code: ErrorCode) -> None:
+    if code is not ErrorCode.NONE:
         answer.error_code = int(code)
         answer.base_offset = -1

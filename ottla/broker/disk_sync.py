@@ -56,4 +56,5 @@ class DiskSync:
             return
         if error is not None:
             self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            self._broker.replicas.write_failed(partition)
         self._synced(partition)

@@ -29,16 +29,20 @@ _COMMIT_MARKER = 1
 async def load(broker: "Broker", partition: Partition, groups: GroupPartition) -> None:
     """Replay everything from the log's start to its end. Raises KafkaError where the log cannot be read.
 
+    Ends early when the groups are unloaded meanwhile.
+
     It is read to the end and not to the high watermark: the leader's own log is the truth (§4.4.2)."""
     log = partition.log
     offset = log.log_start_offset
     read_bytes = min(broker.config.offsets_load_buffer_size, READ_BYTES_MAX)
     replayed = 0
-    while offset < log.log_end_offset:
+    while offset < log.log_end_offset and groups.still_loads():
         chunk = await _read(broker, partition, offset, read_bytes)
         if chunk.end_offset <= offset:
             break
         for record, header in _records(chunk.records):
+            if not groups.still_loads():
+                return
             _replay(groups.coordinator, record, header)
             replayed += 1
             if replayed % RECORDS_PER_SLICE == 0:

@@ -23,18 +23,23 @@ if TYPE_CHECKING:
 
 
 class GroupPartition:
-    """Loading until `finish_loading` or `fail_loading`; meanwhile requests are refused as Kafka does."""
+    """Loading until `finish_loading` or `fail_loading`; meanwhile requests are refused as Kafka does.
 
-    def __init__(self, service: "GroupService", index: int, coordinator: CoordinatorPartition) -> None:
+    It lives for one term of this broker as leader of the partition."""
+
+    def __init__(
+        self, service: "GroupService", index: int, coordinator: CoordinatorPartition, leader_epoch: int
+    ) -> None:
         self.index = index
         self.coordinator = coordinator
+        self.leader_epoch = leader_epoch
         self.is_loading = True
+        self.is_unloaded = False
         self._service = service
         self._broker = service.broker
         self._queue: deque[Event] = deque()
         self._deleted_while_loading: list[TopicsDeleted] = []
         self._stepping = False
-        self._unloaded = False
         self._timers: dict[TimerKey, TimerEntry] = {}
 
     def handle(self, event: Event) -> None:
@@ -46,6 +51,10 @@ class GroupPartition:
         self._queue.append(event)
         if not self._stepping:
             self._take_queued()
+
+    def still_loads(self) -> bool:
+        """Whether the records that were just read are still wanted."""
+        return self.is_loading
 
     def finish_loading(self) -> None:
         """All records have been replayed: start the sessions of the members that were found, and serve."""
@@ -69,7 +78,8 @@ class GroupPartition:
             entry.cancel()
         self._timers.clear()
         self._queue.clear()
-        self._unloaded = True
+        self.is_loading = False
+        self.is_unloaded = True
 
     def _take_queued(self) -> None:
         clock = self._broker.clock
@@ -143,5 +153,5 @@ class GroupPartition:
         self._broker.replicas.append_records(CONSUMER_OFFSETS, self.index, memoryview(batch), done)
 
     def _told(self, event: AppendCompleted | AppendFailed) -> None:
-        if not self._unloaded:
+        if not self.is_unloaded:
             self.handle(event)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.group_loading import load
 from ottla.broker.group_partition import GroupPartition
-from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
 from ottla.coordinator.config import GroupConfig
 from ottla.coordinator.durable import TopicPartition
 from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
@@ -73,19 +73,20 @@ class GroupService:
     # Life.
 
     def start(self) -> None:
-        """Begin to serve. Partitions of `__consumer_offsets` that are already here begin to load."""
+        """Begin to serve. Partitions of `__consumer_offsets` that are led here already begin to load."""
         self._active = True
         self._schedule_expiry()
-        topic = self.broker.image.topic(CONSUMER_OFFSETS)
-        if topic is not None:
-            self.offsets_topic_created(topic)
+        replicas = self.broker.replicas
+        replicas.groups = self
+        for replica in replicas.of_topic(CONSUMER_OFFSETS):
+            if replica.is_leader:
+                self.lead(replica.index)
 
     def stop(self) -> None:
         """Answer everyone who waits with NOT_COORDINATOR, and take no more requests."""
         self._active = False
-        if self._loader is not None:
-            self._loader.cancel()
-            self._loader = None
+        self.broker.replicas.groups = None
+        self.stop_loading()
         if self._expiry is not None:
             self._expiry.cancel()
         hosted, self._partitions = self._partitions, {}
@@ -93,23 +94,46 @@ class GroupService:
             partition.unload()
         self._waiting.clear()
 
-    def offsets_topic_created(self, topic: TopicInfo) -> None:
-        """Own and load the partitions of `__consumer_offsets` that this broker leads."""
-        self._partition_count = len(topic.partitions)
-        if not self._active:
+    def stop_loading(self) -> None:
+        """What is not loaded yet stays so."""
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
+
+    # Leadership.
+
+    def lead(self, index: int) -> None:
+        """This broker leads a partition of `__consumer_offsets` in a new term: load all its groups anew (§4.4).
+
+        A term of which one has heard already is no news."""
+        replica = self.broker.replicas.find(CONSUMER_OFFSETS, index)
+        topic = self.broker.image.topic(CONSUMER_OFFSETS)
+        if replica is None or topic is None or not self._active:
             return
-        for index, state in enumerate(topic.partitions):
-            replica = self.broker.replicas.find(CONSUMER_OFFSETS, index)
-            if state.leader != self.broker.node_id or replica is None or index in self._partitions:
-                continue
-            coordinator = CoordinatorPartition(index, self._config, self._new_member_id)
-            hosted = self._partitions[index] = GroupPartition(self, index, coordinator)
-            if replica.log.log_start_offset == replica.log.log_end_offset:
-                hosted.finish_loading()
-            else:
-                self._to_load.append(hosted)
-        if self._to_load and self._loader is None:
+        self._partition_count = len(topic.partitions)
+        known = self._partitions.get(index)
+        if known is not None:
+            if known.leader_epoch >= replica.leader_epoch:
+                return
+            self._unload(index)
+        coordinator = CoordinatorPartition(index, self._config, self._new_member_id)
+        hosted = self._partitions[index] = GroupPartition(self, index, coordinator, replica.leader_epoch)
+        if replica.log.log_start_offset == replica.log.log_end_offset:
+            hosted.finish_loading()
+            return
+        self._to_load.append(hosted)
+        if self._loader is None:
             self._loader = asyncio.get_running_loop().create_task(self._load_all(), name="group loader")
+
+    def resign(self, index: int) -> None:
+        """Another broker leads the partition, or nobody does: who waits here is told NOT_COORDINATOR (§4.5)."""
+        self._unload(index)
+
+    def _unload(self, index: int) -> None:
+        # First it is out of reach, so that no request brings a group back.
+        hosted = self._partitions.pop(index, None)
+        if hosted is not None:
+            hosted.unload()
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """§9.7.4: their offsets go, in all groups."""
@@ -176,7 +200,8 @@ class GroupService:
         if topic is None:
             return None
         partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
-        return self.broker.image.brokers.get(partition.leader)
+        leader = self.broker.image.brokers.get(partition.leader)
+        return leader if leader is not None and leader.is_live else None
 
     # What partitions call.
 
@@ -216,8 +241,11 @@ class GroupService:
             if replica is not None:
                 await load(self.broker, replica, hosted)
         except Exception:
-            hosted.fail_loading()
-            self.broker.log.exception("groups could not be loaded", partition=hosted.index)
+            if not hosted.is_unloaded:
+                hosted.fail_loading()
+                self.broker.log.exception("groups could not be loaded", partition=hosted.index)
+            return
+        if hosted.is_unloaded:
             return
         hosted.finish_loading()
         # A task is an event of its own.

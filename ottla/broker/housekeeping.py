@@ -40,6 +40,7 @@ class Housekeeping:
             "producer expiration",
             self._for_each_log(self._forget_producers),
         )
+        self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._broker.replicas.shrink_isrs)
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._broker.replicas.sync_if_overdue))
         self._every(DELETION_INTERVAL_MS, "deletion", self._remove_files)
         self._checkpoint_every(
@@ -97,6 +98,8 @@ class Housekeeping:
         log = partition.log
         log.release_idle()
         removed = log.apply_retention(self._broker.clock.wall_ms(), partition.high_watermark)
+        if removed:
+            partition.stir_followers()
         for expired in removed:
             self._broker.log.info(
                 "retention",

@@ -4,6 +4,7 @@ Importing structlog costs more than all the rest of a start, and a broker that h
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -12,13 +13,27 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 class LazyLog:
     """What a structlog logger does, as far as the broker uses it."""
 
-    __slots__ = ("_format", "_level", "_logger", "_stream")
+    __slots__ = ("_fields", "_format", "_level", "_logger", "_stream")
 
-    def __init__(self, log_format: str = "console", level: str = "info", stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        log_format: str = "console",
+        level: str = "info",
+        stream: TextIO | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`fields` go with every event."""
         self._format = log_format
         self._level = LEVELS[level]
         self._stream = stream
+        self._fields = fields or {}
         self._logger: Any = None
+
+    def with_fields(self, **fields: Any) -> "LazyLog":
+        """The same log for one of several that write to it."""
+        log = LazyLog(self._format, stream=self._stream, fields={**self._fields, **fields})
+        log._level = self._level
+        return log
 
     def debug(self, event: str, **fields: Any) -> None:
         self._write(LEVELS["debug"], "debug", event, fields)
@@ -44,7 +59,7 @@ class LazyLog:
     def _write(self, level: int, method: str, event: str, fields: dict[str, Any]) -> None:
         if level >= self._level:
             self.prepare()
-            getattr(self._logger, method)(event, **fields)
+            getattr(self._logger, method)(event, **{**self._fields, **fields})
 
 
 def _make_logger(log_format: str, stream: TextIO) -> Any:

@@ -24,6 +24,12 @@ class Network(Protocol):
         """Raises OSError where the address cannot be had."""
         ...
 
+    async def connect(
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.Transport:
+        """Raises OSError where nobody answers."""
+        ...
+
 
 class TcpListener:
     def __init__(self, server: asyncio.Server, host: str) -> None:
@@ -46,6 +52,14 @@ class TcpNetwork:
         factory: Callable[[], asyncio.Protocol] = protocol_factory  # type: ignore[assignment]
         server = await loop.create_server(factory, host, port, backlog=backlog, reuse_address=True)
         return TcpListener(server, host)
+
+    async def connect(
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        factory: Callable[[], asyncio.Protocol] = protocol_factory  # type: ignore[assignment]
+        transport, _ = await loop.create_connection(factory, host, port)
+        return transport
 
 
 class SocketOptions(NamedTuple):

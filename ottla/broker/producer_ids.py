@@ -4,6 +4,7 @@ The store knows where the next block begins. What is left of a block when the br
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.cluster.store import (
     ABSENT,
@@ -11,11 +12,14 @@ from ottla.cluster.store import (
     Committed,
     Conflict,
     Expect,
-    MetadataStore,
     Put,
     Snapshot,
+    Transaction,
     Unavailable,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster_metadata import ClusterMetadata
 
 KEY = "producer-ids"
 BLOCK_SIZE = 1000
@@ -26,8 +30,8 @@ Done = Callable[[int | None], None]
 
 
 class ProducerIds:
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
+    def __init__(self, metadata: "ClusterMetadata") -> None:
+        self._metadata = metadata
         self._next_id = 0
         self._block_end = 0
         self._waiting: list[Done] = []
@@ -48,7 +52,7 @@ class ProducerIds:
         done(producer_id)
 
     def _take_block(self) -> None:
-        self._store.read(KEY, self._claim)
+        self._metadata.read(KEY, self._claim)
 
     def _claim(self, found: Snapshot | Unavailable) -> None:
         if isinstance(found, Unavailable):
@@ -70,7 +74,7 @@ class ProducerIds:
             else:
                 self._refuse_waiting()
 
-        self._store.commit([Expect(KEY, revision)], [claim], claimed)
+        self._metadata.commit(Transaction((Expect(KEY, revision),), (claim,)), claimed)
 
     def _serve_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

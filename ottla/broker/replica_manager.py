@@ -1,44 +1,51 @@
-"""The partitions of this broker, and the requests that wait for something to happen in them.
+"""The replicas of this broker: which there are, who leads each, and what a change of that sets in motion.
 
-Appends are queued in the logs while the requests of a read event are handled. `flush_appends`, which the broker calls
-at the end of every event, writes them with one system call per partition, raises the high watermarks, and wakes who
-waits: parked fetches, produce requests that wait for the disk, group coordinators. A write that fails changes the
-answers of the requests it belonged to, which have not been sent yet.
+A committed state comes in through `host`, which opens the log and takes it. This broker begins to lead: it stops
+fetching, and coordinates groups if it is a partition of theirs. It begins to follow: groups are given up first, who
+waits for this leader is sent away, then it fetches from the new one. After all of an update, `metadata_applied` begins
+and ends connections once for everything together.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ottla.broker.disk_sync import DiskSync
-from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
-from ottla.replication.partition import ACKS_ALL, Partition
+from ottla.broker.ailing_replicas import AilingReplicas
+from ottla.broker.appends import AppendAnswer, AppendDone, Appends
+from ottla.broker.isr_changes import ImageRegistrations, IsrChanges
+from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
+from ottla.cluster.updates import ImageUpdate
+from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
+from ottla.replication.leadership import ReplicationRules
+from ottla.replication.partition import FollowerNoted, Partition, Taken
 from ottla.storage.config import LogConfig
-from ottla.storage.log import AppendInfo, Origin
-from ottla.timer.purgatory import Purgatory
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.fetching import Fetching
+    from ottla.broker.group_service import GroupService
 
-# (where the records are, None) once they are below the high watermark, or (None, why not).
-AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
+__all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
 
 
-class ReplicaManager:
+class ReplicaManager(Appends):
     def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+        super().__init__(broker)
         self._partitions: dict[str, dict[int, Partition]] = {}
-        # Partitions with queued appends, and the answers that a failing write would change.
-        self._unwritten: dict[Partition, list[AppendAnswer]] = {}
-        self._own_appends: list[_OwnAppend] = []
-        self._disk_sync = DiskSync(broker, self._synced)
-        self.delayed_produce = Purgatory("produce", broker.wheel)
-        self.delayed_fetch = Purgatory("fetch", broker.wheel)
+        self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
+        self._isr_changes = IsrChanges(broker)
+        self.ailing = AilingReplicas(broker)
+        self._fetching: Fetching | None = None
+        # Told which partitions of `__consumer_offsets` are led here, while it serves.
+        self.groups: GroupService | None = None
 
     # Which partitions there are.
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
             yield from partitions.values()
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return list(self._partitions.get(topic, {}).values())
 
     def partition(self, topic: str, index: int) -> Partition:
         """Raises what a client gets for a partition that is not here (§15.1.1)."""
@@ -50,27 +57,53 @@ class ReplicaManager:
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get(topic, {}).get(index)
 
-    def create_partition(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
-        """Opens the log, or makes it. The partition leads nothing before `Partition.take_state`.
+    def _absent(self, topic: str, index: int) -> KafkaError:
+        if self._broker.image.partition(topic, index) is not None:
+            return NotLeaderOrFollower(f"this broker has no replica of {topic}-{index}")
+        return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
 
-        Raises KafkaStorageError."""
-        partition = self.find(topic, index)
-        if partition is not None:
-            return partition
-        directory = self._broker.log_directory
-        log = directory.logs.get((topic, index))
-        if log is None:
-            log = directory.create_log(topic, index, topic_id, config, now_wall_ms=self._broker.clock.wall_ms())
-        partition = Partition(
-            topic,
-            index,
-            topic_id,
-            log,
-            local_id=self._broker.node_id,
-            high_watermark=log.restored_high_watermark,
+    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None:
+        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
+        try:
+            partition = self.partition(topic, index)
+        except KafkaError as error:
+            why = error
+            self._broker.soon(lambda: done(None, why))
+        else:
+            self.append_own(partition, records, done)
+
+    # What metadata says of them.
+
+    def host(self, topic: TopicInfo, index: int) -> None:
+        """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError."""
+        partition = self.find(topic.name, index) or self._open(topic, index)
+        if partition.log.has_pending_writes:
+            # It was accepted in the term that may end now.
+            self.flush_appends()
+        state = topic.partitions[index]
+        taken = partition.take_state(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            elr=state.elr,
+            now_ms=self._broker.clock.now_ms(),
         )
-        self._partitions.setdefault(topic, {})[index] = partition
-        return partition
+        match taken:
+            case Taken.NOTHING:
+                return
+            case Taken.LEADS:
+                self._lead(partition)
+            case Taken.FOLLOWS:
+                self._resign(partition)
+                self._follow(partition)
+            case Taken.UPDATED:
+                pass
+        self.tell(partition)
+        if taken is not Taken.UPDATED:
+            self.wake_followers(partition)
+        self.ailing.state_taken(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
         """Forgets the partition and removes its log; who waits for it learns that it is gone."""
@@ -79,19 +112,18 @@ class ReplicaManager:
             return
         if not self._partitions[topic]:
             del self._partitions[topic]
+        self._stop_fetching(partition)
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
+        self.ailing.forget(partition)
         self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
 
-    def step_down(self) -> None:
-        """The broker stops: who waits for a partition is sent away."""
-        for partition in self:
-            self._stop_leading(partition)
-
-    def _stop_leading(self, partition: Partition) -> None:
-        partition.resign()
-        self.delayed_produce.check_and_complete(partition)
-        self.delayed_fetch.check_and_complete(partition)
+    def metadata_applied(self, update: ImageUpdate) -> None:
+        """All partitions have their states: see to the connections to their leaders."""
+        for node_id in update.brokers:
+            self._leader_changed(node_id)
+        if self._fetching is not None:
+            self._fetching.settle()
 
     def configure(self, topic: str, config: LogConfig) -> None:
         partitions = self._partitions.get(topic, {}).values()
@@ -101,109 +133,138 @@ class ReplicaManager:
         if ends_compaction:
             self._broker.housekeeping.gaps_changed()
 
-    def _absent(self, topic: str, index: int) -> KafkaError:
-        if self._broker.image.partition(topic, index) is not None:
-            return NotLeaderOrFollower(f"this broker has no replica of {topic}-{index}")
-        return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+    def step_down(self) -> None:
+        """The broker stops: nothing is copied any more, and who waits for a partition is sent away."""
+        self.stop_fetching()
+        for partition in self:
+            self._stop_leading(partition)
 
-    # Appending.
+    def stop_fetching(self) -> None:
+        """Nothing is copied from now on."""
+        if self._fetching is not None:
+            self._fetching.end()
 
-    def append(
-        self,
-        partition: Partition,
-        records: memoryview,
-        acks: int,
-        answer: "AppendAnswer",
-        *,
-        origin: Origin = Origin.CLIENT,
-        zstd_allowed: bool = True,
-    ) -> AppendInfo:
-        """Queues one batch; `flush_appends` writes it, and should that fail, tells the answer.
+    def stop_following(self, partition: Partition) -> None:
+        """The log is about to be cut; an answer that is on its way must find it as it was, or nobody."""
+        self._stop_fetching(partition)
 
-        Raises KafkaError, and then nothing is queued."""
-        wall_ms = self._broker.clock.wall_ms()
-        info = partition.append(records, acks=acks, wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed)
-        answers = self._unwritten.get(partition)
-        if answers is not None:
-            answers.append(answer)
-        elif not info.duplicate:
-            self._unwritten[partition] = [answer]
-        return info
+    def follow_again(self, partition: Partition) -> None:
+        """After the log was cut, or when its disk may have recovered."""
+        if not partition.is_leader and self.find(partition.topic, partition.index) is partition:
+            self._stop_fetching(partition)
+            self._follow(partition)
+            if self._fetching is not None:
+                self._fetching.settle()
 
-    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None:
-        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
-        outcome = _OwnAppend(done)
-        try:
-            partition = self.partition(topic, index)
-            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR)
-        except KafkaError as error:
-            outcome.fail(error)
-        self._own_appends.append(outcome)
+    def write_failed(self, partition: Partition) -> None:
+        if partition.has_followers:
+            self.ailing.write_failed(partition)
 
-    @property
-    def has_unwritten(self) -> bool:
-        return bool(self._unwritten or self._own_appends)
+    # Leading and following.
 
-    def flush_appends(self) -> None:
-        """Writes what was appended since the last call, then tells everyone it concerns."""
-        while self._unwritten or self._own_appends:
-            unwritten, self._unwritten = self._unwritten, {}
-            own_appends, self._own_appends = self._own_appends, []
-            for partition, answers in unwritten.items():
-                self._write(partition, answers)
-            for outcome in own_appends:
-                self._broker.guard(outcome.tell)
-            for partition in unwritten:
-                self._broker.guard(self.delayed_fetch.check_and_complete, partition)
+    def _open(self, topic: TopicInfo, index: int) -> Partition:
+        broker = self._broker
+        log = broker.log_directory.logs.get((topic.name, index))
+        if log is None:
+            config, wall_ms = broker.topics.log_config_of(topic), broker.clock.wall_ms()
+            log = broker.log_directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
+        elif log.topic_id != topic.topic_id:
+            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
+        partition = Partition(
+            topic.name,
+            index,
+            topic.topic_id,
+            log,
+            local_id=broker.node_id,
+            high_watermark=log.restored_high_watermark,
+            rules=self._rules,
+        )
+        self._partitions.setdefault(topic.name, {})[index] = partition
+        return partition
 
-    def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
-        try:
-            partition.log.write_pending(now_wall_ms=self._broker.clock.wall_ms())
-        except KafkaError as error:
-            self._broker.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
-            for answer in answers:
-                answer.error_code = int(error.code)
-                answer.error_message = str(error)
-                answer.base_offset = -1
-        partition.maybe_raise_high_watermark(self._broker.clock.now_ms())
+    def _lead(self, partition: Partition) -> None:
+        self._stop_fetching(partition)
+        if partition.topic != CONSUMER_OFFSETS:
+            return
+        if self.groups is not None:
+            self.groups.lead(partition.index)
+        elif self._broker.is_serving:
+            self._broker.prepare_groups()
+
+    def _resign(self, partition: Partition) -> None:
+        if partition.topic == CONSUMER_OFFSETS and self.groups is not None:
+            self.groups.resign(partition.index)
+
+    def _stop_leading(self, partition: Partition) -> None:
+        self._resign(partition)
+        # Before it resigns, for who is told of it looks at the partition.
+        self.wake_followers(partition)
+        partition.resign()
+        self.tell(partition)
+
+    def _follow(self, partition: Partition) -> None:
+        leader = self._broker.image.brokers.get(partition.leader_id)
+        if leader is None or not leader.is_live:
+            self._stop_fetching(partition)
+            return
+        host, port = leader.endpoint(self._broker.listeners.inter_broker)
+        self._fetchers().follow(partition, host, port)
+
+    def _leader_changed(self, node_id: int) -> None:
+        """A broker has registered, come to life or gone; it may be reached elsewhere."""
+        if node_id == self._broker.node_id:
+            return
+        leader = self._broker.image.brokers.get(node_id)
+        if leader is not None and leader.is_live and self._fetching is not None:
+            self._fetching.move_leader(node_id, *leader.endpoint(self._broker.listeners.inter_broker))
+        for partition in self:
+            if partition.leader_id == node_id:
+                self._follow(partition)
+
+    def _stop_fetching(self, partition: Partition) -> None:
+        if self._fetching is not None:
+            self._fetching.stop(partition.topic, partition.index)
+
+    def _fetchers(self) -> "Fetching":
+        """Imported for the first partition that is led elsewhere: a broker that is alone need not pay for it."""
+        if self._fetching is None:
+            from ottla.broker.fetching import Fetching
+
+            self._fetching = Fetching(self._broker)
+        return self._fetching
+
+    # What replication brings.
+
+    def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None:
+        """The leader's answer had records for the partition, or a higher high watermark."""
+        if high_watermark_rose:
+            self.tell(partition)
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)
 
-    def sync_if_overdue(self, partition: Partition) -> None:
-        """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""
-        if partition.log.failure is None and partition.log.is_flush_overdue(self._broker.clock.wall_ms()):
-            self._disk_sync.request(partition)
+    def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
+        """A follower has fetched from this leader."""
+        if noted.high_watermark_rose:
+            self.tell(partition)
+            if self._broker.config.replica_selector_class is not None:
+                # Consumers read there, and see nothing above what the follower knows.
+                self.wake_followers(partition)
+        if len(self.delayed_delete_records):
+            # Its log may begin later now.
+            self.tell(partition)
+        if noted.isr_change is not None:
+            self._isr_changes.propose(partition, noted.isr_change)
 
-    def _synced(self, partition: Partition) -> None:
-        self.delayed_produce.check_and_complete(partition)
+    def log_start_rose(self, partition: Partition) -> None:
+        """Records of the leader's log were deleted; followers are to delete theirs."""
+        partition.stir_followers()
+        self.wake_followers(partition)
 
-
-class AppendAnswer(Protocol):
-    """What becomes of an append: the answer for a partition in a produce response, or a note of the broker's own."""
-
-    error_code: int
-    error_message: str | None
-    base_offset: int
-
-
-class _OwnAppend:
-    """An append of the broker's own, and who wants to know."""
-
-    __slots__ = ("_done", "base_offset", "error_code", "error_message", "info")
-
-    def __init__(self, done: AppendDone) -> None:
-        self._done = done
-        self.info: AppendInfo | None = None
-        self.base_offset = 0
-        self.error_code = 0
-        self.error_message: str | None = None
-
-    def fail(self, error: KafkaError) -> None:
-        self.error_code = int(error.code)
-        self.error_message = str(error)
-
-    def tell(self) -> None:
-        if self.error_code:
-            self._done(None, error_for(ErrorCode(self.error_code), self.error_message or ""))
-        else:
-            self._done(self.info, None)
+    def shrink_isrs(self) -> None:
+        """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""
+        now_ms = self._broker.clock.now_ms()
+        for partition in self:
+            if partition.has_followers:
+                change = partition.maybe_shrink_isr(now_ms)
+                if change is not None:
+                    self._isr_changes.propose(partition, change)

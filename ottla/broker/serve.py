@@ -1,4 +1,4 @@
-"""`ottla serve`: one broker in this process until SIGTERM or SIGINT."""
+"""`ottla serve`: a broker, or several, in this process until SIGTERM or SIGINT."""
 
 import asyncio
 import contextlib
@@ -8,23 +8,28 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import uvloop
 
-from ottla.broker.broker import Broker, StartError
+from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
+from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.logging import LazyLog
+
+if TYPE_CHECKING:
+    from ottla.cluster.store import MetadataStore
 
 # Until then, whoever has waited for the broker has the machine to himself.
 SETTLED_AFTER_S = 0.5
 
 
 class ServeOptions(NamedTuple):
-    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE."""
+    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE, `metadata` is a URL of etcd."""
 
-    listen: str = "127.0.0.1:9092"
+    listen: str | None = None
     advertise: str | None = None
     data_dir: str = "./ottla-data"
     ephemeral: bool = False
@@ -35,6 +40,20 @@ class ServeOptions(NamedTuple):
     settings: tuple[str, ...] = ()
     log_format: str = "console"
     log_level: str = "info"
+
+
+class Served(Protocol):
+    """One broker or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> bool: ...
 
 
 def run(options: ServeOptions) -> int:
@@ -64,23 +83,14 @@ def _server_config(options: ServeOptions) -> ServerConfig:
 
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
-    log = LazyLog(options.log_format, options.log_level)
-    broker = Broker(
-        config,
-        data_dir=data_dir,
-        host=_split(options.listen)[0],
-        port=_split(options.listen)[1],
-        advertise=None if options.advertise is None else _split(options.advertise),
-        node_id=options.node_id or 0,
-        log=log,
-    )
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return 0 if runner.run(_until_told_to_stop(broker, log)) else 1
+        return 0 if runner.run(_until_told_to_stop(options, config, data_dir)) else 1
 
 
-async def _until_told_to_stop(broker: Broker, log: LazyLog) -> bool:
+async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
     """Gives whether the stop was a clean one."""
+    log = LazyLog(options.log_format, options.log_level)
     loop = asyncio.get_running_loop()
     told = loop.create_future()
 
@@ -90,12 +100,63 @@ async def _until_told_to_stop(broker: Broker, log: LazyLog) -> bool:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    await broker.start()
-    print(f"ready bootstrap={broker.bootstrap} cluster_id={broker.cluster_id} startup_ms={_startup_ms()}", flush=True)
+    served = _served(options, config, data_dir, log)
+    if not await _started(served, told):
+        log.info("told to stop before the start was over")
+        return True
+    print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
     loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
     await told
     log.info("stopping")
-    return await broker.stop()
+    return await served.stop()
+
+
+async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
+    """False if somebody has told to stop first: a start may wait long for a metadata store. Raises StartError."""
+    start = asyncio.create_task(served.start(), name="start")
+    await asyncio.wait([start, told], return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait([start])
+    if start.cancelled():
+        return False
+    start.result()
+    return True
+
+
+def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
+    host, port = (None, None) if options.listen is None else _split(options.listen)
+    advertise = None if options.advertise is None else _split(options.advertise)
+    node_id = options.node_id or 0
+    if options.brokers > 1:
+        from ottla.broker.local_cluster import LocalCluster
+
+        return LocalCluster(
+            config,
+            data_dir=data_dir,
+            brokers=options.brokers,
+            host=host or DEFAULT_HOST,
+            port=DEFAULT_PORT if port is None else port,
+            advertise=advertise,
+            first_node_id=node_id,
+            log=log,
+        )
+    store = None if options.metadata is None else _etcd_store(options.metadata, data_dir)
+    return Broker(
+        config, data_dir=data_dir, host=host, port=port, advertise=advertise, node_id=node_id, store=store, log=log
+    )
+
+
+def _etcd_store(url: str, data_dir: Path) -> "MetadataStore":
+    if (data_dir / METADATA_FILE).exists():
+        raise StartError(
+            f"{data_dir} has metadata of its own ({METADATA_FILE}); a broker of {url} needs another directory"
+        )
+    try:
+        from ottla.cluster.etcd import EtcdStore
+    except ModuleNotFoundError as error:
+        raise StartError(f"--metadata {url} needs {error.name}, which comes with: pip install 'ottla[etcd]'") from None
+    return EtcdStore([_split(address) for address in url.removeprefix("etcd://").split(",")])
 
 
 def _settle(log: LazyLog) -> None:

@@ -1,17 +1,16 @@
-"""The listener and its connections: how many, from where, how fast they come, and when an idle one is closed."""
+"""The listeners and their connections: how many, from where, how fast they come, and when an idle one is closed."""
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
-from ottla.broker.connection import HELD_BY_THROTTLE, Connection
+from ottla.broker.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.network import Listener, Network, SocketOptions
 from ottla.broker.receive_buffers import ReceiveBuffers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.config.options import Option
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
@@ -27,25 +26,32 @@ class Server:
         self._connections_of_host: dict[str, int] = {}
         self._idle_ms_max = broker.config.connections_max_idle_ms
         self._next_accept_ms = 0.0
+        # Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied.
         self._socket_options = SocketOptions(
-            send_buffer_bytes=self._if_set(NetworkOptions.socket_send_buffer_bytes),
-            receive_buffer_bytes=self._if_set(NetworkOptions.socket_receive_buffer_bytes),
+            send_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
+            receive_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
         )
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._all_closed: asyncio.Future[None] | None = None
         self._logged_second = 0
         self._logged_count = 0
 
-    async def listen(self, network: Network, host: str, port: int) -> Listener:
-        """Raises OSError where the address cannot be had."""
+    async def listen(self, network: Network, name: str, host: str, port: int) -> Listener:
+        """Opens the listener of this name. Raises OSError where the address cannot be had."""
         backlog = self.broker.config.socket_listen_backlog_size
-        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
-        return self._listener
+        listener = await network.listen(lambda: Connection(self, name), host, port, backlog=backlog)
+        self._listeners.append(listener)
+        return listener
 
-    def close_listener(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+    def begin_to_serve(self) -> None:
+        """Who has connected before waits until now."""
+        for connection in list(self.connections):
+            connection.release(HELD_BY_START)
+
+    def close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     def close_connections(self) -> None:
         for connection in list(self.connections):
@@ -55,11 +61,11 @@ class Server:
         """Gives clients the time to take their last answers; what is left then is cut off."""
         if self.connections:
             self._all_closed = self.broker.loop.create_future()
-            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self._abort_all)
+            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self.abort_connections)
             await self._all_closed
             timer.cancel()
 
-    def _abort_all(self) -> None:
+    def abort_connections(self) -> None:
         for connection in list(self.connections):
             if connection.transport is not None:
                 connection.transport.abort()
@@ -79,6 +85,8 @@ class Server:
             return
         self._socket_options.apply(transport)
         now_ms = connection.last_event_ms = self.broker.clock.now_ms()
+        if not self.broker.is_serving:
+            connection.hold(HELD_BY_START)
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 
@@ -141,9 +149,3 @@ class Server:
                 self._watch_idle(connection)
 
         connection.idle_timer = self.broker.wheel.schedule(deadline_ms, check)
-
-    def _if_set(self, option: "Option[int]") -> int | None:
-        """Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied."""
-        first = next(self.broker.config.values_of(option))  # type: ignore[arg-type]
-        value = int(first.value or -1)
-        return value if first.source.name != "DEFAULT" and value > 0 else None

@@ -1,15 +1,16 @@
-"""The logs of this broker's topics, made as the metadata says.
+"""The logs of this broker's replicas, made and removed as the metadata says.
 
 Many logs are made a few at a time, so that other clients are served in between. Whoever asks for a partition whose log
 is still to come is told NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
-from ottla.protocol.errors import KafkaError, KafkaStorageError
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
+from ottla.cluster.updates import ImageUpdate
+from ottla.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -17,79 +18,126 @@ if TYPE_CHECKING:
 # Some ten milliseconds' worth.
 LOGS_AT_ONCE = 25
 
-Failures = dict[str, KafkaError]
+Failures = Mapping[str, KafkaError]
 """The topics for which the disk would not play along."""
+
+
+class _Missing(NamedTuple):
+    topic_id: bytes
+    partition: int
+
+
+class _Waiting(NamedTuple):
+    topics: Mapping[str, bytes]
+    done: Callable[[Failures], None]
 
 
 class TopicLogs:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        # Still to be made, and how many of each topic id that are.
+        self._missing: deque[_Missing] = deque()
+        self._counts: dict[bytes, int] = {}
+        # By topic id: why a log could not be made.
+        self._failed: dict[bytes, KafkaError] = {}
+        self._waiting: list[_Waiting] = []
+        self._is_making = False
+        self._stopped = False
 
-    def make_all(self, topics: Mapping[str, TopicInfo]) -> None:
-        """Open or make the logs of these topics, here and now; a failure is logged."""
-        failed: Failures = {}
-        for topic, index in _partitions(topics):
-            self._host(topic, index, failed)
+    def stop(self) -> None:
+        """No more logs are made; the next start makes what is missing."""
+        self._stopped = True
 
-    def make(self, topics: Mapping[str, TopicInfo], done: Callable[[Failures], None]) -> None:
-        """Make the logs of these topics, which the image has; `done` is called at once if they are few.
+    def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
+        """Make the logs agree with the image: those of new replicas are begun, those of others that are none go."""
+        deleted = [name for name in update.topics if self._is_gone(before, update.image, name)]
+        for name in deleted:
+            self._forget(before.topics[name])
+        for name, indexes in update.topics.items():
+            topic = update.image.topic(name)
+            if topic is not None:
+                self._follow_topic(topic, indexes)
+        # Where this topic is missing, no group has committed anything.
+        if deleted and CONSUMER_OFFSETS in update.image.topics:
+            self._broker.groups.topics_deleted(tuple(deleted))
+        if not self._is_making:
+            self._make_some(everything=not self._broker.is_serving)
 
-        A stop of the broker cuts this short; its next start makes what is missing."""
-        failed: Failures = {}
-        left = _partitions(topics)
-        missing = sum(len(topic.partitions) for topic in topics.values())
+    def when_made(self, topics: Collection[TopicInfo], done: Callable[[Failures], None]) -> None:
+        """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them.
 
-        def go_on() -> None:
-            nonlocal missing
-            if not self._broker.is_serving:
-                return
-            for planned, index in islice(left, LOGS_AT_ONCE):
-                # It may have got other configs meanwhile, or have been deleted.
-                topic = self._broker.image.topic(planned.name)
-                if topic is not None and topic.topic_id == planned.topic_id:
-                    self._host(topic, index, failed)
-            missing -= LOGS_AT_ONCE
-            if missing > 0:
-                self._broker.soon(go_on)
+        A stop of the broker cuts this short."""
+        self._waiting.append(_Waiting({topic.name: topic.topic_id for topic in topics}, done))
+        self._tell()
+
+    def _is_gone(self, before: MetadataImage, after: MetadataImage, name: str) -> bool:
+        old, new = before.topic(name), after.topic(name)
+        return old is not None and (new is None or new.topic_id != old.topic_id)
+
+    def _forget(self, topic: TopicInfo) -> None:
+        for index in range(len(topic.partitions)):
+            self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
+        self._failed.pop(topic.topic_id, None)
+
+    def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
+        for index in indexes:
+            here = self._broker.replicas.find(topic.name, index) is not None
+            if not self._is_ours(topic, index):
+                if here:
+                    self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
+            elif here:
+                self._host(topic, index)
             else:
-                self._all_made(topics, failed)
-                done(failed)
+                self._expect(topic, index)
 
-        go_on()
+    # Making logs.
 
-    def _all_made(self, topics: Mapping[str, TopicInfo], failed: Failures) -> None:
-        if CONSUMER_OFFSETS in topics and CONSUMER_OFFSETS not in failed:
-            self._broker.offsets_topic_made(topics[CONSUMER_OFFSETS])
+    def _expect(self, topic: TopicInfo, index: int) -> None:
+        if topic.topic_id not in self._counts:
+            self._failed.pop(topic.topic_id, None)
+        self._missing.append(_Missing(topic.topic_id, index))
+        self._counts[topic.topic_id] = self._counts.get(topic.topic_id, 0) + 1
 
-    def _host(self, topic: TopicInfo, index: int, failed: Failures) -> None:
-        if topic.name in failed or self._broker.node_id not in topic.partitions[index].replicas:
+    def _make_some(self, *, everything: bool = False) -> None:
+        count = len(self._missing) if everything else min(len(self._missing), LOGS_AT_ONCE)
+        for _ in range(count):
+            self._make(self._missing.popleft())
+        self._is_making = bool(self._missing)
+        if self._is_making:
+            self._broker.soon(self._make_more)
+
+    def _make_more(self) -> None:
+        if self._stopped:
             return
+        self._make_some()
+        image = self._broker.image
+        self._broker.replicas.metadata_applied(ImageUpdate(image, {}, (), controller_changed=False))
+        self._tell()
+
+    def _make(self, missing: _Missing) -> None:
+        # It may have changed meanwhile, or have been deleted.
+        topic = self._broker.image.topic_by_id(missing.topic_id)
+        if topic is not None and missing.topic_id not in self._failed and self._is_ours(topic, missing.partition):
+            self._host(topic, missing.partition)
+        self._counts[missing.topic_id] -= 1
+        if not self._counts[missing.topic_id]:
+            del self._counts[missing.topic_id]
+
+    def _is_ours(self, topic: TopicInfo, index: int) -> bool:
+        return index < len(topic.partitions) and self._broker.node_id in topic.partitions[index].replicas
+
+    def _host(self, topic: TopicInfo, index: int) -> None:
         try:
-            self._make(topic, index)
+            self._broker.replicas.host(topic, index)
         except KafkaError as error:
             self._broker.log.error("logs of a topic could not be created", topic=topic.name, error=str(error))
-            failed[topic.name] = error
+            self._failed[topic.topic_id] = error
 
-    def _make(self, topic: TopicInfo, index: int) -> None:
-        self._check_log_is_ours(topic, index)
-        config = self._broker.topics.log_config_of(topic)
-        state = topic.partitions[index]
-        self._broker.replicas.create_partition(topic.name, index, topic.topic_id, config).take_state(
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            isr=state.isr,
-            now_ms=self._broker.clock.now_ms(),
-        )
-
-    def _check_log_is_ours(self, topic: TopicInfo, index: int) -> None:
-        log = self._broker.log_directory.logs.get((topic.name, index))
-        if log is not None and log.topic_id != topic.topic_id:
-            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
-
-
-def _partitions(topics: Mapping[str, TopicInfo]) -> Iterator[tuple[TopicInfo, int]]:
-    for topic in topics.values():
-        for index in range(len(topic.partitions)):
-            yield topic, index
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if any(topic_id in self._counts for topic_id in each.topics.values()):
+                self._waiting.append(each)
+            else:
+                failed = {name: self._failed[key] for name, key in each.topics.items() if key in self._failed}
+                self._broker.guard(each.done, failed)

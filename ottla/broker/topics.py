@@ -1,29 +1,21 @@
-"""Topics of this broker: created, grown, deleted and configured by decision, then store, then logs on disk.
+"""Commands about topics and configs: planned on the image, committed to the metadata store, answered when the image and
+this broker's own logs have followed.
 
-A change is decided on the image in memory, committed to the metadata store, and only then made visible and carried out
-on the logs. A crash in between is repaired by `start`: what the store says is made true on disk, in both directions.
+Any broker carries them out. A plan that another broker was quicker than is made again on the image that shows it. What
+the commands change comes to the logs by way of the image, on this broker as on the others; a crash in between is
+repaired by the next start, which makes true on disk what the store says.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.topic import check_topic_configs, log_config
-from ottla.broker.metadata_writer import MetadataWriter
-from ottla.broker.topic_logs import TopicLogs
-from ottla.cluster.encoding import (
-    BROKER_CONFIGS,
-    DELETED,
-    broker_configs_of,
-    config_value,
-    deleted_topic_ids,
-    deletion_values,
-    topic_values,
-    topics_of,
-)
-from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, BrokerInfo, MetadataImage, TopicInfo
-from ottla.cluster.store import Entry, MetadataStore
+from ottla.broker.dynamic_configs import ALL_BROKERS
+from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage, TopicInfo
+from ottla.cluster.store import CommitResult, Committed, Conflict, Transaction, Unavailable
+from ottla.cluster.topic_changes import replace_broker_configs, replace_topics
 from ottla.cluster.topics import (
     TopicDefaults,
     TopicSpec,
@@ -32,14 +24,15 @@ from ottla.cluster.topics import (
     check_partition_count,
     plan_more_partitions,
     plan_topic,
-    with_new_terms,
 )
 from ottla.protocol.errors import (
     ErrorCode,
     InvalidConfig,
     InvalidRequest,
     KafkaError,
+    KafkaStorageError,
     UnknownTopicOrPartition,
+    error_for,
 )
 from ottla.storage.config import LogConfig
 
@@ -47,6 +40,8 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 OFFSETS_MIN_INSYNC_REPLICAS = 2
+# Another broker may be quicker so many times in a row.
+TRIES_MAX = 10
 
 
 class NewTopic(NamedTuple):
@@ -64,19 +59,22 @@ Outcome = TopicInfo | KafkaError
 """Of one topic in a request: as it is now, or why nothing was done to it."""
 
 
-class TopicService:
-    def __init__(self, broker: "Broker", store: MetadataStore) -> None:
-        self._broker = broker
-        self._writer = MetadataWriter(store)
-        self._logs = TopicLogs(broker)
-        self._broker_configs: dict[str, dict[str, str]] = {}
-        self.image = MetadataImage(broker.cluster_id, broker.node_id)
+Plan = Callable[[], list[Outcome]]
+"""Made anew on every image it is tried on."""
 
-    def start(self, brokers: Iterable[BrokerInfo]) -> None:
-        """Take over what the store knows, then make the logs on disk agree with it."""
-        for broker in brokers:
-            self.image = self.image.with_broker(broker)
-        self._writer.read_all(self._load)
+NewConfigs = Callable[[], Mapping[str, str]]
+"""What is to be set, given what is set; raises KafkaError where that cannot be told."""
+
+
+class TopicService:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        # Topics whose creation is under way because somebody needs them.
+        self._coming: set[str] = set()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._broker.metadata.image
 
     def log_config_of(self, topic: TopicInfo) -> LogConfig:
         return log_config(topic.configs, self._broker.config)
@@ -85,6 +83,148 @@ class TopicService:
 
     def create(self, topics: Sequence[NewTopic], *, validate_only: bool, done: Callable[[list[Outcome]], None]) -> None:
         """Create what can be created, in one transaction; `done` gets one outcome per topic, in order."""
+        self._carry_out(lambda: self._plans(topics), validate_only=validate_only, done=done)
+
+    def auto_create(self, name: str) -> ErrorCode:
+        """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
+        if name in self.image.topics:
+            return ErrorCode.NONE
+        failures: list[KafkaError] = []
+        if name == CONSUMER_OFFSETS:
+            self.ensure_offsets_topic()
+        elif self._broker.config.auto_create_topics_enable and name not in INTERNAL_TOPICS:
+            self._bring(name, lambda: self._plans([NewTopic(TopicSpec(name), {})]), failures.append)
+        else:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if failures:
+            return failures[0].code
+        return ErrorCode.NONE if name in self.image.topics else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def ensure_offsets_topic(self) -> None:
+        """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.
+
+        Unlike Kafka's, its replication factor is bounded by the number of brokers while nobody has set it: one broker
+        is enough for groups."""
+
+        def failed(error: KafkaError) -> None:
+            self._broker.log.error("__consumer_offsets could not be created", error=str(error))
+
+        if CONSUMER_OFFSETS not in self.image.topics:
+            self._bring(CONSUMER_OFFSETS, lambda: [self._plan_offsets_topic()], failed)
+
+    def _bring(self, name: str, plan: Plan, failed: Callable[[KafkaError], None]) -> None:
+        if name in self._coming:
+            return
+        self._coming.add(name)
+
+        def done(outcomes: list[Outcome]) -> None:
+            self._coming.discard(name)
+            for outcome in outcomes:
+                # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
+                if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    failed(outcome)
+
+        self._carry_out(plan, validate_only=False, done=done)
+
+    def _plan_offsets_topic(self) -> Outcome:
+        config = self._broker.config
+        factor = config.offsets_topic_replication_factor
+        if not config.is_set("offsets.topic.replication.factor"):
+            factor = min(factor, len(self.image.brokers))
+        spec = TopicSpec(CONSUMER_OFFSETS, config.offsets_topic_num_partitions, factor)
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "min.insync.replicas": str(min(OFFSETS_MIN_INSYNC_REPLICAS, factor)),
+            "unclean.leader.election.enable": "false",
+        }
+        return self._plan(spec, configs, self.image)
+
+    # Growth and deletion.
+
+    def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool, done: Callable[[list[Outcome]], None]
+    ) -> None:
+        self._carry_out(lambda: [self._plan_growth(topic) for topic in topics], validate_only=validate_only, done=done)
+
+    def delete(
+        self,
+        topics: Sequence[TopicInfo | None],
+        *,
+        says_disabled: bool,
+        done: Callable[[list[Outcome]], None],
+    ) -> None:
+        """Delete topics and what groups have committed for them (§9.7.4). None stands for one that was not found."""
+        outcomes: list[Outcome] = []
+
+        def plan() -> Transaction:
+            outcomes[:] = [self._checked_deletion(topic, says_disabled=says_disabled) for topic in topics]
+            return replace_topics(self.image, dict.fromkeys(_planned(outcomes)))
+
+        def applied(error: KafkaError | None) -> None:
+            done([error if error is not None and isinstance(each, TopicInfo) else each for each in outcomes])
+
+        self._commit(plan, applied)
+
+    def _checked_deletion(self, topic: TopicInfo | None, *, says_disabled: bool) -> Outcome:
+        if topic is not None:
+            # As it is now, unless it has gone.
+            topic = self.image.topic_by_id(topic.topic_id)
+        try:
+            enabled = self._broker.config.delete_topic_enable
+            return check_deletable(topic, deletion_enabled=enabled, says_disabled=says_disabled)
+        except KafkaError as error:
+            return error
+
+    # Configs.
+
+    def alter_topic_configs(
+        self, name: str, configs: NewConfigs, *, validate_only: bool, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        """Replace a topic's own configs. Raises the KafkaError of the answer where they cannot be."""
+
+        def plan() -> Transaction:
+            topic = self.image.topic(name)
+            if topic is None:
+                raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+            return replace_topics(self.image, {name: replace(topic, configs=self._checked(configs()))})
+
+        self._alter(plan, validate_only=validate_only, done=done)
+
+    def alter_broker_configs(
+        self,
+        configs: NewConfigs,
+        *,
+        of_all_brokers: bool,
+        validate_only: bool,
+        done: Callable[[KafkaError | None], None],
+    ) -> None:
+        """Replace the properties set at run time for this broker, or for all. Raises the KafkaError of the answer."""
+        owner = ALL_BROKERS if of_all_brokers else str(self._broker.node_id)
+
+        def plan() -> Transaction:
+            try:
+                checked = self._broker.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+            except ConfigError as error:
+                raise InvalidRequest(str(error)) from None
+            return replace_broker_configs(owner, checked, self._broker.metadata.configs.revision_of(owner))
+
+        self._alter(plan, validate_only=validate_only, done=done)
+
+    def _alter(
+        self, plan: Callable[[], Transaction], *, validate_only: bool, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        # Made once before anything is begun, for what it raises.
+        plan()
+        if validate_only:
+            done(None)
+        else:
+            self._commit(plan, done)
+
+    # Plans.
+
+    def _plans(self, topics: Sequence[NewTopic]) -> list[Outcome]:
         image = self.image
         outcomes: list[Outcome] = []
         total = 0
@@ -97,130 +237,8 @@ class TopicService:
         try:
             check_partition_count(total)
         except KafkaError as error:
-            outcomes = [error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes]
-        self._carry_out(outcomes, validate_only=validate_only, done=done)
-
-    def auto_create(self, name: str) -> ErrorCode:
-        """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
-        if name in self.image.topics:
-            return ErrorCode.NONE
-        if name == CONSUMER_OFFSETS:
-            self.ensure_offsets_topic()
-        elif self._broker.config.auto_create_topics_enable and name not in INTERNAL_TOPICS:
-            failures: list[KafkaError] = []
-
-            def failed(outcomes: list[Outcome]) -> None:
-                failures.extend(outcome for outcome in outcomes if isinstance(outcome, KafkaError))
-
-            self.create([NewTopic(TopicSpec(name), {})], validate_only=False, done=failed)
-            if failures:
-                return failures[0].code
-        else:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NONE if name in self.image.topics else ErrorCode.LEADER_NOT_AVAILABLE
-
-    def ensure_offsets_topic(self) -> None:
-        """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.
-
-        Unlike Kafka's, its replication factor is bounded by the number of brokers: one broker is enough for groups."""
-        if CONSUMER_OFFSETS in self.image.topics:
-            return
-        config = self._broker.config
-        factor = min(config.offsets_topic_replication_factor, len(self.image.brokers))
-        spec = TopicSpec(CONSUMER_OFFSETS, config.offsets_topic_num_partitions, factor)
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-            "min.insync.replicas": str(min(OFFSETS_MIN_INSYNC_REPLICAS, factor)),
-            "unclean.leader.election.enable": "false",
-        }
-        self._carry_out([self._plan(spec, configs, self.image)], validate_only=False, done=self._offsets_topic_created)
-
-    # Growth and deletion.
-
-    def create_partitions(
-        self, topics: Sequence[MorePartitions], *, validate_only: bool, done: Callable[[list[Outcome]], None]
-    ) -> None:
-        outcomes: list[Outcome] = [self._plan_growth(topic) for topic in topics]
-        self._carry_out(outcomes, validate_only=validate_only, done=done)
-
-    def delete(
-        self,
-        topics: Sequence[TopicInfo | None],
-        *,
-        says_disabled: bool,
-        done: Callable[[list[Outcome]], None],
-    ) -> None:
-        """Delete topics and what groups have committed for them (§9.7.4). None stands for one that was not found."""
-        outcomes: list[Outcome] = []
-        for topic in topics:
-            try:
-                enabled = self._broker.config.delete_topic_enable
-                outcomes.append(check_deletable(topic, deletion_enabled=enabled, says_disabled=says_disabled))
-            except KafkaError as error:
-                outcomes.append(error)
-        gone = {outcome.name: outcome for outcome in outcomes if isinstance(outcome, TopicInfo)}
-
-        def committed(error: KafkaError | None) -> None:
-            if error is not None:
-                done([error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes])
-                return
-            self._forget(gone)
-            done(outcomes)
-
-        self._commit(dict.fromkeys(gone), committed)
-
-    # Configs.
-
-    def alter_topic_configs(
-        self, name: str, configs: Mapping[str, str], *, validate_only: bool, done: Callable[[KafkaError | None], None]
-    ) -> None:
-        """Replace a topic's own configs. Raises the KafkaError of the answer where they cannot be."""
-        topic = self.image.topic(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-        changed = replace(topic, configs=self._checked(configs))
-        if validate_only:
-            done(None)
-            return
-
-        def committed(error: KafkaError | None) -> None:
-            if error is None:
-                self._broker.replicas.configure(name, self.log_config_of(changed))
-            done(error)
-
-        self._commit({name: changed}, committed)
-
-    def alter_broker_configs(
-        self,
-        configs: Mapping[str, str],
-        *,
-        of_all_brokers: bool,
-        validate_only: bool,
-        done: Callable[[KafkaError | None], None],
-    ) -> None:
-        """Replace the properties set at run time for this broker, or for all. Raises the KafkaError of the answer."""
-        try:
-            checked = self._broker.config.check_dynamic(configs, of_all_brokers=of_all_brokers)
-        except ConfigError as error:
-            raise InvalidRequest(str(error)) from None
-        if validate_only:
-            done(None)
-            return
-        owner = "" if of_all_brokers else str(self._broker.node_id)
-
-        def committed(error: KafkaError | None) -> None:
-            if error is None:
-                self._broker_configs[owner] = checked
-                self._apply_broker_configs()
-            done(error)
-
-        key = BROKER_CONFIGS + owner
-        old = {key: config_value(self._broker_configs[owner])} if owner in self._broker_configs else {}
-        self._writer.replace(old, {key: config_value(checked)}, committed)
-
-    # Plans.
+            return [error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes]
+        return outcomes
 
     def _plan_for_client(self, topic: NewTopic, image: MetadataImage) -> Outcome:
         try:
@@ -255,121 +273,90 @@ class TopicService:
 
     # Carrying out.
 
-    def _carry_out(
-        self, outcomes: list[Outcome], *, validate_only: bool, done: Callable[[list[Outcome]], None]
-    ) -> None:
-        """Commit the planned topics, then make their logs."""
-        planned = {outcome.name: outcome for outcome in outcomes if isinstance(outcome, TopicInfo)}
-        if validate_only or not planned:
-            done(outcomes)
+    def _carry_out(self, plan: Plan, *, validate_only: bool, done: Callable[[list[Outcome]], None]) -> None:
+        """Commit the planned topics, and wait for their logs here."""
+        if validate_only:
+            done(plan())
             return
-        before = {name: self.image.topic(name) for name in planned}
+        outcomes: list[Outcome] = []
+        before: dict[str, TopicInfo | None] = {}
 
-        def committed(error: KafkaError | None) -> None:
-            if error is not None:
-                done([error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes])
+        def planned() -> Transaction:
+            outcomes[:] = plan()
+            topics = _planned(outcomes)
+            before.update({name: self.image.topic(name) for name in topics})
+            return replace_topics(self.image, topics)
+
+        def applied(error: KafkaError | None) -> None:
+            topics = _planned(outcomes)
+            if error is not None or not topics:
+                done([error if error is not None and isinstance(each, TopicInfo) else each for each in outcomes])
                 return
-            self._logs.make(planned, logs_made)
+            self._broker.metadata.logs.when_made(topics.values(), logs_made)
 
         def logs_made(failed: Mapping[str, KafkaError]) -> None:
             if failed:
-                self._undo({name: before[name] for name in failed}, planned)
+                self._undo({name: before[name] for name in failed}, _planned(outcomes))
             done(
                 [
-                    failed.get(outcome.name, outcome) if isinstance(outcome, TopicInfo) else outcome
-                    for outcome in outcomes
+                    failed.get(each.name, self._as_made(each)) if isinstance(each, TopicInfo) else each
+                    for each in outcomes
                 ]
             )
 
-        self._commit(planned, committed)
+        self._commit(planned, applied)
 
-    def _commit(self, topics: Mapping[str, TopicInfo | None], done: Callable[[KafkaError | None], None]) -> None:
-        old: dict[str, bytes] = {}
-        new: dict[str, bytes] = {}
-        for name, topic in topics.items():
-            current = self.image.topic(name)
-            old |= topic_values(current) if current is not None else {}
-            new |= topic_values(topic) if topic is not None else {}
-            if current is not None and topic is None:
-                new |= deletion_values([current])
+    def _as_made(self, planned: TopicInfo) -> TopicInfo:
+        return self.image.topic_by_id(planned.topic_id) or planned
 
-        def committed(error: KafkaError | None) -> None:
-            if error is None:
-                self.image = self.image.with_topics(topics)
+    def _commit(
+        self, plan: Callable[[], Transaction], done: Callable[[KafkaError | None], None], tries_left: int = TRIES_MAX
+    ) -> None:
+        """Commits what is planned on the image; `done` is called when the image has it, or with why it cannot be."""
+        metadata = self._broker.metadata
+        seen = metadata.image.revision
+        try:
+            transaction = plan()
+        except KafkaError as error:
             done(error)
+            return
+        if not transaction.changes:
+            done(None)
+            return
 
-        self._writer.replace(old, new, committed)
+        def answered(result: CommitResult) -> None:
+            if isinstance(result, Committed):
+                metadata.when_applied(result.revision, lambda: done(None))
+            elif isinstance(result, Conflict) and tries_left > 1:
+                metadata.when_applied(seen + 1, lambda: self._commit(plan, done, tries_left - 1))
+            else:
+                done(_refusal(result))
+
+        metadata.commit(transaction, answered)
 
     def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
         """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
 
-        def committed(error: KafkaError | None) -> None:
+        def plan() -> Transaction:
+            unchanged = {
+                name: earlier
+                for name, earlier in before.items()
+                if (now := self.image.topic(name)) is not None and now.topic_id == planned[name].topic_id
+            }
+            return replace_topics(self.image, unchanged)
+
+        def undone(error: KafkaError | None) -> None:
             if error is not None:
                 self._broker.log.error("a topic without logs stays until the next start", error=str(error))
-                return
-            for name, earlier in before.items():
-                kept = len(earlier.partitions) if earlier is not None else 0
-                for index in range(kept, len(planned[name].partitions)):
-                    self._broker.replicas.delete_partition(name, index)
 
-        self._commit(before, committed)
+        self._commit(plan, undone)
 
-    def _forget(self, gone: Mapping[str, TopicInfo]) -> None:
-        for topic in gone.values():
-            for index in range(len(topic.partitions)):
-                self._broker.replicas.delete_partition(topic.name, index)
-        # Where this topic is missing, no group has committed anything.
-        if gone and CONSUMER_OFFSETS in self.image.topics:
-            self._broker.groups.topics_deleted(tuple(gone))
 
-    def _offsets_topic_created(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, KafkaError):
-                self._broker.log.error("__consumer_offsets could not be created", error=str(outcome))
+def _planned(outcomes: Sequence[Outcome]) -> dict[str, TopicInfo]:
+    return {outcome.name: outcome for outcome in outcomes if isinstance(outcome, TopicInfo)}
 
-    # Starting.
 
-    def _load(self, entries: Sequence[Entry]) -> None:
-        self._broker_configs = broker_configs_of(entries)
-        self.image = self.image.with_topics({topic.name: topic for topic in topics_of(entries)})
-        self._remove_deleted(entries)
-        if not self._broker.log_directory.was_closed_cleanly:
-            self._begin_new_terms()
-        self._logs.make_all(self.image.topics)
-        self._apply_broker_configs()
-
-    def _begin_new_terms(self) -> None:
-        """Records may have gone with the crash, and others will get their offsets. By the leader epoch, a client that
-        has seen them notices (KIP-320)."""
-        terms = {name: with_new_terms(topic, self._broker.node_id) for name, topic in self.image.topics.items()}
-        self._commit(terms, self._terms_begun)
-
-    def _terms_begun(self, error: KafkaError | None) -> None:
-        if error is not None:
-            self._broker.log.warning("leader epochs stay as they were before the crash", error=str(error))
-
-    def _remove_deleted(self, entries: Sequence[Entry]) -> None:
-        """Finish the deletions that a crash has cut short."""
-        deleted = deleted_topic_ids(entries)
-        directory = self._broker.log_directory
-        for (name, index), log in list(directory.logs.items()):
-            topic = self.image.topic(name)
-            if log.topic_id in deleted:
-                directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
-            elif topic is not None and log.topic_id is None:
-                directory.assign_topic_id(log, topic.topic_id)
-            elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
-                self._broker.log.warning("a log of no known topic is left alone", topic=name, partition=index)
-        marks = {entry.key: entry.value for entry in entries if entry.key.startswith(DELETED)}
-        self._writer.replace(marks, {}, self._marks_removed)
-
-    def _marks_removed(self, error: KafkaError | None) -> None:
-        if error is not None:
-            self._broker.log.warning("marks of deleted topics stay until the next start", error=str(error))
-
-    def _apply_broker_configs(self) -> None:
-        of_this_broker = self._broker_configs.get(str(self._broker.node_id), {})
-        self._broker.config.set_dynamic(of_this_broker=of_this_broker, of_all_brokers=self._broker_configs.get("", {}))
-        # They are the defaults of every topic that has no value of its own.
-        for topic in self.image.topics.values():
-            self._broker.replicas.configure(topic.name, self.log_config_of(topic))
+def _refusal(result: CommitResult) -> KafkaError:
+    if isinstance(result, Conflict):
+        return error_for(ErrorCode.NOT_CONTROLLER, f"{result.key} was changed by another broker, try again")
+    return KafkaStorageError(result.reason if isinstance(result, Unavailable) else "a lease was lost")

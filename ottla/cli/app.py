@@ -7,7 +7,9 @@ import click
 COMMANDS = {
     "serve": "ottla.cli.serve_command:serve_command",
     "topics": "ottla.cli.topics:topics",
+    "partitions": "ottla.cli.partitions:partitions",
     "groups": "ottla.cli.groups:groups",
+    "cluster": "ottla.cli.cluster:cluster",
     "produce": "ottla.cli.produce:produce",
     "consume": "ottla.cli.consume:consume",
     "ping": "ottla.cli.ping:ping",

@@ -38,6 +38,20 @@ $ ottla groups reset-offsets readers --all-topics --to-earliest
 nothing was changed; add --execute to commit
 ```
 
+Of a cluster, `ottla cluster status` tells which partitions lack replicas and how many records their followers have
+still to copy; `ottla partitions` shows and changes who has and who leads what:
+
+```console
+$ ottla serve --ephemeral --brokers 3 &
+ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=...
+$ ottla topics create orders --partitions 2 --replication-factor 3
+created topic orders
+$ ottla partitions reassign orders:0=2,0 orders:1=0,1 --wait
+orders:0 moved to 2,0
+orders:1 moved to 0,1
+$ ottla partitions elect orders --preferred
+```
+
 `ottla consume --json` writes what `ottla produce --from-json` reads, keys, headers, partitions and timestamps included;
 bytes that are no UTF-8 are `{"base64": "..."}`.
 

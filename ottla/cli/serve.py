@@ -25,15 +25,24 @@ class Option(NamedTuple):
 
 
 OPTIONS = (
-    Option("--listen", "Where to accept connections; port 0 is a free one.", "HOST:PORT", "127.0.0.1:9092"),
+    Option(
+        "--listen",
+        "Where to accept connections; port 0 is a free one. Default: 127.0.0.1:9092. "
+        "For several addresses: the property listeners.",
+        "HOST:PORT",
+    ),
     Option("--advertise", "What clients are told; default: what they can reach of --listen.", "HOST:PORT"),
     Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
     Option(
         "--ephemeral", "Keep the data in a temporary directory that is removed at exit.", default=False, is_flag=True
     ),
-    Option("--brokers", "How many brokers this process runs.", "N", 1, is_number=True),
-    Option("--node-id", "This broker's number in its cluster.", "N", is_number=True),
-    Option("--metadata", "The metadata store of a cluster of several processes.", "URL"),
+    Option("--brokers", "How many brokers this process runs, on consecutive ports.", "N", 1, is_number=True),
+    Option("--node-id", "The broker's number in its cluster, or that of the first of --brokers.", "N", is_number=True),
+    Option(
+        "--metadata",
+        "The metadata store of a cluster of several processes; without it the data directory has it.",
+        "etcd://HOST:PORT[,HOST:PORT...]",
+    ),
     Option("--config", "A file of Kafka's server properties.", "FILE"),
     Option("--set", "One of Kafka's server properties; may be repeated.", "KEY=VALUE", (), is_repeated=True),
     Option("--log-format", "How to write the log.", None, "console", ("console", "json")),
@@ -68,7 +77,7 @@ def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
             return None
         previous = values[option.key]
         values[option.key] = (*previous, given) if isinstance(previous, tuple) else value
-    return values if refusal(values) is None and usage_error(values) is None else None
+    return values if usage_error(values) is None else None
 
 
 def _parse_value(option: Option, text: str) -> str | int | None:
@@ -81,10 +90,10 @@ def _parse_value(option: Option, text: str) -> str | int | None:
 
 def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     """The option that is malformed and a sentence that says how, or None."""
-    for key in ("listen", "advertise"):
-        address = values[key]
-        if isinstance(address, str) and not _is_host_and_port(address, port_min=0 if key == "listen" else 1):
-            return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
+    for find in (_address_error, _cluster_error):
+        wrong = find(values)
+        if wrong is not None:
+            return wrong
     if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
         return "--ephemeral", f"--data-dir {values['data_dir']} asks to keep what it removes"
     for setting in values["settings"]:
@@ -94,20 +103,44 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
+def _address_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    brokers = values["brokers"]
+    for key in ("listen", "advertise"):
+        address = values[key]
+        if not isinstance(address, str):
+            continue
+        if not _is_host_and_port(address, port_min=0 if key == "listen" else 1):
+            return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
+        if int(address.rpartition(":")[2]) + brokers - 1 > 65535:
+            return f"--{key}", f"{address} and the {brokers - 1} ports that follow it are not all below 65536"
+    return None
+
+
+def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    brokers, url = values["brokers"], values["metadata"]
+    if brokers < 1:
+        return "--brokers", "a process runs at least one broker"
+    if url is None:
+        return None
+    if not _is_etcd_url(url):
+        return "--metadata", f"{url!r} is not etcd://HOST:PORT[,HOST:PORT...]"
+    if brokers > 1:
+        return "--brokers", "with --metadata a process runs one broker"
+    if values["node_id"] is None:
+        return "--node-id", "every broker of a cluster needs a number of its own, say which this one has"
+    return None
+
+
+def _is_etcd_url(url: str) -> bool:
+    addresses = url.removeprefix("etcd://").split(",")
+    return url.startswith("etcd://") and all(_is_host_and_port(each, port_min=1) for each in addresses)
+
+
 def _is_host_and_port(address: str, *, port_min: int) -> bool:
     host, colon, port = address.rpartition(":")
     if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         return False
     return port.isascii() and port.isdecimal() and len(port) <= 5 and port_min <= int(port) <= 65535
-
-
-def refusal(values: Mapping[str, Any]) -> str | None:
-    """Why this version of Ottla cannot do what is asked, or None."""
-    if values["brokers"] != 1:
-        return f"--brokers {values['brokers']} is not possible: this version runs one broker in a process"
-    if values["metadata"] is not None:
-        return f"--metadata {values['metadata']} is not possible: this version keeps its metadata in the data directory"
-    return None
 
 
 def serve(values: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.serve import OPTIONS, Option, refusal, serve, usage_error
+from ottla.cli.serve import OPTIONS, Option, serve, usage_error
 
 
 def _click_option(option: Option) -> click.Option:
@@ -31,9 +31,6 @@ def _serve(**values: Any) -> None:
     if wrong is not None:
         name, sentence = wrong
         raise click.BadParameter(sentence, param_hint=name)
-    why = refusal(values)
-    if why is not None:
-        raise click.ClickException(why)
     sys.exit(serve(values))
 
 
@@ -41,6 +38,6 @@ serve_command = click.Command(
     "serve",
     callback=_serve,
     params=[_click_option(option) for option in OPTIONS],
-    help="Run a broker until SIGTERM or SIGINT.\n\nPrints one line to standard output when it accepts connections: "
-    "`ready bootstrap=HOST:PORT cluster_id=... startup_ms=...`.",
+    help="Run a broker, or a cluster of several in one process, until SIGTERM or SIGINT.\n\nPrints one line to "
+    "standard output when it accepts connections: `ready bootstrap=HOST:PORT[,...] cluster_id=... startup_ms=...`.",
 )

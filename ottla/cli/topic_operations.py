@@ -15,6 +15,7 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -146,17 +147,28 @@ async def topic_configs(client: Client, name: str) -> dict[str, str | None]:
 
 
 async def create_topic(
-    client: Client, name: str, *, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
+    client: Client,
+    name: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Mapping[str, str],
+    assignment: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
-    """None for a number means the broker's own default."""
+    """None for a number means the broker's own default. With an `assignment`, replicas by partition, it says both."""
 
     async def attempt() -> None:
         version = await client.version_at_controller(CreateTopicsRequest)
-        default = 1 if version is not None and version < BROKER_DEFAULT_SINCE_VERSION else BROKER_DEFAULT
+        knows_default = version is None or version >= BROKER_DEFAULT_SINCE_VERSION
+        default = BROKER_DEFAULT if knows_default or assignment else 1
         topic = CreatableTopic(
             name=name,
             num_partitions=default if partitions is None else partitions,
             replication_factor=default if replication_factor is None else replication_factor,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                for index, replicas in sorted((assignment or {}).items())
+            ],
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=client.timeout_ms)

@@ -10,6 +10,7 @@ from ottla.cli import topic_operations as operations
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
 from ottla.cli.output import Output
+from ottla.cli.partition_arguments import parse_assignments
 from ottla.cli.progress import progress
 from ottla.cli.session import Session, broker_options, parse_settings
 
@@ -47,6 +48,13 @@ def list_topics(session: Session, internal: bool) -> None:
     callback=parse_settings,
     help="A topic config; repeatable.",
 )
+@click.option(
+    "--assignment",
+    metavar="PARTITION=ID,ID,...",
+    multiple=True,
+    callback=parse_assignments,
+    help="The replicas of a partition by hand, the first to lead; repeatable, for every partition.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic that exists as it is.")
 @broker_options
 def create_topics(
@@ -55,16 +63,24 @@ def create_topics(
     partitions: int | None,
     replication_factor: int | None,
     configs: dict[str, str],
+    assignment: dict[int, tuple[int, ...]],
     if_not_exists: bool,
 ) -> None:
     """Create topics."""
+    if assignment and not (partitions is None and replication_factor is None):
+        raise click.UsageError("--assignment says how many partitions and replicas there are")
     created: list[str] = []
 
     async def create(client: Client) -> None:
         for name in progress(names, "creating"):
             try:
                 await operations.create_topic(
-                    client, name, partitions=partitions, replication_factor=replication_factor, configs=configs
+                    client,
+                    name,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    assignment=assignment,
+                    configs=configs,
                 )
             except ClientError as error:
                 if not (if_not_exists and operations.exists_already(error)):

@@ -50,6 +50,23 @@ def alter_isr(
     return _change(topic, index, state, settled(state, _conditions(image, topic, rules_of), _in_order(state, isr)))
 
 
+def leave(
+    image: MetadataImage, name: str, index: int, node_id: int, rules_of: RulesOf, *, has_lost: bool
+) -> PartitionChange | None:
+    """The change after which a partition goes on without the replica on a broker whose disk does not play along, as if
+    that broker were not active; `has_lost` if it may lack what was acknowledged. None where nobody else can lead."""
+    topic, state = _existing(image, name, index)
+    usual = _conditions(image, topic, rules_of)
+    without = replace(
+        usual,
+        active=frozenset(usual.active) - {node_id},
+        lost_data=frozenset(usual.lost_data) | ({node_id} if has_lost else frozenset()),
+        unclean=False,
+    )
+    after = settled(state, without)
+    return None if after.leader == NO_LEADER else _change(topic, index, state, after)
+
+
 def elect_preferred(image: MetadataImage, name: str, index: int, rules_of: RulesOf) -> PartitionChange:
     """Make the first replica lead, if it is active and in the ISR (ElectLeaders, type 0)."""
     topic, state = _existing(image, name, index)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
-from ottla.cluster.image import NO_LEADER, BrokerState, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.partition_state import Conditions, Election, settled
 from ottla.cluster.store import Expect, Put, Transaction
 
@@ -72,15 +72,7 @@ class PartitionChange:
 
 def decide(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> list[PartitionChange]:
     """The partition states that have to change, in the order of the image."""
-    changes: list[PartitionChange] = []
-    active, lost = image.active_brokers, image.brokers_that_lost_data
-    balance = isinstance(event, Tick) and event.balance
-    for topic, index, state in _concerned(image, event):
-        rules = rules_of(topic)
-        after = settled(state, conditions(topic, rules, active=active, lost_data=lost, balance=balance))
-        if after is not state:
-            changes.append(PartitionChange(topic.name, index, state, after, reason_of(state, after)))
-    return changes
+    return list(_changes(image, _concerned(image, event), rules_of, balance=isinstance(event, Tick) and event.balance))
 
 
 def conditions(
@@ -100,16 +92,39 @@ def conditions(
     )
 
 
-def may_become_active(image: MetadataImage, node_id: int, rules_of: RulesOf) -> bool:
-    """Whether a starting broker may lead and be in sync: it is in the image, and nothing is left to be done about its
-    earlier life. It leads nothing, is in no ISR that goes on without it and, if it lost data, in none and no ELR."""
-    broker = image.brokers.get(node_id)
-    if broker is None or broker.state is not BrokerState.STARTING or image.revision < broker.epoch:
+def first_unsettled(image: MetadataImage, node_id: int, rules_of: RulesOf) -> tuple[str, int] | None:
+    """A partition in which something is left to be done about the earlier life of a starting broker, which the image
+    shows. Where there is none, it may become active: it leads nothing, is in no ISR that goes on without it and, if it
+    lost data, in none and no ELR."""
+    changes = _changes(image, _concerned(image, BrokerChanged(node_id)), rules_of)
+    return next(((change.topic, change.index) for change in changes if _has_part(change.before, node_id)), None)
+
+
+def is_unsettled(image: MetadataImage, node_id: int, key: tuple[str, int], rules_of: RulesOf) -> bool:
+    """Whether `first_unsettled` may still give this partition: to be asked first, for it costs nothing."""
+    topic, state = image.topic(key[0]), image.partition(*key)
+    if topic is None or state is None or not _has_part(state, node_id):
         return False
-    return not any(
-        node_id in (change.before.leader, *change.before.isr, *change.before.elr)
-        for change in decide(image, BrokerChanged(node_id), rules_of)
-    )
+    return any(_changes(image, [(topic, key[1], state)], rules_of))
+
+
+def _has_part(state: PartitionInfo, node_id: int) -> bool:
+    return node_id in (state.leader, *state.isr, *state.elr)
+
+
+def _changes(
+    image: MetadataImage,
+    partitions: Iterable[tuple[TopicInfo, int, PartitionInfo]],
+    rules_of: RulesOf,
+    *,
+    balance: bool = False,
+) -> Iterator[PartitionChange]:
+    active, lost = image.active_brokers, image.brokers_that_lost_data
+    for topic, index, state in partitions:
+        rules = rules_of(topic)
+        after = settled(state, conditions(topic, rules, active=active, lost_data=lost, balance=balance))
+        if after is not state:
+            yield PartitionChange(topic.name, index, state, after, reason_of(state, after))
 
 
 def may_stop(image: MetadataImage, node_id: int) -> bool:

@@ -2,9 +2,12 @@
 
 With a path, a transaction is synced to disk before its answer; without one, the store lives as long as the process.
 
-Brokers that share a store take a `session` each. Leases are timers on the wheel that is handed in. Watches are fed from
-a queue: a transaction puts what each watch has to see at its end, and one loop empties it, so that every watch sees
-every transaction in order, also those that another watch's callback has made meanwhile.
+Brokers that share a store take a `session` each. Leases are timers on the wheel that is handed in; without one they
+last as long as the store does. What is under a lease is not written to the file: whoever opens it again is another
+process, and owns it, so that no session outlives its process there.
+
+Watches are fed from a queue: a transaction puts what each watch has to see at its end, and one loop empties it, so that
+every watch sees every transaction in order, also those that another watch's callback has made meanwhile.
 """
 
 import sqlite3
@@ -39,7 +42,6 @@ from ottla.timer.wheel import TimerEntry, TimingWheel
 
 # So many transactions back a watch may begin; older ones have to be read.
 HISTORY_MAX = 1000
-_RETRY_EXPIRY_MS = 1000
 
 
 def _at_once(action: Callable[[], None]) -> None:
@@ -58,8 +60,8 @@ class EmbeddedStore:
     ) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store.
 
-        Leases need a clock and a wheel. `post` runs an action soon, such as a loop's `call_soon`; by default watches
-        are told within the call that made the transaction, after its answer."""
+        Without a clock and a wheel no lease expires by itself. `post` runs an action soon, such as a loop's
+        `call_soon`; by default watches are told within the call that made the transaction, after its answer."""
         self._entries: dict[str, Entry] = {}
         self._revision = 0
         self._file = MetadataFile(path) if path is not None else None
@@ -109,24 +111,26 @@ class EmbeddedStore:
     def grant(self, ttl_ms: int, done: Callable[[Granted | Unavailable], None]) -> None:
         lease = _Lease(self._next_lease_id, ttl_ms)
         self._next_lease_id += 1
-        assert self._wheel is not None, "leases need a wheel"
-        lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._expire(lease))
+        if self._wheel is not None:
+            lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._expire(lease))
         self._leases[lease.lease_id] = lease
         done(Granted(lease.lease_id, ttl_ms))
 
     def keep_alive(self, lease_id: int, done: Callable[[KeepAliveResult], None]) -> None:
         lease = self._leases.get(lease_id)
-        if lease is None or lease.timer is None:
+        if lease is None:
             done(LeaseLost())
             return
-        lease.timer.reschedule(self._now_ms() + lease.ttl_ms)
+        if lease.timer is not None:
+            lease.timer.reschedule(self._now_ms() + lease.ttl_ms)
         done(KeptAlive())
 
     def revoke(self, lease_id: int, done: Callable[[LeaseLost | Unavailable], None]) -> None:
         lease = self._leases.get(lease_id)
-        failure = self._end(lease) if lease is not None else None
+        if lease is not None:
+            self._end(lease)
         try:
-            done(LeaseLost() if failure is None else failure)
+            done(LeaseLost())
         finally:
             self._deliver_soon()
 
@@ -158,7 +162,8 @@ class EmbeddedStore:
         if not effective:
             return None
         revision = self._revision + 1
-        if self._file is not None:
+        # The revision of what is under a lease need not outlive the process either: nobody is left who has seen it.
+        if self._file is not None and not all(self._is_fleeting(change) for change in effective):
             try:
                 self._file.write(effective, revision)
             except sqlite3.Error as error:
@@ -168,6 +173,11 @@ class EmbeddedStore:
             self._apply_one(change, revision)
         self._publish(effective, revision)
         return None
+
+    def _is_fleeting(self, change: Change) -> bool:
+        """Nothing of it is in the file, or goes into it."""
+        was_leased = change.key in self._lease_of or change.key not in self._entries
+        return was_leased and (isinstance(change, Delete) or change.lease_id != NO_LEASE)
 
     def _apply_one(self, change: Change, revision: int) -> None:
         lease = self._lease_of.pop(change.key, None)
@@ -189,18 +199,15 @@ class EmbeddedStore:
         return self._clock.now_ms()
 
     def _expire(self, lease: "_Lease") -> None:
-        if self._end(lease) is not None and self._wheel is not None:
-            # The disk is full, say. Nobody is told of a revision that a crash could take back.
-            lease.timer = self._wheel.schedule(self._now_ms() + _RETRY_EXPIRY_MS, lambda: self._expire(lease))
+        self._end(lease)
         self._deliver_soon()
 
-    def _end(self, lease: "_Lease") -> Unavailable | None:
+    def _end(self, lease: "_Lease") -> None:
         failure = self._apply([Delete(key) for key in sorted(lease.keys)])
-        if failure is None:
-            del self._leases[lease.lease_id]
-            if lease.timer is not None:
-                lease.timer.cancel()
-        return failure
+        assert failure is None, "keys under a lease are not in the file"
+        del self._leases[lease.lease_id]
+        if lease.timer is not None:
+            lease.timer.cancel()
 
     # Watches.
 

@@ -9,12 +9,13 @@ topics/<name>               topic id and number of partitions
 partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, so that ISR changes do not collide
 configs/topics/<name>       the topic's own configs
 configs/brokers/<id>        properties altered at run time for one broker; with no id, for all brokers
-deleted/<topic id>          a topic whose logs may still be on disk, until a start has seen to it
+deleted/<topic id>          a deleted topic, and the brokers that may still have logs of it; each takes itself out
+                            when it has none, and the mark goes with the last
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, PartitionInfo, TopicInfo
 from ottla.cluster.store import Change, Delete, Entry, Put, StoreError
@@ -172,14 +173,41 @@ def broker_configs_of(entries: Sequence[Entry]) -> dict[str, dict[str, str]]:
     }
 
 
-def deletion_values(topics: Iterable[TopicInfo]) -> dict[str, bytes]:
-    """Marks that the logs of these topics are not wanted any more. A log with neither topic nor mark is left alone:
-    whoever lost the metadata file wants to keep the records."""
-    return {f"{DELETED}{topic.topic_id.hex()}": _to_bytes({"name": topic.name}) for topic in topics}
+class DeletionMark(NamedTuple):
+    """`brokers` may still have logs of the deleted topic."""
+
+    topic_id: bytes
+    name: str
+    brokers: tuple[int, ...]
+    revision: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{DELETED}{self.topic_id.hex()}"
 
 
-def deleted_topic_ids(entries: Sequence[Entry]) -> set[bytes]:
-    return {bytes.fromhex(entry.key.removeprefix(DELETED)) for entry in entries if entry.key.startswith(DELETED)}
+def deletion_mark(topic: TopicInfo) -> DeletionMark:
+    """That the logs of this topic are not wanted any more. A log with neither topic nor mark is left alone: whoever
+    lost the metadata file wants to keep the records."""
+    brokers = sorted({replica for partition in topic.partitions for replica in partition.replicas})
+    return DeletionMark(topic.topic_id, topic.name, tuple(brokers))
+
+
+def deletion_value(mark: DeletionMark) -> bytes:
+    return _to_bytes({"name": mark.name, "brokers": mark.brokers})
+
+
+def deletion_marks(entries: Sequence[Entry]) -> list[DeletionMark]:
+    return [_deletion_mark_of(entry) for entry in entries if entry.key.startswith(DELETED)]
+
+
+def _deletion_mark_of(entry: Entry) -> DeletionMark:
+    value = parsed(entry)
+    try:
+        topic_id = bytes.fromhex(entry.key.removeprefix(DELETED))
+        return DeletionMark(topic_id, value["name"], tuple(value["brokers"]), entry.revision)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
 
 
 def parsed(entry: Entry) -> Any:

@@ -9,7 +9,8 @@ class Follower:
     """Reads a prefix, then watches it from there. Where the store has not kept what comes next, it begins again.
 
     `deliver` gets a Snapshot first, then Changes with rising revisions; another Snapshot stands for all that was
-    missed. `failed` gets the reason when the store cannot be read; `start` may then be called again."""
+    missed. `failed` gets the reason when the store cannot be read, or has gone back to an earlier revision, having lost
+    what followed; `start` may then be called again."""
 
     def __init__(
         self,
@@ -24,6 +25,7 @@ class Follower:
         self._failed = failed
         self._watch: Watch | None = None
         self._stopped = False
+        self._revision = 0
 
     def start(self) -> None:
         self._store.read(self._prefix, self._took)
@@ -39,6 +41,10 @@ class Follower:
         if isinstance(result, Unavailable):
             self._failed(result)
             return
+        if result.revision < self._revision:
+            self._failed(Unavailable(f"it was at revision {self._revision} and is at {result.revision}"))
+            return
+        self._revision = result.revision
         self._deliver(result)
         if not self._stopped:
             self._watch = self._store.watch(self._prefix, result.revision + 1, self._saw)
@@ -49,4 +55,5 @@ class Follower:
         if isinstance(event, Compacted):
             self.start()
         else:
+            self._revision = event.revision
             self._deliver(event)

@@ -39,9 +39,18 @@ class BrokerState(StrEnum):
 
 
 class Listener(NamedTuple):
+    """A named address of a broker, written as Kafka does: NAME://HOST:PORT."""
+
     name: str
     host: str
     port: int
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,10 @@ class BrokerInfo:
     def is_live(self) -> bool:
         """Clients may be sent to it."""
         return self.state in (BrokerState.ACTIVE, BrokerState.STOPPING)
+
+    def has_listener(self, name: str) -> bool:
+        """A broker that names no listeners has one address for everybody."""
+        return not self.listeners or any(each.name == name for each in self.listeners)
 
     def endpoint(self, listener: str) -> tuple[str, int]:
         """Where the listener of this name is; where there is none, the address that clients get."""

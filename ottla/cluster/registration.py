@@ -2,31 +2,35 @@
 
 A registration stays when its broker goes; a session lives under a lease. A process registers with an incarnation drawn
 at its start; the revision of the registration is its broker epoch. It starts fenced, becomes active when it has caught
-up and nothing of its earlier life is left to be done (`controller.may_become_active`), says that it is stopping before
+up and nothing of its earlier life is left to be done (`controller.first_unsettled`), says that it is stopping before
 it stops, and is fenced again when its session ends, by whatever cause.
 
     no session --register--> STARTING --activate--> ACTIVE --begin_shutdown--> STOPPING
         ^                        |                     |                          |
         +------------------ lease expired or revoked --+--------------------------+
+
+A broker that finds nobody else registered need not ask anybody, and begins as ACTIVE.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
     LOST_DATA,
+    PARTITIONS,
     SESSIONS,
     broker_of,
     controller_value,
+    partition_of,
     registration_value,
     session_of,
     session_value,
 )
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
-from ottla.cluster.store import ABSENT, Change, Delete, Entry, Expect, Put, Transaction
+from ottla.cluster.store import ABSENT, NO_LEASE, Change, Delete, Entry, Expect, Put, Transaction
 from ottla.protocol.errors import ErrorCode, error_for
 
 
@@ -84,6 +88,36 @@ def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> T
         ),
         tuple(_changes(wanted, found, known, lease_id)),
     )
+
+
+def may_register_alone(wanted: Registration, entries: Sequence[Entry]) -> bool:
+    """Whether nobody else is in the cluster, and nothing is left to be done about this broker's earlier life: it may
+    be active from the first moment. What it has lost, of partitions that are nowhere else, nobody has (§19.4.3)."""
+    own = f"{BROKERS}{wanted.node_id}"
+    if any(entry.key == CONTROLLER or (entry.key.startswith(BROKERS) and entry.key != own) for entry in entries):
+        return False
+    has_lost_data = not wanted.clean_shutdown or any(entry.key.startswith(LOST_DATA) for entry in entries)
+    return not has_lost_data or all(
+        replicas == (wanted.node_id,)
+        for entry in entries
+        if entry.key.startswith(PARTITIONS) and wanted.node_id in (replicas := partition_of(entry).replicas)
+    )
+
+
+def register_alone(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> Transaction | AlreadyRegistered:
+    """Registered, active and the controller, in one transaction. To be asked for where `may_register_alone`; raises
+    as `register` does."""
+    registered = register(replace(wanted, clean_shutdown=True), entries, lease_id)
+    if isinstance(registered, AlreadyRegistered):
+        return registered
+    session = f"{SESSIONS}{wanted.node_id}"
+    lost = f"{LOST_DATA}{wanted.node_id}"
+    changes: list[Change] = [change for change in registered.changes if change.key not in (session, lost)]
+    changes.append(Put(session, session_value(wanted.incarnation, BrokerState.ACTIVE), lease_id))
+    changes.append(Put(CONTROLLER, controller_value(wanted.node_id), lease_id))
+    if any(entry.key == lost for entry in entries):
+        changes.append(Delete(lost))
+    return Transaction((*registered.expected, Expect(CONTROLLER, ABSENT)), tuple(changes))
 
 
 def activate(broker: BrokerInfo, lease_id: int) -> Transaction:
@@ -148,6 +182,8 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
 
 
 def _moved(broker: BrokerInfo, state: BrokerState, lease_id: int) -> Transaction:
+    assert broker.state is not BrokerState.FENCED, "a session goes on in another state, it does not begin in one"
+    assert lease_id != NO_LEASE, "a session without a lease would never end"
     return Transaction(
         (
             Expect(f"{BROKERS}{broker.node_id}", broker.epoch),

@@ -100,9 +100,7 @@ def plan_more_partitions(
         raise InvalidPartitions(f"topic {topic.name} already has {count} partitions")
     check_partition_count(added)
     if assignments is None:
-        if not image.active_brokers:
-            raise InvalidReplicationFactor("no broker is active")
-        replicas = place(added, topic.replication_factor, image.brokers.values(), rng)
+        replicas = _placed(added, topic.replication_factor, image, rng)
     else:
         replicas = _added_replicas(topic, added, assignments, image.brokers)
     return replace(topic, partitions=topic.partitions + tuple(_new_partition(each, image) for each in replicas))
@@ -143,21 +141,20 @@ def new_topic_id(rng: Random, taken: Mapping[bytes, object]) -> bytes:
 
 
 def place(partitions: int, factor: int, brokers: Iterable[BrokerInfo], rng: Random) -> list[tuple[int, ...]]:
-    """Replicas for each partition, the first to lead; at least one broker is active, and `factor` brokers there are.
+    """Replicas for each partition, the first to lead, on these brokers; there are at least `factor` of them.
 
-    Leaders go round the active brokers from a random one, in alternating racks. Followers stand on the brokers after
-    the leader, one further with every round, so that what one broker led is led by all others when it fails; as many
-    racks as can be have a replica. Brokers that are not active get one only where there are too few others."""
+    Leaders go round the brokers from a random one, in alternating racks. Followers stand on the brokers after the
+    leader, one further with every round, so that what one broker led is led by all others when it fails; as many racks
+    as can be have a replica."""
     infos = sorted(brokers, key=lambda each: each.node_id)
     racks = {each.node_id: each.rack for each in infos}
-    ring = _alternating_racks(each for each in infos if each.state is BrokerState.ACTIVE)
-    reserve = _alternating_racks(each for each in infos if each.state is not BrokerState.ACTIVE)
+    ring = _alternating_racks(infos)
     start = rng.randrange(len(ring))
     placed: list[tuple[int, ...]] = []
     for index in range(partitions):
         at = (start + index) % len(ring)
         others = _turned(ring[at + 1 :] + ring[:at], index // len(ring))
-        candidates = _new_racks_first(ring[at], others, racks) + _turned(reserve, index)
+        candidates = _new_racks_first(ring[at], others, racks)
         placed.append((ring[at], *candidates[: factor - 1]))
     return placed
 
@@ -181,14 +178,21 @@ def _placed_replicas(
         raise InvalidPartitions(f"a topic has at least one partition, not {partitions}")
     if factor < 1:
         raise InvalidReplicationFactor(f"a topic has at least one replica, not {factor}")
-    if factor > len(image.brokers):
-        raise InvalidReplicationFactor(
-            f"replication factor {factor} is more than the {len(image.brokers)} brokers there are"
-        )
-    if not image.active_brokers:
-        raise InvalidReplicationFactor("no broker is active")
     check_partition_count(partitions)
-    return place(partitions, factor, image.brokers.values(), rng)
+    return _placed(partitions, factor, image, rng)
+
+
+def _placed(partitions: int, factor: int, image: MetadataImage, rng: Random) -> list[tuple[int, ...]]:
+    """On active brokers. Where those are too few, the last replicas stand on others that are registered, as in Kafka:
+    they begin their life out of sync, and are there when their brokers come back."""
+    if factor > len(image.brokers):
+        raise InvalidReplicationFactor(f"replication factor {factor} is more than the {len(image.brokers)} brokers")
+    active = [broker for broker in image.brokers.values() if broker.state is BrokerState.ACTIVE]
+    if not active:
+        raise InvalidReplicationFactor("no broker is active")
+    away = [node_id for node_id, broker in image.brokers.items() if broker.state is not BrokerState.ACTIVE]
+    placed = place(partitions, min(factor, len(active)), active, rng)
+    return [(*each, *_turned(away, index)[: factor - len(each)]) for index, each in enumerate(placed)]
 
 
 def _assigned_replicas(spec: TopicSpec, brokers: Mapping[int, BrokerInfo]) -> list[tuple[int, ...]]:

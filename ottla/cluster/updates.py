@@ -92,7 +92,8 @@ def _partitions_changed(before: MetadataImage, after: MetadataImage, name: str) 
         for index, (was, now) in enumerate(zip(old.partitions, new.partitions, strict=False))
         if was is not now and was != now
     )
-    return (*common, *range(len(old.partitions), len(new.partitions)))
+    shorter, longer = sorted((len(old.partitions), len(new.partitions)))
+    return (*common, *range(shorter, longer))
 
 
 # Topics.
@@ -136,7 +137,9 @@ def _topic_after(topic: TopicInfo, entries: Mapping[str, Entry]) -> TopicInfo:
     states: dict[int, PartitionInfo] = {
         int(key.removeprefix(prefix)): partition_of(entry) for key, entry in entries.items() if key.startswith(prefix)
     }
-    return replace(topic, partitions=_partitions_after(topic.partitions, states, count)) if states else topic
+    if not states and count >= len(topic.partitions):
+        return topic
+    return replace(topic, partitions=_partitions_after(topic.partitions[:count], states, count))
 
 
 def _partitions_after(

@@ -12,9 +12,12 @@ least; a client that gets no session is answered with id 0 and keeps sending all
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -38,6 +41,7 @@ class FetchTarget:
         "log_start_offset",
         "max_bytes",
         "partition",
+        "source",
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
@@ -69,6 +73,8 @@ class FetchTarget:
         self.log_start_offset = log_start_offset
         self.told_high_watermark = NEVER_TOLD
         self.told_log_start_offset = NEVER_TOLD
+        # The partition that tells the session of its news; only followers' sessions are told.
+        self.source: Partition | None = None
 
     def follow(self, newer: "FetchTarget") -> None:
         """Fetch from where the client says now."""
@@ -87,31 +93,57 @@ class Answer(Protocol):
     log_start_offset: int
     records: Any
     diverging_epoch: Any
+    preferred_read_replica: int
 
 
 class FetchSession:
     __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "targets", "uses_topic_ids")
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, is_follower: bool, now_ms: int) -> None:
-        self.id = session_id
+    def __init__(self) -> None:
+        # NO_SESSION until the cache has taken it in.
+        self.id = NO_SESSION
         # The epoch the next request must carry.
         self.epoch = 1
-        self.uses_topic_ids = uses_topic_ids
-        self.is_follower = is_follower
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
+        self.uses_topic_ids = False
+        self.is_follower = False
+        self.created_ms = 0
+        self.last_used_ms = 0
         # In the order in which they are served.
         self.targets: dict[PartitionKey, FetchTarget] = {}
 
+    def begin(self, *, uses_topic_ids: bool, is_follower: bool, now_ms: int) -> None:
+        self.uses_topic_ids = uses_topic_ids
+        self.is_follower = is_follower
+        self.created_ms = self.last_used_ms = now_ms
+
     def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]) -> None:
         for target in targets:
-            known = self.targets.get(target.key)
-            if known is None:
-                self.targets[target.key] = target
-            else:
+            known = self.targets.setdefault(target.key, target)
+            if known is not target:
                 known.follow(target)
+            self.is_listed(known)
         for key in forgotten:
-            self.targets.pop(key, None)
+            gone = self.targets.pop(key, None)
+            if gone is not None:
+                self.is_forgotten(gone)
+
+    def is_listed(self, target: FetchTarget) -> None:
+        """The client has named it: it is new, or fetched from somewhere else."""
+
+    def is_forgotten(self, target: FetchTarget) -> None:
+        """The client does without it from now on."""
+
+    def to_look_at(self) -> list[FetchTarget]:
+        """What the next answer may have news of."""
+        return list(self.targets.values())
+
+    def was_told(self, target: FetchTarget, answer: Answer) -> None:
+        """The answer leaves now. After data has been sent a partition goes to the back."""
+        if answer.records and self.targets.pop(target.key, None) is not None:
+            self.targets[target.key] = target
+
+    def close(self) -> None:
+        """Nobody can use it any more."""
 
     def worth(self) -> tuple[bool, int]:
         """Followers' sessions before consumers', larger before smaller."""
@@ -119,9 +151,12 @@ class FetchSession:
 
 
 class FetchContext:
-    """One fetch request in the light of its session; `session` is None for a fetch without one."""
+    """One fetch request in the light of its session.
 
-    __slots__ = ("_cache", "_is_follower", "_opens", "_uses_topic_ids", "error", "is_incremental", "session", "targets")
+    `targets` is what to look at, and `session` the session, which for the first fetch of one is not in the cache yet;
+    None for a consumer's fetch without one. End with `answered` or `abandon`."""
+
+    __slots__ = ("_cache", "_opens", "error", "is_incremental", "session", "targets")
 
     def __init__(
         self,
@@ -129,33 +164,33 @@ class FetchContext:
         targets: Sequence[FetchTarget],
         *,
         session: FetchSession | None = None,
+        is_incremental: bool = False,
         opens: bool = False,
-        uses_topic_ids: bool = False,
-        is_follower: bool = False,
         error: ErrorCode = ErrorCode.NONE,
     ) -> None:
         self.targets = targets
         self.session = session
         self.error = error
-        self.is_incremental = session is not None
+        self.is_incremental = is_incremental
         self._cache = cache
         self._opens = opens
-        self._uses_topic_ids = uses_topic_ids
-        self._is_follower = is_follower
 
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
 
+    def look_again(self) -> None:
+        """The request has waited; other partitions may have news now."""
+        if self.is_incremental and self.session is not None:
+            self.targets = self.session.to_look_at()
+
     def answered(self, answers: Sequence[Answer], now_ms: int) -> list[bool]:
         """Which of the answers, one per target, to send. Call it for what is really sent: it is remembered as told."""
-        if self._opens:
-            self.session = self._cache.create(
-                self.targets, uses_topic_ids=self._uses_topic_ids, is_follower=self._is_follower, now_ms=now_ms
-            )
         session = self.session
         if session is None:
             return [True] * len(answers)
+        if self._opens:
+            self._cache.admit(session, now_ms)
         included: list[bool] = []
         for target, answer in zip(self.targets, answers, strict=True):
             included.append(not self.is_incremental or _has_changed(target, answer))
@@ -164,9 +199,18 @@ class FetchContext:
             if answer.error_code or answer.diverging_epoch is not None:
                 # Nobody takes a high watermark from such an answer. It is told again as soon as that has passed.
                 target.told_high_watermark = NEVER_TOLD
-            if answer.records and session.targets.pop(target.key, None) is not None:
-                session.targets[target.key] = target
+            session.was_told(target, answer)
+        self._close_if_unknown(session)
         return included
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more."""
+        if self.session is not None:
+            self._close_if_unknown(self.session)
+
+    def _close_if_unknown(self, session: FetchSession) -> None:
+        if session.id == NO_SESSION:
+            session.close()
 
 
 def _has_changed(target: FetchTarget, answer: Answer) -> bool:
@@ -174,16 +218,20 @@ def _has_changed(target: FetchTarget, answer: Answer) -> bool:
         bool(answer.records)
         or answer.diverging_epoch is not None
         or answer.error_code != 0
+        or answer.preferred_read_replica >= 0
         or answer.high_watermark != target.told_high_watermark
         or answer.log_start_offset != target.told_log_start_offset
     )
 
 
 class FetchSessionCache:
-    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+    def __init__(
+        self, slots: int, new_id: Callable[[], int], new_follower_session: Callable[[], FetchSession] = FetchSession
+    ) -> None:
         """`new_id` draws a random positive int32."""
         self._slots = slots
         self._new_id = new_id
+        self._new_follower_session = new_follower_session
         # The least recently used first.
         self._sessions: dict[int, FetchSession] = {}
 
@@ -203,9 +251,8 @@ class FetchSessionCache:
     ) -> FetchContext:
         """What the request fetches: its own partitions, or those of its session as it changes them."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            opens = epoch == INITIAL_EPOCH and bool(targets)
-            return FetchContext(self, targets, opens=opens, uses_topic_ids=uses_topic_ids, is_follower=is_follower)
+            self._drop(session_id)
+            return self._begin_full(epoch, targets, uses_topic_ids, is_follower, now_ms)
         session = self._sessions.get(session_id)
         if session is None or session.is_follower != is_follower:
             return FetchContext(self, (), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -215,32 +262,44 @@ class FetchSessionCache:
             return FetchContext(self, (), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(targets, forgotten)
         if not session.targets:
-            del self._sessions[session_id]
+            self._drop(session_id)
             return FetchContext(self, ())
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.last_used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-        return FetchContext(self, list(session.targets.values()), session=session)
+        return FetchContext(self, session.to_look_at(), session=session, is_incremental=True)
 
-    def create(
-        self, targets: Sequence[FetchTarget], *, uses_topic_ids: bool, is_follower: bool, now_ms: int
-    ) -> FetchSession | None:
-        session = FetchSession(0, uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
+    def _begin_full(
+        self, epoch: int, targets: Sequence[FetchTarget], uses_topic_ids: bool, is_follower: bool, now_ms: int
+    ) -> FetchContext:
+        opens = epoch == INITIAL_EPOCH and bool(targets)
+        if not opens and not is_follower:
+            return FetchContext(self, targets)
+        session = self._new_follower_session() if is_follower else FetchSession()
+        session.begin(uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
         session.update(targets, ())
+        return FetchContext(self, targets, session=session, opens=opens)
+
+    def admit(self, session: FetchSession, now_ms: int) -> None:
+        """Give the session an id, unless all slots are taken by others that are worth more."""
         if len(self._sessions) >= self._slots and not self._evict_for(session, now_ms):
-            return None
+            return
         session.id = self._new_id()
         while session.id in self._sessions or session.id == NO_SESSION:
             session.id = self._new_id()
         self._sessions[session.id] = session
-        return session
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def _evict_for(self, newcomer: FetchSession, now_ms: int) -> bool:
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > EVICTION_MS:
-            del self._sessions[oldest.id]
+            self._drop(oldest.id)
             return True
         # Young sessions are left alone, so that two clients do not push each other out at every request; but a
         # follower need not wait for a consumer.
@@ -252,5 +311,5 @@ class FetchSessionCache:
         cheapest = min(candidates, key=FetchSession.worth, default=None)
         if cheapest is None or cheapest.worth() >= newcomer.worth():
             return False
-        del self._sessions[cheapest.id]
+        self._drop(cheapest.id)
         return True

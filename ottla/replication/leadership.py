@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrChange, IsrMember, IsrState, PendingExpandIsr, PendingShrinkIsr
-from ottla.replication.progress import UNKNOWN_BROKER_EPOCH, ReplicaProgress
+from ottla.replication.progress import UNKNOWN_BROKER_EPOCH, Contact, ReplicaProgress
 
 REPLICA_LAG_MS_MAX = 30_000
 
@@ -88,10 +88,15 @@ class Leadership:
 
     def adopt(self, *, partition_epoch: int, replicas: Iterable[int], isr: tuple[int, ...]) -> None:
         """The controller has committed another state of the same term; what was asked for is void (§14.7.4)."""
+        left = [replica for replica in self.isr_state.isr if replica not in isr]
         self.partition_epoch = partition_epoch
         self.isr_state = CommittedIsr(isr)
         others = [replica for replica in replicas if replica != self.term.local_id]
         self.followers = {replica: self.followers.get(replica) or ReplicaProgress() for replica in others}
+        for replica in left:
+            # However far it was: nobody waits for it any more before it has caught up again.
+            if replica in self.followers:
+                self.followers[replica].fall_behind()
 
     # The high watermark.
 
@@ -121,6 +126,7 @@ class Leadership:
         *,
         leader_end_offset: int,
         now_ms: int,
+        contact: Contact | None = None,
     ) -> None:
         """Raises NotLeaderOrFollower for a broker that has since registered anew, or has no replica any more."""
         progress = self.followers.get(replica)
@@ -131,7 +137,12 @@ class Leadership:
                 f"broker {replica} fetches under broker epoch {broker_epoch}, it is known by {progress.broker_epoch}"
             )
         progress.note_fetch(
-            fetch_offset, log_start_offset, broker_epoch, leader_end_offset=leader_end_offset, now_ms=now_ms
+            fetch_offset,
+            log_start_offset,
+            broker_epoch,
+            leader_end_offset=leader_end_offset,
+            now_ms=now_ms,
+            contact=contact,
         )
 
     # Changes of the ISR.

@@ -12,7 +12,7 @@ ISR that this leader asked for. No append is queued while a term begins: the she
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ottla.protocol.errors import (
     ErrorCode,
@@ -25,7 +25,12 @@ from ottla.protocol.errors import (
 )
 from ottla.replication.isr import IsrChange, IsrOutcome, outcome_of
 from ottla.replication.leadership import Leadership, ReplicationRules, Term
+from ottla.replication.progress import Contact
 from ottla.storage.log import AppendInfo, Log, Origin, ReadResult
+
+if TYPE_CHECKING:
+    from ottla.replication.fetch_session import FetchTarget
+    from ottla.replication.follower_session import FollowerSession
 
 ACKS_ALL = -1
 NO_EPOCH = -1
@@ -79,6 +84,8 @@ class Partition:
 
     __slots__ = (
         "_rules",
+        "elr",
+        "follower_sessions",
         "high_watermark",
         "index",
         "isr",
@@ -118,6 +125,10 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         # As committed.
         self.isr: tuple[int, ...] = ()
+        # The eligible leader replicas, as committed.
+        self.elr: tuple[int, ...] = ()
+        # Where followers fetch the partition, and as which target of theirs.
+        self.follower_sessions: dict[FollowerSession, FetchTarget] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Invariant: there is one exactly while `leader_id` is `local_id`.
         self.leadership: Leadership | None = None
@@ -140,6 +151,7 @@ class Partition:
         partition_epoch: int,
         replicas: Sequence[int],
         isr: Sequence[int],
+        elr: Sequence[int] = (),
         now_ms: int,
     ) -> Taken:
         """The state that the controller has committed. One that is not newer than what is known is ignored (§14.2.1).
@@ -158,6 +170,8 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
         self.isr = tuple(isr)
+        self.elr = tuple(elr)
+        self.stir_followers()
         if not begins_term:
             self._adopt(now_ms)
             return Taken.UPDATED
@@ -195,11 +209,20 @@ class Partition:
         """The broker stops, or gives the partition away: nobody is led or served from here on."""
         self.leader_id = NO_LEADER
         self.leadership = None
+        self.stir_followers()
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raises what a request for the leader gets where it is mistaken about who that is (§15.1)."""
         self.check_epoch(current_leader_epoch)
         if not self.is_leader:
+            raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
+
+    def check_reader(self, current_leader_epoch: int, *, follower_will_do: bool) -> None:
+        """Whether a consumer may read here: from the leader or, if it knows of that, from any replica (KIP-392).
+
+        A replica that knows no leader may be far behind, and nobody would tell."""
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader and (not follower_will_do or self.leader_id == NO_LEADER):
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -266,15 +289,42 @@ class Partition:
         if leadership is None:
             return False
         if leadership.followers:
-            if len(self.isr) < self.min_isr:
+            # With members in the ELR, the ISR was too small by the rules of whoever wrote the state, whatever `min_isr`
+            # says here (docs/decisions/0009).
+            if self.elr or len(self.isr) < self.min_isr:
                 return False
             candidate = leadership.high_watermark_candidate(candidate, now_ms)
             if candidate <= self.high_watermark:
                 return False
         self.high_watermark = candidate
+        self.stir_followers()
         return True
 
+    def written(self, now_ms: int) -> bool:
+        """Appends are in the log now; returns whether the high watermark rose by that."""
+        self.stir_followers()
+        return self.maybe_raise_high_watermark(now_ms)
+
     # Followers, as their leader sees them.
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether this leader has any to wait for."""
+        return self.leadership is not None and bool(self.leadership.followers)
+
+    def is_in_sync(self, replica_id: int) -> bool:
+        return self.leadership is not None and replica_id in self.leadership.isr_state.isr
+
+    def follower_left(self, replica_id: int) -> None:
+        """Its session does without the partition from now on."""
+        progress = None if self.leadership is None else self.leadership.followers.get(replica_id)
+        if progress is not None:
+            progress.leave_contact()
+
+    def stir_followers(self) -> None:
+        """Something is different from what followers may have been told: their next fetch looks at the partition."""
+        for session, target in self.follower_sessions.items():
+            session.due[target.key] = target
 
     def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one_batch: bool) -> FollowerRead:
         """What a follower gets, up to the end of the log. Changes nothing: `note_follower_fetch` does.
@@ -286,15 +336,19 @@ class Partition:
         if diverging is not None:
             return FollowerRead(memoryview(b""), diverging, end_offset)
         self.check_readable(fetch.fetch_offset)
+        if max_bytes <= 0 and not at_least_one_batch:
+            return FollowerRead(memoryview(b""), None, end_offset)
         result = self.log.read(fetch.fetch_offset, max_bytes, upper_bound=end_offset, min_one_batch=at_least_one_batch)
         return FollowerRead(result.records, None, end_offset)
 
-    def note_follower_fetch(self, fetch: FollowerFetch, leader_end_offset: int, now_ms: int) -> FollowerNoted:
+    def note_follower_fetch(
+        self, fetch: FollowerFetch, leader_end_offset: int, now_ms: int, contact: Contact | None = None
+    ) -> FollowerNoted:
         """The follower has all records below its fetch offset.
 
         Call it once for a request, at its first read, and only if that succeeded without divergence (§14.1.4).
-        `leader_end_offset` is the log end as it was before that read. Raises what `check_follower` does, and
-        NotLeaderOrFollower for a broker epoch that is over."""
+        `leader_end_offset` is the log end as it was before that read, `contact` that of the session. Raises what
+        `check_follower` does, and NotLeaderOrFollower for a broker epoch that is over."""
         self.check_follower(fetch.replica_id, fetch.current_leader_epoch)
         leadership = self.leadership
         assert leadership is not None, "a leader has a leadership"
@@ -305,6 +359,7 @@ class Partition:
             fetch.broker_epoch,
             leader_end_offset=leader_end_offset,
             now_ms=now_ms,
+            contact=contact,
         )
         change = leadership.maybe_expand(fetch.replica_id, self.high_watermark)
         return FollowerNoted(self.maybe_raise_high_watermark(now_ms), change)
@@ -333,9 +388,10 @@ class Partition:
         *,
         partition_epoch: int = -1,
         isr: Sequence[int] = (),
+        elr: Sequence[int] = (),
         now_ms: int,
     ) -> IsrOutcome:
-        """The controller's answer (§14.7.4); on success with the partition epoch and ISR that were committed."""
+        """The controller's answer (§14.7.4); on success with the partition epoch, ISR and ELR that were committed."""
         leadership = self.leadership
         if leadership is None or leadership.isr_state.change is not change:
             return IsrOutcome.OVERTAKEN
@@ -346,6 +402,8 @@ class Partition:
         elif outcome is IsrOutcome.ADOPTED:
             self.partition_epoch = partition_epoch
             self.isr = tuple(isr)
+            self.elr = tuple(elr)
+            self.stir_followers()
             self._adopt(now_ms)
         return outcome
 

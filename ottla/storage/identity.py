@@ -45,6 +45,14 @@ def claim(
     return identity
 
 
+def known_cluster_id(files: FileSystem, path: Path) -> str | None:
+    """Of the cluster the directory belongs to, as far as that can be read without claiming it."""
+    try:
+        return checkpoints.parse_properties(files.read_bytes(path / checkpoints.META_PROPERTIES)).get("cluster.id")
+    except (OSError, ValueError):
+        return None
+
+
 def _parse(path: Path, content: bytes, new_id: Callable[[], str]) -> Identity:
     try:
         fields = checkpoints.parse_properties(content)

@@ -22,6 +22,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.primitives import ZERO_UUID
+from tests.broker.awkward_partitions import about_partitions
 from tests.broker.requests import (
     assigned,
     commit,
@@ -82,6 +83,7 @@ def awkward_requests(world: World) -> Iterator[Asked]:
     yield from _about_configs()
     yield from _about_records(world)
     yield from _about_the_cluster(world)
+    yield from (Asked(*each) for each in about_partitions())
 
 
 def _about_joining(world: World) -> Iterator[Asked]:

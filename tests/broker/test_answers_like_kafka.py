@@ -15,6 +15,8 @@ DIFFERENCES = {
     # Every question has its answer, also where it is the same question twice.
     "delete a topic twice": [42, 42],
     "find offsets of a partition twice": [42, 42],
+    # Of two places that a partition is to go to, neither is taken for the last word.
+    "move a partition twice": [0, 42, 42],
     # No topic has such a name, and that is what clients are told everywhere else.
     "alter a bad topic name": [3],
     # Kafka stores properties that nobody knows; a misspelt one is better refused.

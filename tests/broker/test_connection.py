@@ -39,7 +39,7 @@ ASK = ApiVersionsRequest()
 
 async def test_frames_may_arrive_byte_by_byte(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        connection = Connection(broker.server)
+        connection = Connection(broker.server, "PLAINTEXT")
         transport = FakeTransport()
         connection.connection_made(transport)  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ async def test_frames_may_arrive_byte_by_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 13, 14, 15, 20])
 async def test_frames_may_be_cut_and_joined_anywhere(tmp_path: Path, cut: int) -> None:
     async with running_broker(tmp_path) as broker:
-        connection = Connection(broker.server)
+        connection = Connection(broker.server, "PLAINTEXT")
         transport = FakeTransport()
         connection.connection_made(transport)  # type: ignore[arg-type]
         data = b"".join(build_request_frame(ASK, 0, number, "c") for number in range(5))
@@ -80,7 +80,7 @@ async def test_a_frame_larger_than_the_scratch_buffer_is_put_together(tmp_path: 
 async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: Path) -> None:
     """I-27."""
     async with running_broker(tmp_path) as broker:
-        connection = Connection(broker.server)
+        connection = Connection(broker.server, "PLAINTEXT")
         connection.connection_made(FakeTransport())  # type: ignore[arg-type]
 
         feed(connection, struct.pack(">i", 100 << 20) + bytes(10))
@@ -98,7 +98,7 @@ async def test_clients_that_begin_large_frames_and_leave_give_their_buffers_back
     """I-27."""
     async with running_broker(tmp_path) as broker:
         for _ in range(3 * LENT_MAX):
-            connection = Connection(broker.server)
+            connection = Connection(broker.server, "PLAINTEXT")
             connection.connection_made(FakeTransport())  # type: ignore[arg-type]
             feed(connection, struct.pack(">i", 1_000_000) + bytes(10))
             assert connection.get_buffer(-1).nbytes == 1_000_000 - 10
@@ -139,7 +139,7 @@ async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> No
 async def test_pipelined_bytes_behind_a_parked_request_are_bounded(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         broker.topics.auto_create("t")
-        connection = Connection(broker.server)
+        connection = Connection(broker.server, "PLAINTEXT")
         transport = FakeTransport()
         connection.connection_made(transport)  # type: ignore[arg-type]
         feed(connection, build_request_frame(fetch_request("t", max_wait_ms=60_000), 11, 1, "c"))
@@ -159,7 +159,7 @@ async def test_a_client_that_does_not_read_is_not_served_more(tmp_path: Path) ->
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         await produce(client, "t", bytes(900_000))
-        connection = Connection(broker.server)
+        connection = Connection(broker.server, "PLAINTEXT")
         transport = FakeTransport(high_water=100_000)
         connection.connection_made(transport)  # type: ignore[arg-type]
         transport.protocol = connection
@@ -205,7 +205,7 @@ async def test_many_produce_requests_in_one_read_event_are_one_write(
         writes: list[int] = []
         file = broker.replicas.partition("t", 0).log.segments.active.file
         monkeypatch.setattr(type(file), "writev", counting(type(file).writev, writes))
-        connection = Connection(broker.server)
+        connection = Connection(broker.server, "PLAINTEXT")
         transport = FakeTransport()
         connection.connection_made(transport)  # type: ignore[arg-type]
 
@@ -272,7 +272,7 @@ async def test_an_idle_connection_costs_little(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        connections = [Connection(broker.server) for _ in range(200)]
+        connections = [Connection(broker.server, "PLAINTEXT") for _ in range(200)]
         for connection in connections:
             connection.connection_made(FakeTransport())  # type: ignore[arg-type]
             feed(connection, build_request_frame(MetadataRequest(topics=[]), 5, 1, "c"))

@@ -126,7 +126,10 @@ async def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
         assert len(producers) == 1
 
         broker.topics.alter_broker_configs(
-            {"producer.id.expiration.ms": "1"}, of_all_brokers=True, validate_only=False, done=lambda error: None
+            lambda: {"producer.id.expiration.ms": "1"},
+            of_all_brokers=True,
+            validate_only=False,
+            done=lambda error: None,
         )
 
         await until(broker, lambda: len(producers) == 0)
@@ -230,7 +233,7 @@ async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one
 
 async def stop_compacting(broker: Broker) -> None:
     configs = {"cleanup.policy": "delete", "retention.ms": "-1"}
-    broker.topics.alter_topic_configs("t", configs, validate_only=False, done=lambda error: None)
+    broker.topics.alter_topic_configs("t", lambda: configs, validate_only=False, done=lambda error: None)
     await broker._work_done()
 
 

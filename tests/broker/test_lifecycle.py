@@ -12,12 +12,14 @@ import pytest
 
 from ottla import Broker as EmbeddedBroker
 from ottla import BrokerThread
-from ottla.broker.broker import Broker, StartError
+from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
 from ottla.broker.network import address_for_clients
 from ottla.broker.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.metadata_file import MetadataFile
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -170,6 +172,28 @@ async def test_a_start_reads_the_metadata_of_all_logs_once(tmp_path: Path, monke
 
     assert log.config.segment_bytes == 2_000_000
     assert len(reads) <= 3
+
+
+async def test_a_lone_broker_writes_its_metadata_once_at_its_start_and_not_at_its_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every write is synced to disk, and somebody waits for it."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", 3)
+    written: list[int] = []
+    write = MetadataFile.write
+    monkeypatch.setattr(
+        MetadataFile,
+        "write",
+        lambda file, changes, revision: (written.append(revision), write(file, changes, revision)),
+    )
+
+    async with running_broker(tmp_path) as broker:
+        assert broker.image.controller_id == broker.node_id
+        assert broker.replicas.partition("t", 2).is_leader
+        at_start = len(written)
+
+    assert (at_start, len(written)) == (1, 1)
 
 
 def test_serve_takes_as_many_descriptors_as_it_may() -> None:

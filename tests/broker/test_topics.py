@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, messages, running
@@ -115,7 +116,8 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
 
 async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
-        broker.broker.topics._logs.make = lambda topics, done: done({})
+        broker.broker.metadata.logs._make = lambda missing: None
+        broker.broker.metadata.logs.when_made = lambda topics, done: done({})
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:
@@ -126,7 +128,7 @@ async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(t
 async def test_a_crash_before_the_logs_were_removed_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         await created(broker, creatable("a"), creatable("b"))
-        broker.broker.topics._forget = lambda gone: None
+        broker.broker.metadata.logs._forget = lambda topic: None
         await deleted(broker, "a")
         assert log_directories(tmp_path) == {"a-0", "b-0"}
     async with running(tmp_path) as broker:
@@ -152,14 +154,14 @@ async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> N
 async def test_a_topic_whose_logs_cannot_be_made_is_not_created(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         replicas = broker.broker.replicas
-        make = replicas.create_partition
+        host = replicas.host
 
-        def full(topic: str, index: int, *rest: Any) -> Any:
-            if topic == "a" and index == 1:
+        def full(topic: TopicInfo, index: int) -> None:
+            if topic.name == "a" and index == 1:
                 raise KafkaStorageError("no space is left on the device")
-            return make(topic, index, *rest)
+            host(topic, index)
 
-        replicas.create_partition = full
+        replicas.host = full
         results = await created(broker, creatable("a", 2), creatable("b"))
 
         assert [result.error_code for result in results] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
@@ -287,6 +289,15 @@ async def test_topics_come_by_themselves_as_the_configuration_says(tmp_path: Pat
         assert topics.auto_create("__transaction_state") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert topics.auto_create("__consumer_offsets") is ErrorCode.NONE
         assert topics.image.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
+
+
+async def test_the_topic_of_the_groups_has_as_many_replicas_as_was_asked_for_or_waits(tmp_path: Path) -> None:
+    """§4.1.4: a group that came while the cluster was coming up would otherwise be on one broker for ever."""
+    for factor, error in (("2", ErrorCode.LEADER_NOT_AVAILABLE), ("1", ErrorCode.NONE)):
+        settings = {"offsets.topic.replication.factor": factor}
+        async with running(tmp_path / factor, settings) as broker:
+            assert broker.broker.topics.auto_create("__consumer_offsets") is error
+            assert ("__consumer_offsets" in broker.broker.image.topics) is (error is ErrorCode.NONE)
 
 
 async def test_topics_do_not_come_by_themselves_when_that_is_off(tmp_path: Path) -> None:

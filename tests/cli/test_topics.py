@@ -139,6 +139,33 @@ def test_create_sends_partitions_replication_factor_and_configs() -> None:
     assert [(c.name, c.value) for c in asked.configs] == [("cleanup.policy", "compact")]
 
 
+def test_create_places_replicas_by_hand() -> None:
+    with FakeBroker() as broker:
+        broker.answer(CreateTopicsRequest, created())
+
+        output_of(broker, "topics", "create", "t", "--assignment", "1=2,0", "--assignment", "0=0,1")
+
+        (topic,) = broker.requests(CreateTopicsRequest)[0].topics
+        assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+        assert [(row.partition_index, row.broker_ids) for row in topic.assignments] == [(0, [0, 1]), (1, [2, 0])]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--assignment", "0=0", "--partitions", "1"), "--assignment says how many partitions and replicas there are"),
+        (("--assignment", "0=0", "--assignment", "0=1"), "partition 0 is given twice"),
+        (("--assignment", "0,1"), "'0,1' is not PARTITION=ID,ID,..."),
+        (("--assignment", "0=x"), "'x' are not node ids with commas between them"),
+    ],
+)
+def test_replicas_by_hand_that_make_no_sense_are_refused(options: tuple[str, ...], sentence: str) -> None:
+    result = run("topics", "create", "t", *options)
+
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
 def test_a_topic_that_exists_is_an_error_unless_that_is_fine() -> None:
     with FakeBroker() as broker:
         broker.answer(CreateTopicsRequest, created(36, "Topic 't' already exists."))

@@ -13,6 +13,7 @@ from ottla.cluster.store import (
     Committed,
     Delete,
     Entry,
+    KeptAlive,
     Put,
     StoreError,
     Unavailable,
@@ -113,20 +114,32 @@ def test_leases_do_not_outlive_the_process_and_revisions_go_on(tmp_path: Path) -
     again.close()
 
 
-def test_a_lease_that_cannot_end_on_a_full_disk_ends_later(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_keep_a_lease_from_ending(tmp_path: Path) -> None:
+    """What is under a lease is not in the file."""
     clock, wheel = Clock(), TimingWheel()
     store = EmbeddedStore(tmp_path / "meta.sqlite", clock=clock, wheel=wheel)
     store.grant(1000, lambda granted: None)
-    commit(store, Put("a", b"1", 1))
     store._file._database.execute("PRAGMA query_only=1")
+    assert isinstance(commit(store, Put("a", b"1", 1)), Committed)
+    assert isinstance(commit(store, Put("b", b"1"), Put("c", b"1", 1)), Unavailable)
+
     clock.now = 1000
     wheel.advance(1000)
-    assert [entry.key for entry in read(store)] == ["a"]
-
-    store._file._database.execute("PRAGMA query_only=0")
-    wheel.advance(2000)
     assert read(store) == []
     store.close()
+
+
+def test_without_a_wheel_a_lease_lasts_until_it_is_revoked() -> None:
+    store = EmbeddedStore()
+    answers: list[Any] = []
+    store.grant(1000, answers.append)
+    commit(store, Put("a", b"1", answers[0].lease_id))
+    store.keep_alive(answers[0].lease_id, answers.append)
+    assert isinstance(answers[1], KeptAlive)
+    assert [entry.key for entry in read(store)] == ["a"]
+
+    store.revoke(answers[0].lease_id, answers.append)
+    assert read(store) == []
 
 
 def test_a_watch_whose_callback_raises_does_not_keep_the_others_from_seeing() -> None:

@@ -6,8 +6,9 @@ from ottla.cluster.encoding import (
     broker_configs_of,
     changes_between,
     config_value,
-    deleted_topic_ids,
-    deletion_values,
+    deletion_mark,
+    deletion_marks,
+    deletion_value,
     topic_values,
     topics_of,
 )
@@ -39,10 +40,12 @@ def test_a_change_of_one_partition_touches_one_key() -> None:
 
 
 def test_a_deletion_takes_every_key_and_leaves_a_mark() -> None:
-    changes = changes_between(topic_values(TOPIC), deletion_values([TOPIC]))
+    mark = deletion_mark(TOPIC)
+    changes = changes_between(topic_values(TOPIC), {mark.key: deletion_value(mark)})
 
     assert {change.key for change in changes if isinstance(change, Delete)} == set(topic_values(TOPIC))
-    assert deleted_topic_ids(entries(deletion_values([TOPIC]))) == {TOPIC.topic_id}
+    assert deletion_marks(entries({mark.key: deletion_value(mark)})) == [mark._replace(revision=1)]
+    assert mark.brokers == (1, 2)
 
 
 def test_broker_configs_are_read_back_by_owner() -> None:

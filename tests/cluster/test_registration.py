@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster.controller import BrokerChanged, decide, may_become_active, may_stop, transactions
+from ottla.cluster.controller import BrokerChanged, decide, first_unsettled, is_unsettled, may_stop, transactions
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topic_values
 from ottla.cluster.follow import Follower
@@ -16,7 +16,9 @@ from ottla.cluster.registration import (
     activate,
     begin_shutdown,
     claim_controller,
+    may_register_alone,
     register,
+    register_alone,
     resign_controller,
     stored_cluster_id,
     unregister,
@@ -26,7 +28,7 @@ from ottla.cluster.topics import new_partition
 from ottla.cluster.updates import applied
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.timer.wheel import TimingWheel
-from tests.cluster.images import TOPIC_ID, rules
+from tests.cluster.images import TOPIC_ID, digits, rules
 from tests.cluster.stores import Clock
 
 SESSION_MS = 1000
@@ -71,10 +73,15 @@ class World:
         result = self.commit(register(wanted(node_id, incarnation, clean_shutdown=clean), self.entries(), lease_id))
         assert isinstance(result, Committed)
         self.control()
-        if may_become_active(self.image, node_id, rules()):
+        if self.image.brokers[node_id].state is BrokerState.STARTING and self.is_settled(node_id):
             assert isinstance(self.commit(activate(self.image.brokers[node_id], lease_id)), Committed)
             self.control()
         return result.revision, lease_id
+
+    def is_settled(self, node_id: int) -> bool:
+        key = first_unsettled(self.image, node_id, rules())
+        assert key is None or is_unsettled(self.image, node_id, key, rules())
+        return key is None
 
     def control(self) -> None:
         for node_id in self.image.brokers:
@@ -171,7 +178,7 @@ def test_a_broker_that_lost_data_leaves_isr_and_elr_before_it_is_active() -> Non
 
     lease_id = world.lease()
     world.commit(register(wanted(1, "new", clean_shutdown=False), world.entries(), lease_id))
-    assert not may_become_active(world.image, 1, rules())
+    assert not world.is_settled(1)
     # It ends again before anybody has acted, and says the next time that all was well since.
     world.elapse()
     world.commit(register(wanted(1, "newer"), world.entries(), world.lease()))
@@ -179,7 +186,7 @@ def test_a_broker_that_lost_data_leaves_isr_and_elr_before_it_is_active() -> Non
     world.control()
     state = world.image.topics["t"].partitions[0]
     assert (state.isr, state.leader) == ((2, 3), NO_LEADER)
-    assert may_become_active(world.image, 1, rules())
+    assert world.is_settled(1)
     world.commit(activate(world.image.brokers[1], world.lease()))
     assert not world.image.brokers[1].lost_data
     assert [entry.key for entry in world.entries() if entry.key.startswith("lost-data/")] == []
@@ -242,3 +249,49 @@ def test_an_unregistered_broker_is_forgotten() -> None:
 
     assert set(world.image.brokers) == {2}
     assert refusal(lambda: unregister(world.image, 1)) is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_broker_that_finds_nobody_is_active_and_the_controller_at_once() -> None:
+    world = World()
+    lease_id = world.lease()
+    assert may_register_alone(wanted(1), world.entries())
+    result = world.commit(register_alone(wanted(1), world.entries(), lease_id))
+
+    assert isinstance(result, Committed)
+    broker = world.image.brokers[1]
+    assert (broker.state, broker.epoch, broker.session_revision) == (BrokerState.ACTIVE, *[result.revision] * 2)
+    assert (world.image.controller_id, world.image.controller_epoch) == (1, result.revision)
+    assert register_alone(wanted(1), world.entries(), lease_id) == AlreadyRegistered(result.revision)
+
+
+def test_whoever_is_registered_too_or_controls_is_somebody() -> None:
+    world = World()
+    world.enter(2)
+    assert not may_register_alone(wanted(1), world.entries())
+    world.elapse()
+    assert not may_register_alone(wanted(1), world.entries()), "it may come back, with records that others need"
+
+
+@pytest.mark.parametrize(("replicas", "may"), [("1", True), ("12", False), ("2", True)])
+def test_who_lost_data_that_others_may_have_does_not_begin_as_if_nothing_had_been(replicas: str, may: bool) -> None:
+    world = World()
+    topic = TopicInfo("t", TOPIC_ID, (new_partition(digits(replicas), digits(replicas)),))
+    world.store.commit([], [Put(key, value) for key, value in topic_values(topic).items()], lambda result: None)
+
+    assert may_register_alone(wanted(1), world.entries())
+    assert may_register_alone(wanted(1, clean_shutdown=False), world.entries()) is may
+    world.store.commit([], [Put("lost-data/1", b"{}")], lambda result: None)
+    assert may_register_alone(wanted(1), world.entries()) is may
+    if may:
+        world.commit(register_alone(wanted(1), world.entries(), world.lease()))
+        assert not world.image.brokers[1].lost_data
+
+
+def test_two_who_both_find_nobody_are_not_both_the_controller() -> None:
+    world = World()
+    nothing = world.entries()
+    first = register_alone(wanted(1), nothing, world.lease())
+    second = register_alone(wanted(2), nothing, world.lease())
+
+    assert isinstance(world.commit(first), Committed)
+    assert isinstance(world.commit(second), Conflict)

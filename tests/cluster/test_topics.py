@@ -215,12 +215,26 @@ def test_replicas_stand_in_as_many_racks_as_there_are(brokers: int, racks: int, 
         assert len({infos[node_id].rack for node_id in replicas}) == there
 
 
-def test_a_fenced_broker_gets_replicas_only_where_it_must_and_is_not_in_sync() -> None:
+def test_replicas_are_placed_on_active_brokers_while_there_are_enough() -> None:
     image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
 
-    assert {state.replicas[0] for state in plan(TopicSpec("a", 9, 3), image).partitions} == {1, 2}
-    assert all(state.isr == state.replicas[:2] for state in plan(TopicSpec("a", 9, 3), image).partitions)
-    assert all(3 not in state.replicas for state in plan(TopicSpec("a", 9, 2), image).partitions)
+    assert {replica for state in plan(TopicSpec("a", 9, 2), image).partitions for replica in state.replicas} == {1, 2}
+
+
+def test_a_broker_that_is_away_gets_the_replica_that_no_other_can_have() -> None:
+    image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
+    states = plan(TopicSpec("a", 9, 3), image).partitions
+
+    assert {(state.replicas[2], state.leader in (1, 2), len(state.isr)) for state in states} == {(3, True, 2)}
+    assert all(3 not in state.isr for state in states)
+    assert refusal(lambda: plan(TopicSpec("a", 9, 4), image)) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_fenced_broker_that_is_named_gets_a_replica_and_is_not_in_sync() -> None:
+    image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
+    (state,) = plan(TopicSpec("a", assignments=[(0, [3, 1, 2])]), image).partitions
+
+    assert (state.leader, state.isr) == (1, (1, 2))
 
 
 def test_a_topic_needs_an_active_replica_to_begin_with() -> None:

@@ -52,6 +52,9 @@ def test_a_topic_grows_and_goes_and_comes_again() -> None:
     image = applied(EMPTY, puts(topic_values(topic("a", 1)))).image
     grown = applied(image, puts(topic_values(topic("a", 3)), 2))
     assert (len(grown.image.topics["a"].partitions), grown.topics) == (3, {"a": (1, 2)})
+    name = "topics/a"
+    shrunk = applied(grown.image, Changes(3, (Entry(name, topic_values(topic("a", 2))[name], 3),), ("partitions/a/2",)))
+    assert (len(shrunk.image.topics["a"].partitions), shrunk.topics) == (2, {"a": (2,)})
 
     gone = applied(grown.image, Changes(3, (), tuple(topic_values(topic("a", 3)))))
     assert (dict(gone.image.topics), dict(gone.image.topics_by_id), gone.topics) == ({}, {}, {"a": (0, 1, 2)})

@@ -9,7 +9,7 @@ history is linearizable unless two forward zones overlap or a backward zone lies
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -52,19 +52,23 @@ class _Commit:
 
 def check_commits(events: Sequence[Event]) -> Iterator[Violation]:
     commits, refused = _commits(events)
+    by_offset = _by_offset(commits, refused)
     unwritten: dict[Register, _Commit] = {}
     for read in (event for event in events if isinstance(event, CommitRead)):
         register = _register(read)
         if read.offset == NONE_COMMITTED and not read.commit_id:
-            commit = unwritten.setdefault(register, _Commit(None, -inf, -inf))
-        else:
-            known = commits.get(read.commit_id)
-            wrong = _why_invented(read, known, refused)
-            if known is None or wrong is not None:
-                yield Violation(Kind.COMMIT_INVENTED, register[1], f"{read.group} was told {wrong}")
-                continue
-            commit = known
-        commit.seen(read.sent_us, read.at_us)
+            unwritten.setdefault(register, _Commit(None, -inf, -inf)).seen(read.sent_us, read.at_us)
+            continue
+        candidates = by_offset[register, read.offset]
+        if read.commit_id is None and len(candidates) > 1:
+            continue
+        commit_id = candidates[0] if read.commit_id is None and candidates else read.commit_id
+        commit = commits.get(commit_id or "")
+        wrong = _why_invented(read, commit, refused)
+        if wrong is not None:
+            yield Violation(Kind.COMMIT_INVENTED, register[1], f"{read.group} was told {wrong}")
+        elif commit is not None:
+            commit.seen(read.sent_us, read.at_us)
     registers: dict[Register, list[_Commit]] = defaultdict(list)
     for commit in commits.values():
         if commit.counts and commit.sent is not None:
@@ -73,6 +77,15 @@ def check_commits(events: Sequence[Event]) -> Iterator[Violation]:
         registers[register].append(commit)
     for register, clusters in registers.items():
         yield from _contradictions(register, clusters)
+
+
+def _by_offset(commits: Mapping[str, _Commit], refused: set[str]) -> dict[tuple[Register, int], list[str]]:
+    """The ids of the commits that can be behind an offset that is read."""
+    ids: dict[tuple[Register, int], list[str]] = defaultdict(list)
+    for commit_id, commit in commits.items():
+        if commit.sent is not None and commit_id not in refused:
+            ids[_register(commit.sent), commit.sent.offset].append(commit_id)
+    return ids
 
 
 def _register(event: CommitSent | CommitRead) -> Register:

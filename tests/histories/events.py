@@ -102,7 +102,8 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True)
 class CommitRead:
-    """A client read a committed offset; offset -1 and an empty `commit_id` where it was told there is none."""
+    """A client read a committed offset, -1 where it was told there is none. `commit_id` is None where the client's
+    library does not tell the metadata: the read then speaks of a commit only if its offset was committed once."""
 
     sent_us: int
     at_us: int
@@ -110,7 +111,7 @@ class CommitRead:
     topic: str
     partition: int
     offset: int
-    commit_id: str
+    commit_id: str | None = None
 
 
 Event = Sent | Acknowledged | Refused | Read | EndSeen | CommitSent | CommitAcknowledged | CommitRefused | CommitRead

@@ -47,7 +47,7 @@ def commit(commit_id: str, offset: int, at_us: int) -> CommitSent:
     return CommitSent(at_us, "g", "t", 0, offset, commit_id)
 
 
-def committed(commit_id: str, offset: int, sent_us: int, at_us: int) -> CommitRead:
+def committed(commit_id: str | None, offset: int, sent_us: int, at_us: int) -> CommitRead:
     return CommitRead(sent_us, at_us, "g", "t", 0, offset, commit_id)
 
 
@@ -178,6 +178,18 @@ def test_an_older_commit_read_after_a_later_one_is_a_move_back() -> None:
 def test_a_commit_to_a_smaller_offset_is_no_move_back() -> None:
     events: list[Event] = [commit("x", 5, 0), CommitAcknowledged(1, "x"), commit("y", 2, 2), CommitAcknowledged(3, "y")]
     assert kinds([*events, committed("y", 2, 4, 5)]) == set()
+
+
+def test_an_offset_without_its_commit_speaks_of_the_only_commit_that_it_can_be() -> None:
+    older: list[Event] = [commit("x", 5, 0), CommitAcknowledged(1, "x")]
+    later: list[Event] = [commit("y", 6, 2), CommitAcknowledged(3, "y")]
+    untold = committed(None, 5, 8, 9)
+
+    assert kinds([*older, untold]) == set()
+    assert kinds([*older, *later, untold]) == {Kind.COMMIT_MOVED_BACK}
+    assert kinds([*older, committed(None, NONE_COMMITTED, 8, 9)]) == {Kind.COMMIT_LOST}
+    assert kinds([*older, *later, commit("z", 5, 4), untold]) == set(), "it may be the last"
+    assert kinds([*later, untold]) == {Kind.COMMIT_INVENTED}
 
 
 @pytest.mark.parametrize(

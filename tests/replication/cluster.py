@@ -33,6 +33,7 @@ from ottla.replication.fetch_session import FetchSessionCache, FetchTarget
 from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, Planned
 from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.follower import LATEST_TIMESTAMP, Follower
+from ottla.replication.follower_session import FollowerSession
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.leadership import ReplicationRules
 from ottla.replication.partition import ACKS_ALL, FollowerFetch, Partition, Taken
@@ -202,7 +203,7 @@ class Broker:
             high_watermark=log.restored_high_watermark,
             rules=ReplicationRules(Registrations(self), lag_ms_max=LAG_MS_MAX),
         )
-        self.sessions = FetchSessionCache(10, itertools.count(1).__next__)
+        self.sessions = FetchSessionCache(10, itertools.count(1).__next__, FollowerSession)
         self.fetchers = FetcherManager(
             FetcherConfig(replica_id=broker_id, partition_max_bytes=cluster.fetch_bytes),
             new_follower=cluster.kinds.follower,
@@ -223,6 +224,7 @@ class Broker:
             partition_epoch=state.partition_epoch,
             replicas=BROKERS,
             isr=state.isr,
+            elr=sorted(state.elr),
             now_ms=self.cluster.now_ms,
         )
         if taken is Taken.LEADS or (taken is Taken.FOLLOWS and state.leader == NOBODY):
@@ -273,15 +275,20 @@ class Broker:
         )
         if context.error:
             return FetchResponse(error_code=int(context.error))
-        answers = [self._fetch(target, request.replica_state) for target in context.targets]
+        session = context.session
+        assert isinstance(session, FollowerSession), "a follower has a session of its kind"
+        session.replica_id = request.replica_state.replica_id
+        answers = [self._fetch(target, request.replica_state, session) for target in context.targets]
+        session.contact.last_fetch_ms = self.cluster.now_ms
         included = context.answered(answers, self.cluster.now_ms)
         partitions = [answer for answer, include in zip(answers, included, strict=True) if include]
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)] if partitions else []
         return FetchResponse(session_id=context.session_id, responses=topics)
 
-    def _fetch(self, target: FetchTarget, replica: Any) -> PartitionData:
+    def _fetch(self, target: FetchTarget, replica: Any, session: FollowerSession) -> PartitionData:
         """What the shell does for each partition of a replica's fetch."""
         partition = self.partition
+        session.watch(target, partition)
         answer = PartitionData(partition_index=INDEX, records=b"")
         fetch = FollowerFetch(
             replica.replica_id,
@@ -294,7 +301,8 @@ class Broker:
         try:
             read = partition.read_for_follower(fetch, target.max_bytes, at_least_one_batch=True)
             if read.diverging is None:
-                noted = partition.note_follower_fetch(fetch, read.leader_end_offset, self.cluster.now_ms)
+                now_ms = self.cluster.now_ms
+                noted = partition.note_follower_fetch(fetch, read.leader_end_offset, now_ms, session.contact)
                 self.ask_for(noted.isr_change)
                 answer.records = memoryview(bytes(read.records))
             else:
@@ -401,6 +409,7 @@ class ChangeMessage:
             error,
             partition_epoch=-1 if state is None else state.partition_epoch,
             isr=() if state is None else state.isr,
+            elr=() if state is None else sorted(state.elr),
             now_ms=cluster.now_ms,
         )
         if outcome is IsrOutcome.RESEND:
@@ -452,7 +461,7 @@ class Cluster:
         except KafkaError:
             return False
         broker.log.write_pending(now_wall_ms=NOW)
-        broker.partition.maybe_raise_high_watermark(self.now_ms)
+        broker.partition.written(self.now_ms)
         self.writes.append(Write(broker, broker.partition.leader_epoch, info.last_offset, values[-1]))
         return True
 

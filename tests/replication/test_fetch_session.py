@@ -25,6 +25,7 @@ class Told:
     log_start_offset: int = 0
     records: Any = b""
     diverging_epoch: Any = None
+    preferred_read_replica: int = -1
 
 
 def targets(*names: str, offset: int = 0) -> list[FetchTarget]:

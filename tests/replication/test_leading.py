@@ -38,7 +38,7 @@ def write(target: Partition, records: int) -> None:
     for _ in range(records):
         target.append(memoryview(bytearray(batch("x"))), acks=1, wall_ms=NOW)
     target.log.write_pending(now_wall_ms=NOW)
-    target.maybe_raise_high_watermark(0)
+    target.written(0)
 
 
 def fetch(replica: int, offset: int, *, epoch: int = EPOCH, last_epoch: int = -1) -> FollowerFetch:

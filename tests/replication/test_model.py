@@ -6,7 +6,7 @@ from ottla.replication.facts import Fact
 from ottla.replication.follower import FetchPosition, Follower, FollowerState
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import FollowerFetch, FollowerNoted, FollowerRead, Partition
-from ottla.replication.progress import ReplicaProgress
+from ottla.replication.progress import Contact, ReplicaProgress
 from tests.replication.cluster import Kinds
 from tests.replication.walk import Walk, first_violation
 
@@ -89,10 +89,12 @@ class BelievesEveryFetch(Partition):
 class BelievesEveryAnswer(Partition):
     """T-18: the follower is taken to have what was sent to it, whether or not that arrives."""
 
-    def note_follower_fetch(self, fetch: FollowerFetch, leader_end_offset: int, now_ms: int) -> FollowerNoted:
+    def note_follower_fetch(
+        self, fetch: FollowerFetch, leader_end_offset: int, now_ms: int, contact: Contact | None = None
+    ) -> FollowerNoted:
         sent = self.read_for_follower(fetch, 1 << 20, at_least_one_batch=True)
         end_offset = fetch.fetch_offset if not sent.records else leader_end_offset
-        return super().note_follower_fetch(fetch._replace(fetch_offset=end_offset), leader_end_offset, now_ms)
+        return super().note_follower_fetch(fetch._replace(fetch_offset=end_offset), leader_end_offset, now_ms, contact)
 
 
 class RaisesBelowMinIsr(Partition):

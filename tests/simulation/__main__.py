@@ -1,4 +1,7 @@
-"""`python -m tests.simulation --seeds 300`: runs worlds; says which seed failed and how to see it again."""
+"""`python -m tests.simulation --seeds 300`: runs worlds; says which seed failed and how to see it again.
+
+There are two kinds: one broker, and a cluster of three. A seed of one is another story than the same seed of the other.
+"""
 
 import argparse
 import os
@@ -8,16 +11,24 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.simulation.cluster.world import ClusterWorld
 from tests.simulation.world import Outcome, World
+
+WORLDS: dict[str, type[World] | type[ClusterWorld]] = {"broker": World, "cluster": ClusterWorld}
 
 
 def main() -> int:
     options = _parse_options()
+    worlds = list(WORLDS) if options.world == "both" else [options.world]
+    return max(_run_all(options, world) for world in worlds)
+
+
+def _run_all(options: argparse.Namespace, world: str) -> int:
     started = time.monotonic()
     counts: Counter[str] = Counter()
     failed = steps = virtual_ms = 0
     seeds = range(options.first, options.first + options.seeds)
-    for outcome in _outcomes(options, seeds):
+    for outcome in _outcomes(options, world, seeds):
         counts.update(outcome.counts)
         steps += outcome.steps
         virtual_ms += outcome.virtual_ms
@@ -27,17 +38,18 @@ def main() -> int:
             print("\n".join(outcome.lines))
         if outcome.violations:
             failed += 1
-            _report(outcome)
+            _report(world, outcome)
     done = ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
     print(
         f"{steps:,} steps, {virtual_ms / 60_000:,.0f} simulated minutes in {time.monotonic() - started:.1f} s: {done}"
     )
-    print(f"{len(seeds) - failed} of {len(seeds)} seeds passed")
+    print(f"{world}: {len(seeds) - failed} of {len(seeds)} seeds passed", flush=True)
     return 1 if failed else 0
 
 
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--world", choices=[*WORLDS, "both"], default="both", help="which kind (both)")
     parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
     parser.add_argument("--first", type=int, default=0, help="the first one (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -46,23 +58,24 @@ def _parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _outcomes(options: argparse.Namespace, seeds: range) -> Iterator[Outcome]:
+def _outcomes(options: argparse.Namespace, world: str, seeds: range) -> Iterator[Outcome]:
     if options.jobs == 1 or len(seeds) == 1:
-        yield from (_run(seed, options.trace) for seed in seeds)
+        yield from (_run(world, seed, options.trace) for seed in seeds)
         return
     with ProcessPoolExecutor(options.jobs) as pool:
-        yield from pool.map(_run, seeds, [options.trace] * len(seeds), chunksize=4)
+        count = len(seeds)
+        yield from pool.map(_run, [world] * count, seeds, [options.trace] * count, chunksize=4)
 
 
-def _run(seed: int, keep_trace: bool) -> Outcome:
-    return World(seed, keep_trace=keep_trace).run()
+def _run(world: str, seed: int, keep_trace: bool) -> Outcome:
+    return WORLDS[world](seed, keep_trace=keep_trace).run()
 
 
-def _report(outcome: Outcome) -> None:
+def _report(world: str, outcome: Outcome) -> None:
     print(f"seed {outcome.seed} FAILED after {outcome.steps} steps, {outcome.virtual_ms} ms:")
     for violation in outcome.violations[:5]:
         print(f"    {violation}")
-    print(f"    again: python -m tests.simulation --seeds 1 --first {outcome.seed} --trace", flush=True)
+    print(f"    again: python -m tests.simulation --world {world} --seeds 1 --first {outcome.seed} --trace", flush=True)
 
 
 if __name__ == "__main__":

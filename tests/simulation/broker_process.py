@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
+from ottla.cluster.store import MetadataStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Process, SimulationLoop, VirtualClock
@@ -40,11 +41,21 @@ class JudgedLog:
         pass
 
 
+class OwnStore(EmbeddedStore):
+    """Stands for the file in the data directory: no session outlives the process that has opened it."""
+
+    def reopened(self) -> EmbeddedSession:
+        for lease_id in list(self._leases):
+            self.revoke(lease_id, lambda result: None)
+        return self.session()
+
+
 class BrokerProcess:
     """One life of the broker."""
 
-    def __init__(self, process: Process, broker: Broker, loop: SimulationLoop) -> None:
+    def __init__(self, process: Process, broker: Broker, loop: SimulationLoop, store: MetadataStore) -> None:
         self.broker = broker
+        self.store = store
         self.process = process
         self._loop = loop
         self.context = process.context()
@@ -74,26 +85,29 @@ class Machine:
         self._config = ServerConfig(settings)
         self._disk = SimulatedDisk(judge.trace)
         # Kept apart from the disk: its own file is SQLite's, which syncs every transaction.
-        self._store = EmbeddedStore()
+        self._store = OwnStore()
         self._lives = 0
+        self._power_cuts = 0
 
     def boot(self, address: tuple[str, int]) -> BrokerProcess:
         self._lives += 1
         process = Process(f"broker {self._lives}")
         host, port = address
+        store = self._store.reopened()
         broker = Broker(
             self._config,
             data_dir=DATA_DIR,
             host=host,
             port=port,
-            store=self._store,
+            store=store,
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
             files=self._disk,
             network=self._network,
             log=JudgedLog(self._judge),  # type: ignore[arg-type]
+            boot_id=f"boot {self._power_cuts}",
         )
-        return BrokerProcess(process, broker, self._loop)
+        return BrokerProcess(process, broker, self._loop, store)
 
     def fail_a_write(self, rng: random.Random) -> None:
         """One of the next writes fails, and leaves a part of its bytes behind (G16)."""
@@ -113,7 +127,9 @@ class Machine:
 
     def kill(self, running: BrokerProcess, *, power: bool) -> None:
         self._loop.kill(running.process)
+        running.store.close()
         self._network.kill(running.process)
         self._disk.holder_has_died()
         if power:
+            self._power_cuts += 1
             self._disk.lose_power(self._rng)

@@ -84,12 +84,16 @@ class Commits:
         wanted = None if member.rng.random() < 0.5 else member.rng.sample(self._world.partitions, 2)
         sent_us = judge.trace.now_us()
         request = fetch_request(group_id, wanted)
+        authority = self._world.authority_of(group_id, member.wire)
         response = await member.wire.call(request, self._fetch_version, within_ms=PROMPT_MS)
         answer = response.groups[0] if self._fetch_version >= 8 else response
         error = ErrorCode(answer.error_code)
         if error is not ErrorCode.NONE:
             if error not in UNAVAILABLE:
                 judge.violated("answers", f"offset fetch of {member.habits.client_id} was answered {error.name}")
+            return
+        if authority is None or self._world.authority_of(group_id, member.wire) != authority:
+            # A coordinator that does not know of its successor answers what it has.
             return
         judge.counts["offsets read"] += 1
         ledger = judge.group(group_id).offsets

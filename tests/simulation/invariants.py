@@ -17,7 +17,8 @@ TIMER_SLACK_MS = 5
 class Inspector:
     """One per life of a broker."""
 
-    def __init__(self, judge: Judge, broker: Any) -> None:
+    def __init__(self, judge: Judge, broker: Any, timer_slack_ms: int = TIMER_SLACK_MS) -> None:
+        self._timer_slack_ms = timer_slack_ms
         self._judge = judge
         self._broker = broker
         self._seen: dict[Any, tuple[Any, ...]] = {}
@@ -25,6 +26,10 @@ class Inspector:
         self._high_watermarks: dict[Any, int] = {}
 
     def look(self) -> None:
+        self.look_at_groups()
+        self._look_at_logs()
+
+    def look_at_groups(self) -> None:
         now_ms = self._broker.clock.now_ms()
         for hosted in hosted_partitions(self._broker):
             for group in hosted.coordinator.groups.values():
@@ -32,8 +37,10 @@ class Inspector:
                 if self._seen.get(group.group_id) != signature:
                     self._seen[group.group_id] = signature
                     self._look_at(group, hosted._timers)
-                if group.join_phase is not None and group.join_phase.deadline_ms + TIMER_SLACK_MS < now_ms:
+                if group.join_phase is not None and group.join_phase.deadline_ms + self._timer_slack_ms < now_ms:
                     self._violated("I-18", group, f"join phase until {group.join_phase.deadline_ms}, it is {now_ms}")
+
+    def _look_at_logs(self) -> None:
         for partition in self._broker.replicas:
             log = partition.log
             signature = (log.log_start_offset, partition.high_watermark, log.log_end_offset)

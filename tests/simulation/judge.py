@@ -44,6 +44,7 @@ class Sent:
     incarnation: int
     at_us: int
     highest_generation: int
+    highest_completed: int
     member_was_fenced: bool
 
 
@@ -71,7 +72,8 @@ class Judge:
     def sending(self, group_id: str, incarnation: int, member_id: str) -> Sent:
         group = self.group(group_id)
         fenced = (incarnation, member_id) in group.fenced
-        return Sent(incarnation, self.trace.now_us(), group.highest_known(incarnation), fenced)
+        known = group.highest_known(incarnation)
+        return Sent(incarnation, self.trace.now_us(), known, group.highest_completed, fenced)
 
     def power_was_lost(self) -> None:
         """What was not synced is gone, so nothing that was told before binds the broker any more."""

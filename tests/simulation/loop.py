@@ -5,7 +5,8 @@ were set, which asyncio's own loops do not promise. Time is whole microseconds i
 one moment come to the same number. What is not defined here, `AbstractEventLoop` refuses.
 
 Every callback belongs to the *process* in whose context it was scheduled. `kill` ends a process as `kill -9` does:
-none of its callbacks and tasks runs ever again, and no `finally` of it says goodbye.
+none of its callbacks and tasks runs ever again, and no `finally` of it says goodbye. `pause` and `resume` are SIGSTOP
+and SIGCONT: what becomes ready meanwhile runs afterwards.
 """
 
 import asyncio
@@ -19,11 +20,14 @@ PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("simu
 
 
 class Process:
-    """Something that can be killed as a whole."""
+    """Something that can be killed or stopped as a whole."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.when_killed: list[Callable[[], None]] = []
+        # What has become ready while the process was stopped; None while it runs.
+        self.held_back: list[asyncio.Handle] | None = None
         # What a dead process leaves half done is kept: a coroutine that is collected would run its `finally`.
         self.tasks: list[asyncio.Task[Any]] = []
 
@@ -42,17 +46,17 @@ class NothingLeftToDo(Exception):
 
 
 class VirtualClock:
-    """`ottla.timer.clock.Clock` in the time of a loop."""
+    """`ottla.timer.clock.Clock` in the time of a loop. `wall_start_ms` may be moved: the wall clock jumps then."""
 
     def __init__(self, loop: "SimulationLoop", wall_start_ms: int = 1_700_000_000_000) -> None:
         self._loop = loop
-        self._wall_start_ms = wall_start_ms
+        self.wall_start_ms = wall_start_ms
 
     def now_ms(self) -> int:
         return self._loop.now_us // 1000
 
     def wall_ms(self) -> int:
-        return self._wall_start_ms + self._loop.now_us // 1000
+        return self.wall_start_ms + self._loop.now_us // 1000
 
 
 class SimulationLoop(asyncio.AbstractEventLoop):
@@ -92,8 +96,20 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def stop(self) -> None:
         self._stopping = True
 
+    def pause(self, process: Process) -> None:
+        if process.held_back is None:
+            process.held_back = []
+
+    def resume(self, process: Process) -> None:
+        if process.held_back is not None:
+            self._ready.extend((process, handle) for handle in process.held_back)
+            process.held_back = None
+
     def kill(self, process: Process) -> None:
         process.alive = False
+        process.held_back = None
+        for action in process.when_killed:
+            action()
         # A dead task must not be told that its loop forgot it.
         for task in process.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -104,7 +120,13 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             if not self._ready and not self._pass_time():
                 return False
             process, handle = self._ready.popleft()
-            if not handle.cancelled() and (process is None or process.alive):
+            if handle.cancelled():
+                continue
+            if process is None:
+                break
+            if process.held_back is not None:
+                process.held_back.append(handle)
+            elif process.alive:
                 break
         try:
             handle._run()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NONE = ErrorCode.NONE
 RETRY = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+MOVED = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 REJOIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 NEW_IDENTITY = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 ORDINARY = RETRY | REJOIN | NEW_IDENTITY | {NONE}
@@ -121,6 +122,7 @@ class Member:
             response = await self.wire.call(request, version, within_ms=PROMPT_MS)
             found = response.coordinators[0] if version >= 4 else response
             if self._judged("find coordinator", found.error_code, RETRY | {NONE}) is NONE:
+                self.wire = await self.world.coordinator(found, self.wire, self.habits.client_id)
                 return
             await self._sleep(50, 300)
 
@@ -167,6 +169,7 @@ class Member:
         elif error in NEW_IDENTITY:
             raise IdentityLostError
         if error is not NONE:
+            self._maybe_look_elsewhere(error)
             return None
         self.member_id, self.generation = response.member_id, response.generation_id
         self.world.judge.joined(habits.group_id, sent, response)
@@ -306,7 +309,12 @@ class Member:
             raise IdentityLostError
         if error in REJOIN or error in RETRY:
             self.in_step = False
+        self._maybe_look_elsewhere(error)
         return error is NONE
+
+    def _maybe_look_elsewhere(self, error: ErrorCode) -> None:
+        if error in MOVED and self.world.coordinators_move:
+            raise ConnectionResetError("the coordinator has moved")
 
     def _feels_foolish(self) -> bool:
         return not self.world.is_calm and self.rng.random() < self.habits.restlessness

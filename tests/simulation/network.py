@@ -2,7 +2,8 @@
 
 Bytes arrive late, in pieces that are cut anywhere and may be put together again, in order. A receiver that does not
 read fills its window, then the sender's buffer, and the sender is told to pause, as with sockets. Connections can be
-reset and stalled. Every delay and cut comes from the generator handed in.
+reset and stalled, and ways between hosts cut (`links`): what is sent on a way that is cut arrives when it has healed,
+as TCP sends it again, and who connects waits for that, up to a limit. Every delay comes from the generator handed in.
 
 What a transport is given to write it may keep, uncopied, until there is room in the window: as uvloop does.
 """
@@ -16,10 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tests.simulation.links import Links
 from tests.simulation.loop import PROCESS, Process, SimulationLoop
 from tests.simulation.trace import Trace, summary
 
 EPHEMERAL_PORT = 40_000
+# Linux gives up after two minutes; nothing here waits so long.
+CONNECT_TIMEOUT_S = 20.0
 HIGH_WATER = 64 * 1024
 
 
@@ -76,6 +80,10 @@ class SimulatedNetwork:
         self.connections: dict[Transport, None] = {}
         # Draws the conditions of a new connection; a calm network is a good one to test anything else on.
         self.draw_conditions: Callable[[random.Random], Conditions] = Conditions.draw
+        self.links = Links()
+        self.links.when_healed.append(self._release)
+        # With bytes on a way that is cut.
+        self.cut_off: dict[Transport, None] = {}
         self._next_port = EPHEMERAL_PORT
 
     async def listen(self, protocol_factory: Callable[[], Any], host: str, port: int, *, backlog: int = 0) -> Listener:
@@ -88,9 +96,11 @@ class SimulatedNetwork:
     async def connect(
         self, protocol_factory: Callable[[], Any], host: str, port: int, *, from_host: str = "client"
     ) -> "Transport":
-        """Raises ConnectionRefusedError where nobody listens."""
+        """Raises ConnectionRefusedError where nobody listens, TimeoutError where the way stays cut."""
         conditions = self.draw_conditions(self.rng)
         await asyncio.sleep(self.rng.randint(*conditions.latency_us) / 1_000_000)
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await self.links.open_between(from_host, host)
         listener = self.listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
@@ -115,6 +125,10 @@ class SimulatedNetwork:
                 if transport.context.get(PROCESS) is process:
                     transport.vanish()
 
+    def _release(self) -> None:
+        for transport in list(self.cut_off):
+            transport.maybe_release()
+
     def _take_port(self) -> int:
         self._next_port += 1
         return self._next_port
@@ -136,6 +150,7 @@ class Transport(asyncio.Transport):
     ) -> None:
         super().__init__({"sockname": sockname, "peername": peername})
         self.label = label
+        self.host = sockname[0]
         self.context = context
         self._network = network
         self._loop = network.loop
@@ -148,6 +163,8 @@ class Transport(asyncio.Transport):
         # On their way here, with their moment of arrival, and arrived but unread.
         self._pieces: deque[tuple[int, bytes | End]] = deque()
         self._received: deque[bytes | End] = deque()
+        # On a way that is cut.
+        self._held_up: list[bytes | End] = []
         self._unread_bytes = 0
         self._last_arrival_us = 0
         self._reading_paused = False
@@ -273,7 +290,10 @@ class Transport(asyncio.Transport):
             position += size
 
     def arrive(self, piece: bytes | End) -> None:
-        """It will: after the latency, and not before what was sent earlier."""
+        """It will: after the latency, and not before what was sent earlier, and not on a way that is cut."""
+        if self._network.links.is_cut(self.peer.host, self.host):
+            self._hold_up(piece)
+            return
         if self._closed:
             if piece is not End.BY_RESET and not self.peer._closed:
                 self.peer.arrive(End.BY_RESET)
@@ -287,6 +307,23 @@ class Transport(asyncio.Transport):
         if isinstance(piece, bytes):
             self._unread_bytes += len(piece)
         self._pieces.append((when_us, piece))
+
+    def _hold_up(self, piece: bytes | End) -> None:
+        if isinstance(piece, bytes):
+            self._unread_bytes += len(piece)
+        self._held_up.append(piece)
+        self._network.cut_off[self] = None
+
+    def maybe_release(self) -> None:
+        """If the way here is open again, what was held up sets out."""
+        if self._network.links.is_cut(self.peer.host, self.host):
+            return
+        del self._network.cut_off[self]
+        pieces, self._held_up = self._held_up, []
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                self._unread_bytes -= len(piece)
+            self.arrive(piece)
 
     def _take_in(self) -> None:
         while self._pieces and self._pieces[0][0] <= self._loop.now_us:

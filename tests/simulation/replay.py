@@ -13,11 +13,11 @@ Snapshot = dict[str, Any]
 
 def snapshots(broker: Any) -> dict[int, Snapshot]:
     """The committed state of all groups of a live broker, by partition."""
-    return {
-        hosted.index: _facts(hosted.coordinator.durable)
-        for hosted in hosted_partitions(broker)
-        if not hosted.is_loading
-    }
+    return {hosted.index: live_state(hosted) for hosted in hosted_partitions(broker) if not hosted.is_loading}
+
+
+def live_state(hosted: Any) -> Snapshot:
+    return _facts(hosted.coordinator.durable)
 
 
 def replayed(broker: Any, index: int) -> Snapshot:

@@ -121,3 +121,28 @@ def test_what_the_world_set_in_an_empty_context_is_not_a_process_s(loop):
     loop.call_soon(lambda: loop.call_soon(lambda: None, context=outside), context=process.context())
     loop.run_forever()
     assert seen == [process, None]
+
+
+def test_a_stopped_process_runs_afterwards_what_became_ready_meanwhile(loop):
+    process, ran = Process("p"), []
+    loop.call_later(1, ran.append, 1, context=process.context())
+    loop.call_later(2, ran.append, 2)
+    cancelled = loop.call_later(3, ran.append, 3, context=process.context())
+    loop.pause(process)
+    loop.run_forever()
+    assert ran == [2]
+    cancelled.cancel()
+    loop.resume(process)
+    loop.run_forever()
+    assert ran == [2, 1]
+
+
+def test_a_process_that_is_killed_while_it_is_stopped_runs_nothing_more(loop):
+    process, ran = Process("p"), []
+    loop.call_later(1, ran.append, 1, context=process.context())
+    loop.pause(process)
+    loop.run_forever()
+    loop.kill(process)
+    loop.resume(process)
+    loop.run_forever()
+    assert ran == []

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from tests.simulation.links import Cut
 from tests.simulation.loop import Process, SimulationLoop
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.trace import Trace
@@ -189,6 +190,70 @@ def test_a_killed_process_is_seen_as_a_reset_and_its_port_is_free():
     assert (world.client.events, world.accepted[0].events) == ([ConnectionResetError], [])
     with pytest.raises(ConnectionRefusedError):
         world.loop.run_until_complete(world.network.connect(Recorder, *ADDRESS))
+
+
+def test_what_is_sent_on_a_way_that_is_cut_arrives_when_it_has_healed():
+    world = World()
+    to_broker, to_client = Cut.both_ways(["client"], ["broker"])
+    world.network.links.cut(to_broker)
+    world.client.transport.write(b"there")
+    world.accepted[0].transport.write(b"and back")
+    world.loop.run_forever()
+    assert (world.accepted[0].data, world.client.data) == (b"", b"and back")
+    world.network.links.cut(to_broker, to_client)
+    world.network.links.heal(to_broker)
+    world.loop.run_forever()
+    assert world.accepted[0].data == b""
+    world.network.links.heal_all()
+    world.loop.run_forever()
+    assert world.accepted[0].data == b"there"
+
+
+def test_a_way_that_is_cut_fills_the_senders_buffer():
+    world = World(conditions=Conditions(window=1_000))
+    world.network.links.cut(*Cut.both_ways(["client"], ["broker"]))
+    world.client.transport.write(b"x" * 1_500)
+    world.loop.run_forever()
+    assert world.client.transport.get_write_buffer_size() == 500
+    world.network.links.heal_all()
+    world.loop.run_forever()
+    assert world.accepted[0].data == b"x" * 1_500
+
+
+def test_who_connects_waits_until_the_way_is_open_in_both_directions():
+    world = World()
+    _, back = Cut.both_ways(["client"], ["broker"])
+    world.network.links.cut(back)
+    world.loop.call_later(5, world.network.links.heal_all)
+    started_us = world.loop.now_us
+    world.loop.run_until_complete(world.network.connect(Recorder, *ADDRESS))
+    assert world.loop.now_us - started_us >= 5_000_000
+    world.network.links.cut(back)
+    with pytest.raises(TimeoutError):
+        world.loop.run_until_complete(world.network.connect(Recorder, *ADDRESS))
+
+
+def test_a_death_beyond_a_cut_is_not_noticed_before_it_heals():
+    world = World()
+    world.network.links.cut(*Cut.both_ways(["client"], ["broker"]))
+    world.loop.kill(world.server)
+    world.network.kill(world.server)
+    world.loop.run_forever()
+    assert world.client.events == []
+    world.network.links.heal_all()
+    world.loop.run_forever()
+    assert world.client.events == [ConnectionResetError]
+
+
+def test_a_stopped_process_gets_its_bytes_when_it_goes_on():
+    world = World()
+    world.loop.pause(world.server)
+    world.client.transport.write(b"good morning")
+    world.loop.run_forever()
+    assert world.accepted[0].data == b""
+    world.loop.resume(world.server)
+    world.loop.run_forever()
+    assert world.accepted[0].data == b"good morning"
 
 
 def test_one_seed_one_trace():

@@ -24,7 +24,7 @@ def test_the_invariants_hold(seed):
 def test_one_seed_has_one_trace_in_two_processes_with_different_hashes():
     first, second = (simulate("--seeds", "3", "--hashes", hash_seed=hash_seed) for hash_seed in ("1", "4711"))
     hashes = [line for line in first.stdout.splitlines() if line.startswith("seed")]
-    assert len(hashes) == 3
+    assert len(hashes) == 6
     assert hashes == [line for line in second.stdout.splitlines() if line.startswith("seed")]
 
 
@@ -42,10 +42,10 @@ def test_a_failing_seed_is_named_with_the_command_to_see_it_again(monkeypatch, c
         return run(world)
 
     monkeypatch.setattr(World, "run", fail)
-    monkeypatch.setattr(sys, "argv", ["simulation", "--seeds", "1", "--first", "42"])
+    monkeypatch.setattr(sys, "argv", ["simulation", "--world", "broker", "--seeds", "1", "--first", "42"])
     assert main() == 1
     printed = capsys.readouterr().out
     assert "seed 42 FAILED" in printed
     assert "I-0: as this test wanted" in printed
-    assert "again: python -m tests.simulation --seeds 1 --first 42" in printed
+    assert "again: python -m tests.simulation --world broker --seeds 1 --first 42" in printed
     assert "0 of 1 seeds passed" in printed

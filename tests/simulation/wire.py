@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.protocol.headers import build_request_frame, parse_response
 from tests.simulation.judge import Judge
@@ -33,8 +33,16 @@ class Wire(asyncio.Protocol):
         self._waiting: deque[Waiting] = deque()
         self._last_correlation_id = 0
         self._lost = False
-        # The life of the broker that this connection leads to.
-        self.incarnation = judge.incarnation
+        self._incarnation = judge.incarnation
+
+    @property
+    def incarnation(self) -> int:
+        """The life of the broker that this connection leads to."""
+        return self._incarnation
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost
 
     async def call(self, request: Any, version: int, *, within_ms: int) -> Any:
         """An answer that takes longer than `within_ms`, on a connection that lives, is a violation of I-18."""
@@ -96,10 +104,15 @@ class Wire(asyncio.Protocol):
             self._judge.violated("I-18", f"no answer after {allowed_ms} ms to v{waiting.version} {waiting.request!r}")
 
 
-async def connect(network: SimulatedNetwork, judge: Judge, address: tuple[str, int], client_id: str) -> Wire:
+AnyWire = TypeVar("AnyWire", bound=Wire)
+
+
+async def connect(
+    network: SimulatedNetwork, judge: Judge, address: tuple[str, int], client_id: str, kind: type[AnyWire]
+) -> AnyWire:
     """Raises ConnectionRefusedError while no broker listens."""
-    transport = await network.connect(lambda: Wire(client_id, judge), *address, from_host=client_id)
-    wire: Wire = transport.get_protocol()
+    transport = await network.connect(lambda: kind(client_id, judge), *address, from_host=client_id)
+    wire: AnyWire = transport.get_protocol()
     return wire
 
 

@@ -10,8 +10,9 @@ import contextlib
 import random
 import traceback
 from dataclasses import dataclass, field
+from typing import Any
 
-from ottla.broker.broker import StartError
+from ottla.broker.errors import StartError
 from ottla.coordinator.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -148,7 +149,17 @@ class World:
 
     async def connect(self, client_id: str) -> Wire:
         """Raises ConnectionRefusedError while no broker listens."""
-        return await connect(self.network, self.judge, ADDRESS, client_id)
+        return await connect(self.network, self.judge, ADDRESS, client_id, Wire)
+
+    coordinators_move = False
+
+    async def coordinator(self, found: Any, wire: Wire, client_id: str) -> Wire:
+        """The connection that leads to the coordinator that was found."""
+        return wire
+
+    def authority_of(self, group_id: str, wire: Wire) -> Any:
+        """Whether what is answered there is the group's state: if so, and in what term, else None."""
+        return wire.incarnation
 
     def next_commit(self) -> int:
         self._commits += 1

@@ -17,8 +17,10 @@ from ottla.broker.config.options import (
     long,
     options_of,
 )
+from ottla.broker.config.server_cluster import ClusterOptions
 from ottla.broker.config.server_events import EventOptions
 from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
+from ottla.broker.config.server_listeners import ListenerOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
@@ -30,13 +32,17 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import NetworkOptions
+from ottla.broker.config.server_replication import ReplicationOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 
 class ServerOptions(
+    ListenerOptions,
     NetworkOptions,
+    ClusterOptions,
+    ReplicationOptions,
     GroupOptions,
     OffsetsOptions,
     CleanerOptions,

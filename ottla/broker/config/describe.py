@@ -1,12 +1,16 @@
 """What DescribeConfigs says of a topic or a broker."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
 from ottla.broker.config.options import Kind, Option, Update
 from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
 from ottla.broker.config.topic import shown_value, values_of_topic_config
+from ottla.cluster.image import Listener
+
+# Their values are what the broker has made of them: a free port is a number.
+TOLD_BY_IDENTITY = ("listeners", "advertised.listeners")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,11 @@ def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterato
 
 
 def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
-    """All properties of this broker, with those set at run time for it or for all brokers."""
+    """All properties of this broker that an Identity does not tell, with those set at run time for it or for all
+    brokers."""
     for option in SERVER_OPTIONS.values():
+        if option.name in TOLD_BY_IDENTITY:
+            continue
         synonyms = tuple(value for each in _family(option) for value in server.values_of(each))
         first = next(server.values_of(option))
         read_only = option.update is Update.READ_ONLY
@@ -40,21 +47,23 @@ def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a broker is told on its command line, and clients look up under the names of Kafka's properties."""
+    """What a broker may be told on its command line, and clients look up under the names of Kafka's properties."""
 
     node_id: int
-    listens_on: str
-    advertises: str
+    listeners: Sequence[Listener]
+    advertised_listeners: Sequence[Listener]
     data_dir: str
 
     def entries(self) -> Iterator[ConfigEntry]:
         yield _fixed("node.id", Kind.INT, str(self.node_id), "The broker's number in its cluster.")
         yield _fixed("broker.id", Kind.INT, str(self.node_id), "The same as node.id.")
-        yield _fixed("listeners", Kind.STRING, f"PLAINTEXT://{self.listens_on}", "Where connections are accepted.")
-        yield _fixed(
-            "advertised.listeners", Kind.STRING, f"PLAINTEXT://{self.advertises}", "The address clients are told."
-        )
+        yield _fixed("listeners", Kind.STRING, _list(self.listeners), "Where connections are accepted.")
+        yield _fixed("advertised.listeners", Kind.STRING, _list(self.advertised_listeners), "What clients are told.")
         yield _fixed("log.dirs", Kind.STRING, self.data_dir, "The directory the data is kept in.")
+
+
+def _list(listeners: Sequence[Listener]) -> str:
+    return ",".join(map(str, listeners))
 
 
 def _fixed(name: str, kind: Kind, value: str, meaning: str) -> ConfigEntry:

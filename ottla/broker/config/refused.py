@@ -22,8 +22,6 @@ _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later is supported, 
 _NO_LEVELS = "compression levels cannot be set"
 
 _REASONS = {
-    "listeners": f"the address to listen on {_COMMAND_LINE}, as --listen",
-    "advertised.listeners": f"the address told to clients {_COMMAND_LINE}, as --advertise",
     "log.dir": f"the data directory {_COMMAND_LINE}, as --data-dir",
     "log.dirs": f"the data directory {_COMMAND_LINE}, as --data-dir",
     "node.id": f"the broker's number {_COMMAND_LINE}, as --node-id",
@@ -36,8 +34,6 @@ _REASONS = {
     "queued.max.request.bytes": _ONE_LOOP,
     "log.flush.scheduler.interval.ms": "log.flush.interval.ms is kept to the moment, without a scheduler",
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
-    "auto.leader.rebalance.enable": _NO_REPLICATION,
-    "num.replica.fetchers": _NO_REPLICATION,
     "authorizer.class.name": _NO_SECURITY,
     "super.users": _NO_SECURITY,
     "allow.everyone.if.no.acl.found": _NO_SECURITY,
@@ -59,9 +55,8 @@ _REASONS = {
     "log.cleaner.io.max.bytes.per.second": _NO_CLEANER_TUNING,
     "create.topic.policy.class.name": _NO_PLUGINS,
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "replica.selector.class": _NO_PLUGINS,
-    "leader.replication.throttled.replicas": _NO_REPLICATION,
-    "follower.replication.throttled.replicas": _NO_REPLICATION,
+    "leader.replication.throttled.replicas": _NO_QUOTAS,
+    "follower.replication.throttled.replicas": _NO_QUOTAS,
 }
 
 _REASON_OF_PREFIX = {
@@ -74,15 +69,10 @@ _REASON_OF_PREFIX = {
     "transaction.": _NO_TRANSACTIONS,
     "transactional.": _NO_TRANSACTIONS,
     "controller.": _NO_KRAFT,
-    "controlled.shutdown.": _NO_KRAFT,
     "metadata.": _NO_KRAFT,
-    "broker.heartbeat.": _NO_KRAFT,
-    "broker.session.": _NO_KRAFT,
-    "initial.broker.registration.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
     "inter.broker.": _NO_REPLICATION,
-    "replica.": _NO_REPLICATION,
-    "leader.imbalance.": _NO_REPLICATION,
+    "leader.imbalance.per.": "the controller gives back every leadership that it can",
     "group.consumer.": _NO_CONSUMER_PROTOCOL,
     "group.coordinator.": "the group coordinator has no threads, protocols or linger to set",
     "group.share.": _NO_CONSUMER_PROTOCOL,

@@ -85,6 +85,16 @@ class ServerConfig(ServerOptions):
         value: object = self.__dict__[option.attribute]
         return value
 
+    def is_set(self, name: str) -> bool:
+        """Whether somebody has given the property a value, be it the default's."""
+        return next(self._texts(SERVER_OPTIONS[name]), None) is not None
+
+    def size_if_set(self, option: Option[int]) -> int | None:
+        """The value of a size that somebody has asked for; None for the default, and for -1."""
+        first = next(self.values_of(option))  # type: ignore[arg-type]
+        value = int(first.value or -1)
+        return value if first.source is not ConfigSource.DEFAULT and value > 0 else None
+
     def _checked(self, name: str, text: str) -> str:
         option = SERVER_OPTIONS.get(name)
         if option is None:
@@ -113,6 +123,10 @@ def check_together(config: ServerConfig) -> None:
         raise ConfigError("group.min.session.timeout.ms is greater than group.max.session.timeout.ms")
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         raise ConfigError("log.cleaner.min.compaction.lag.ms is greater than log.cleaner.max.compaction.lag.ms")
+    if config.replica_fetch_wait_max_ms > min(config.replica_socket_timeout_ms, config.replica_lag_time_max_ms):
+        raise ConfigError(
+            "replica.fetch.wait.max.ms is greater than replica.socket.timeout.ms or replica.lag.time.max.ms"
+        )
 
 
 def _problems(static: Mapping[str, str]) -> Iterator[str]:

@@ -54,8 +54,8 @@ class OffsetsOptions:
     offsets_topic_replication_factor = integer(
         "offsets.topic.replication.factor",
         3,
-        "Replicas of __consumer_offsets, or the number of brokers when that is smaller, "
-        "so that one broker works as it is. (Kafka refuses to create the topic then.)",
+        "Replicas of __consumer_offsets. While it is not set, no more than there are brokers, so that one works as it "
+        "is; a cluster that comes up bit by bit should set it: groups then wait until there are as many.",
         at_least=1,
         at_most=32767,
     )

@@ -35,6 +35,14 @@ def log_config(overrides: Mapping[str, str], server: ServerConfig) -> LogConfig:
     return LogConfig(**values, producer_id_expiration_ms=server.producer_id_expiration_ms)
 
 
+def replication_rules(overrides: Mapping[str, str], server: ServerConfig) -> tuple[int, bool]:
+    """`min.insync.replicas` and `unclean.leader.election.enable` of a topic with these configs of its own."""
+    min_isr = _value(TOPIC_OPTIONS["min.insync.replicas"], overrides, server)
+    unclean = _value(TOPIC_OPTIONS["unclean.leader.election.enable"], overrides, server)
+    assert isinstance(min_isr, int), "it is an integer"
+    return min_isr, bool(unclean)
+
+
 def values_of_topic_config(
     option: Option[object], overrides: Mapping[str, str], server: ServerConfig
 ) -> Iterator[ConfigValue]:

@@ -63,9 +63,12 @@ class Publisher:
         self._sample_later()
 
     def stop(self) -> None:
-        """Appends what is left, as far as this broker leads a partition of the topic."""
         if self._sampling is not None:
             self._sampling.cancel()
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Appends what waits, as far as this broker leads a partition of the topic."""
         self._sum_up_commits()
         while self._buffer and self._append_slice():
             pass

@@ -69,9 +69,9 @@ def _alter(
     broker = context.broker
     name = resource.resource_name
     if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
-        broker.topics.alter_topic_configs(name, new_configs(resource), validate_only=validate_only, done=done)
+        broker.topics.alter_topic_configs(name, lambda: new_configs(resource), validate_only=validate_only, done=done)
         return
     check_broker_name(name, broker.node_id)
     broker.topics.alter_broker_configs(
-        new_configs(resource), of_all_brokers=name == ALL_BROKERS, validate_only=validate_only, done=done
+        lambda: new_configs(resource), of_all_brokers=name == ALL_BROKERS, validate_only=validate_only, done=done
     )

@@ -1,6 +1,10 @@
-"""DeleteRecords: partitions forget everything before an offset (§15.6)."""
+"""DeleteRecords: partitions forget everything before an offset (§15.6).
+
+The leader moves its log start at once; the answer waits for the followers, who learn of it with their next fetch.
+"""
 
 from ottla.broker.context import RequestContext
+from ottla.broker.delayed_delete_records import NO_LOW_WATERMARK, Awaited, DelayedDeleteRecords
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import InvalidTopicException, KafkaError, OffsetOutOfRange, PolicyViolation
 from ottla.protocol.messages.delete_records import (
@@ -10,35 +14,46 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.replication.partition import Partition
 
 TO_HIGH_WATERMARK = -1
-_NO_LOW_WATERMARK = -1
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
+    awaited: list[Awaited] = []
+    response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_result(context, topic.name, partition) for partition in topic.partitions],
+                partitions=[_result(context, topic.name, partition, awaited) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
+    if not awaited:
+        return response
+    DelayedDeleteRecords(context, response, awaited, request.timeout_ms).start()
+    return None
 
 
-def _result(context: RequestContext, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _result(
+    context: RequestContext, topic: str, asked: DeleteRecordsPartition, awaited: list[Awaited]
+) -> DeleteRecordsPartitionResult:
     try:
-        low_watermark = _delete(context, topic, asked.partition_index, asked.offset)
+        partition, offset = _delete(context, topic, asked.partition_index, asked.offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=int(error.code)
+            partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=int(error.code)
         )
-    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
+    low_watermark = partition.log.log_start_offset
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
+    if partition.has_followers:
+        awaited.append(Awaited(partition, offset, result))
+    return result
 
 
-def _delete(context: RequestContext, topic: str, index: int, offset: int) -> int:
-    """The log start offset afterwards, which with one replica is the low watermark too."""
+def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+    """The partition, and what its replicas are to begin at. Raises the KafkaError of the answer."""
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicException(f"the records of {topic} belong to the broker")
     replicas = context.broker.replicas
@@ -52,4 +67,5 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> int
     if not 0 <= before <= partition.high_watermark:
         raise OffsetOutOfRange(f"offset {before} of {topic}-{index} is above its high watermark")
     partition.log.delete_records_before(before)
-    return partition.log.log_start_offset
+    replicas.log_start_rose(partition)
+    return partition, before

@@ -2,6 +2,7 @@
 
 from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.nodes import nodes_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,13 +18,20 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
     if request.endpoint_type != BROKERS:
         return _refusal(request.endpoint_type)
     asked = request.include_cluster_authorized_operations
+    registered, live = image.brokers, image.live_brokers
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in image.brokers.values()
+            DescribeClusterBroker(
+                broker_id=each.node_id,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                is_fenced=each.node_id not in live,
+            )
+            for each in nodes_for(context, registered if request.include_fenced_brokers else live).values()
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

@@ -52,7 +52,8 @@ def _entries(context: RequestContext, resource: DescribeConfigsResource) -> Iter
     check_broker_name(name, broker.node_id)
     if name == ALL_BROKERS:
         return cluster_default_entries(broker.config)
-    identity = Identity(broker.node_id, broker.listens_on, broker.bootstrap, str(broker.log_directory.path))
+    listeners = broker.listeners
+    identity = Identity(broker.node_id, listeners.opened, listeners.endpoints, str(broker.log_directory.path))
     return chain(identity.entries(), broker_entries(broker.config))
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from ottla.broker.authorization import TOPIC_OPERATIONS
 from ottla.broker.context import RequestContext
-from ottla.cluster.image import TopicInfo
+from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
+from ottla.cluster.image import PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidRequest, InvalidTopicException
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -27,6 +28,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     room = min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit)
     if room < 1:
         raise InvalidRequest(f"a page has room for at least one partition, not {room}")
+    nodes = nodes_for(context)
     response = DescribeTopicPartitionsResponse()
     for name in _names(context, request, start):
         if room == 0:
@@ -38,7 +40,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
             continue
         first = start.partition if name == start.topic else 0
         page = range(first, min(first + room, len(topic.partitions)))
-        response.topics.append(_described(topic, page))
+        response.topics.append(_described(context, topic, page, nodes))
         room -= len(page)
         if page.stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=page.stop)
@@ -73,26 +75,30 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=int(error), name=name)
 
 
-def _described(topic: TopicInfo, page: range) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    context: RequestContext, topic: TopicInfo, page: range, nodes: dict[int, Node]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(topic, index) for index in page],
+        partitions=[_partition(context, index, topic.partitions[index], nodes) for index in page],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(topic: TopicInfo, index: int) -> DescribeTopicPartitionsResponsePartition:
-    state = topic.partitions[index]
+def _partition(
+    context: RequestContext, index: int, state: PartitionInfo, nodes: dict[int, Node]
+) -> DescribeTopicPartitionsResponsePartition:
+    leader, error = told_leader(state.leader, nodes, context.broker.image)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=int(ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE),
+        error_code=int(error),
         partition_index=index,
-        leader_id=state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[],
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=[replica for replica in state.replicas if replica not in nodes],
     )

@@ -4,32 +4,63 @@ v4 isolation level, v5 log start offset, v7 sessions (KIP-227), v9 the client's 
 flexible, with the epoch of the last fetched record, v13 topic ids instead of names, v15 the replica's state apart.
 """
 
+from ottla.broker.authorization import is_broker
 from ottla.broker.context import RequestContext
 from ottla.broker.delayed_fetch import DelayedFetch
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.broker.follower_fetch import DelayedFollowerFetch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
 
 TOPIC_IDS_SINCE = 13
 
+UNKNOWN_EPOCH = -1
+NOT_TOLD = -1
+
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | None:
     broker = context.broker
-    fetch = _begin(context, request)
+    replica_id, broker_epoch = _follower(request)
+    is_follower = replica_id >= 0
+    if is_follower:
+        if not is_broker(context, replica_id):
+            return _refused(context, request)
+        # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
+        if broker_epoch != broker.image.brokers[replica_id].epoch:
+            return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+    fetch = _begin(context, request, is_follower=is_follower)
     if fetch.error:
         return FetchResponse(error_code=int(fetch.error))
-    operation = DelayedFetch(
+    deadline_ms = broker.clock.now_ms() + max(request.max_wait_ms, 0)
+    min_bytes = request.min_bytes if request.max_wait_ms > 0 else 0
+    if is_follower and fetch.session is not None:
+        return DelayedFollowerFetch(
+            context,
+            fetch,
+            replica_id=replica_id,
+            broker_epoch=broker_epoch,
+            deadline_ms=deadline_ms,
+            min_bytes=min_bytes,
+            max_bytes=request.max_bytes,
+        ).start()
+    return DelayedFetch(
         context,
         fetch,
-        deadline_ms=broker.clock.now_ms() + max(request.max_wait_ms, 0),
-        min_bytes=request.min_bytes if request.max_wait_ms > 0 else 0,
+        deadline_ms=deadline_ms,
+        min_bytes=min_bytes,
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         isolation_level=request.isolation_level,
-        replica_id=_replica_id(request),
-    )
-    return operation.start()
+        rack=request.rack_id if broker.config.replica_selector_class is not None else "",
+    ).start()
 
 
-def _begin(context: RequestContext, request: FetchRequest) -> FetchContext:
+def _begin(context: RequestContext, request: FetchRequest, *, is_follower: bool) -> FetchContext:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     image = context.broker.image
     targets: list[FetchTarget] = []
@@ -47,6 +78,7 @@ def _begin(context: RequestContext, request: FetchRequest) -> FetchContext:
                 max_bytes=asked.partition_max_bytes,
                 current_leader_epoch=asked.current_leader_epoch,
                 last_fetched_epoch=asked.last_fetched_epoch,
+                log_start_offset=asked.log_start_offset,
                 uses_topic_ids=uses_topic_ids,
             )
             for asked in topic.partitions
@@ -62,11 +94,42 @@ def _begin(context: RequestContext, request: FetchRequest) -> FetchContext:
         targets,
         forgotten,
         uses_topic_ids=uses_topic_ids,
-        is_follower=_replica_id(request) >= 0,
+        is_follower=is_follower,
         now_ms=context.broker.clock.now_ms(),
     )
 
 
-def _replica_id(request: FetchRequest) -> int:
-    """The claim of the caller to be a follower (§3.4); v15 moved it."""
-    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+def _follower(request: FetchRequest) -> tuple[int, int]:
+    """Id and broker epoch that the caller claims as a follower (§3.4); v15 moved the one and brought the other."""
+    if request.replica_state is None:
+        return request.replica_id, UNKNOWN_EPOCH
+    return request.replica_state.replica_id, request.replica_state.replica_epoch
+
+
+def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """By the wrong door, as without the right to act as a broker; unknown, as one without the replica (§15.1.4)."""
+
+    def code_for(asked: FetchPartition) -> ErrorCode:
+        if not context.connection.is_inter_broker:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        has_epoch = asked.current_leader_epoch >= 0
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=asked.partition,
+                        error_code=int(code_for(asked)),
+                        high_watermark=NOT_TOLD,
+                        records=b"",
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

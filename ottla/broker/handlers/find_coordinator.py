@@ -1,6 +1,7 @@
 """FindCoordinator: which broker serves a group (§4.2)."""
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.nodes import nodes_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -33,9 +34,10 @@ def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
     groups = context.broker.prepare_groups()
     broker = groups.coordinator_of(key) if groups is not None else None
-    if broker is None:
+    node = nodes_for(context).get(broker.node_id) if broker is not None else None
+    if node is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available yet")
-    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
 
 def _unknown(key: str, error: ErrorCode, message: str) -> Coordinator:

@@ -7,6 +7,7 @@ v2 isolation level, v4 leader epochs, v6 flexible, v7 the largest timestamp (-3)
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.authorization import is_broker
 from ottla.broker.context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.list_offsets import (
@@ -18,6 +19,9 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.replication.partition import Partition
 from ottla.storage.lookup import FoundTimestamp
+
+# Kafka's `DEBUGGING_REPLICA_ID`: whichever replica is asked tells of its own log.
+ANY_REPLICA = -2
 
 LATEST = -1
 EARLIEST = -2
@@ -88,13 +92,33 @@ def _answer(
         if context.api_version < SINCE.get(asked.timestamp, 0):
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
         partition = context.broker.replicas.partition(topic, asked.partition_index)
+        if request.replica_id == ANY_REPLICA:
+            _tell_ends(partition, asked.timestamp, answer)
+            return answer
         partition.check_leader(asked.current_leader_epoch)
+        if request.replica_id >= 0 and is_broker(context, request.replica_id):
+            _tell_ends(partition, asked.timestamp, answer)
+            return answer
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
         if lookup is not None:
             lookups.append((answer, lookup))
     except KafkaError as error:
         answer.error_code = int(_code_for(error, context.api_version))
     return answer
+
+
+def _tell_ends(partition: Partition, timestamp: int, answer: Any) -> None:
+    """A follower that fell out of range asks for the ends of the log, and goes by what there is (§14.5.4). So does who
+    looks how far each replica has come."""
+    log = partition.log
+    if timestamp == LATEST:
+        answer.offset = log.log_end_offset
+        answer.leader_epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = max(log.epochs.epoch_at(log.log_start_offset), -1)
+    else:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not for replicas")
 
 
 def _code_for(error: KafkaError, version: int) -> ErrorCode:

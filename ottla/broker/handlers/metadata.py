@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
 from ottla.broker.prepared import PreparedFrame
-from ottla.cluster.image import NO_LEADER, ZERO_ID, TopicInfo
+from ottla.cluster.image import ZERO_ID, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException
 from ottla.protocol.messages.metadata import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 BY_ID_SINCE = 12
 NULL_MEANS_ALL_SINCE = 1
+# Older clients are told of an unavailable leader instead.
+LISTENER_NOT_FOUND_SINCE = 6
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PreparedFrame:
@@ -51,24 +54,26 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
 def _key(context: RequestContext, request: MetadataRequest) -> Any:
     topics = None if request.topics is None else tuple((topic.name, topic.topic_id) for topic in request.topics)
     wants_operations = request.include_cluster_authorized_operations, request.include_topic_authorized_operations
-    return context.api_version, topics, wants_operations
+    return context.api_version, context.connection.listener_name, topics, wants_operations
 
 
 def _response(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     broker = context.broker
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    nodes = nodes_for(context)
     asked = request.topics
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
-        topics = [_known_topic(topic, broker, topic_operations) for topic in broker.image.topics.values()]
+        topics = [_known_topic(context, topic, nodes, topic_operations) for topic in broker.image.topics.values()]
     else:
         topics = [
-            _topic(context, each, request.allow_auto_topic_creation, topic_operations) for each in _distinct(asked)
+            _topic(context, each, nodes, request.allow_auto_topic_creation, topic_operations)
+            for each in _distinct(asked)
         ]
     image = broker.image
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in image.brokers.values()
+            for each in nodes.values()
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
@@ -84,7 +89,11 @@ def _distinct(asked: "Iterable[MetadataRequestTopic]") -> list[MetadataRequestTo
 
 
 def _topic(
-    context: RequestContext, asked: MetadataRequestTopic, may_create: bool, topic_operations: int
+    context: RequestContext,
+    asked: MetadataRequestTopic,
+    nodes: dict[int, Node],
+    may_create: bool,
+    topic_operations: int,
 ) -> MetadataResponseTopic:
     broker = context.broker
     by_id = asked.topic_id != ZERO_ID
@@ -96,13 +105,13 @@ def _topic(
         topic = broker.image.topic_by_id(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
-        return _known_topic(topic, broker, topic_operations)
+        return _known_topic(context, topic, nodes, topic_operations)
     name = asked.name or ""
     error = ErrorCode.NONE if broker.image.topic(name) else _missing(broker, name, may_create)
     topic = broker.image.topic(name)
     if error or topic is None:
         return MetadataResponseTopic(name=name, error_code=int(error))
-    return _known_topic(topic, broker, topic_operations)
+    return _known_topic(context, topic, nodes, topic_operations)
 
 
 def _missing(broker: "Broker", name: str, may_create: bool) -> ErrorCode:
@@ -113,23 +122,30 @@ def _missing(broker: "Broker", name: str, may_create: bool) -> ErrorCode:
     return broker.topics.auto_create(name) if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _known_topic(topic: TopicInfo, broker: "Broker", topic_operations: int) -> MetadataResponseTopic:
-    live = broker.image.brokers
+def _known_topic(
+    context: RequestContext, topic: TopicInfo, nodes: dict[int, Node], topic_operations: int
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if each.leader == NO_LEADER else ErrorCode.NONE),
-                partition_index=index,
-                leader_id=each.leader,
-                leader_epoch=each.leader_epoch,
-                replica_nodes=list(each.replicas),
-                isr_nodes=list(each.isr),
-                offline_replicas=[replica for replica in each.replicas if replica not in live],
-            )
-            for index, each in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(context, index, each, nodes) for index, each in enumerate(topic.partitions)],
         topic_authorized_operations=topic_operations,
+    )
+
+
+def _partition(
+    context: RequestContext, index: int, state: PartitionInfo, nodes: dict[int, Node]
+) -> MetadataResponsePartition:
+    leader, error = told_leader(state.leader, nodes, context.broker.image)
+    if error is ErrorCode.LISTENER_NOT_FOUND and context.api_version < LISTENER_NOT_FOUND_SINCE:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=int(error),
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=[replica for replica in state.replicas if replica not in nodes],
     )

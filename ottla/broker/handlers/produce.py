@@ -5,13 +5,12 @@ the leader to a client that asked the wrong broker. Versions 0 to 2 are advertis
 APIs).
 
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
+With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
 With acks=0 nobody waits for an answer, so an error closes the connection, and the client asks for metadata again.
 """
 
-from typing import Any
-
 from ottla.broker.context import RequestContext
-from ottla.broker.delayed_produce import DelayedProduce
+from ottla.broker.delayed_produce import Awaited, DelayedProduce
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import (
     CorruptMessage,
@@ -29,8 +28,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.replication.partition import Partition
-from ottla.storage.log import AppendInfo
+from ottla.replication.partition import ACKS_ALL
 from ottla.storage.validation import RecordsRefused
 
 NO_ACKS = 0
@@ -47,13 +45,13 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             return response
         _close_on_error(context, response)
         return None
-    awaiting_disk: list[tuple[Partition, AppendInfo, PartitionProduceResponse]] = []
+    awaited: list[Awaited] = []
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 partition_responses=[
-                    _append(context, request.acks, topic.name, data, awaiting_disk) for data in topic.partition_data
+                    _append(context, request.acks, topic.name, data, awaited) for data in topic.partition_data
                 ],
             )
             for topic in request.topic_data
@@ -62,14 +60,18 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
     if request.acks == NO_ACKS:
         _close_on_error(context, response)
         return None
-    if awaiting_disk:
-        replicas = context.broker.replicas
-        # Whether a sync is due, the log knows when it has written.
-        replicas.flush_appends()
-        if any(partition.log.needs_flush for partition, _, _ in awaiting_disk):
-            DelayedProduce(context, response, awaiting_disk, request.timeout_ms).start()
-            return None
+    if awaited and _waits(context, awaited):
+        DelayedProduce(context, response, awaited, request.timeout_ms).start()
+        return None
     return response
+
+
+def _waits(context: RequestContext, awaited: list[Awaited]) -> bool:
+    if any(each.needs_replicas for each in awaited):
+        return True
+    # Whether a sync is due, the log knows when it has written.
+    context.broker.replicas.flush_appends()
+    return any(each.partition.log.needs_flush for each in awaited)
 
 
 def _append(
@@ -77,7 +79,7 @@ def _append(
     acks: int,
     topic: str,
     data: PartitionProduceData,
-    awaiting_disk: list[Any],
+    awaited: list[Awaited],
 ) -> PartitionProduceResponse:
     index = data.index
     replicas = context.broker.replicas
@@ -96,8 +98,9 @@ def _append(
     answer.base_offset = info.base_offset
     answer.log_append_time_ms = info.log_append_time
     answer.log_start_offset = info.log_start_offset
-    if partition.log.config.waits_for_sync:
-        awaiting_disk.append((partition, info, answer))
+    needs_replicas = acks == ACKS_ALL and partition.has_followers
+    if needs_replicas or partition.log.config.waits_for_sync:
+        awaited.append(Awaited(partition, info, answer, partition.leader_epoch, needs_replicas))
     return answer
 
 

@@ -82,10 +82,6 @@ def test_every_option_has_a_reader() -> None:
         ("ssl.keystore.location=x", "ssl.keystore.location: TLS, SASL and ACLs are not supported"),
         ("transactional.id.expiration.ms=1", "transactional.id.expiration.ms: transactions are not supported"),
         (
-            "listeners=PLAINTEXT://:9092",
-            "listeners: the address to listen on is given on the command line, as --listen",
-        ),
-        (
             "group.min.session.timeout.ms=1800001",
             "group.min.session.timeout.ms is greater than group.max.session.timeout.ms",
         ),

@@ -1,0 +1,78 @@
+"""Apache Kafka from Maven Central as one node, broker and controller in one, with the settings its own scripts use."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.figure import NotMeasured
+from benchmarks.processes import Server
+
+POM = Path(__file__).parents[1] / "tests" / "java" / "pom.xml"
+# What kafka-server-start.sh and kafka-run-class.sh of Kafka 4.1 give the virtual machine.
+JVM_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+CLUSTER_ID = "b3R0bGEtYmVuY2gtMTIzNA"
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={directory}/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+
+
+class ApacheKafka:
+    """A formatted data directory under `directory`, and what starts a node on it.
+
+    Raises NotMeasured where there is no Java, no Maven, or no way to Kafka's jars."""
+
+    def __init__(self, directory: str) -> None:
+        self.port, controller_port = processes.free_port(), processes.free_port()
+        self._classpath = _classpath()
+        self._properties = Path(directory) / "server.properties"
+        self._properties.write_text(
+            PROPERTIES.format(port=self.port, controller_port=controller_port, directory=directory)
+        )
+        format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        subprocess.run(self._java("kafka.tools.StorageTool", *format_arguments), check=True, capture_output=True)
+
+    @contextmanager
+    def running(self) -> Iterator[Server]:
+        """The node from the moment of its exec: it does not serve yet."""
+        command = self._java("kafka.Kafka", str(self._properties), options=JVM_OPTIONS)
+        with processes.started(command, stderr=subprocess.DEVNULL) as process:
+            yield Server(process, self.port)
+
+    def _java(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+        return ["java", *options, "-cp", self._classpath, main_class, *arguments]
+
+
+def _classpath() -> str:
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise NotMeasured(f"{program} is not installed")
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "classpath"
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
+        done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise NotMeasured(f"Maven could not resolve Apache Kafka: {done.stdout[-300:]}")
+        return output.read_text()

@@ -1,0 +1,115 @@
+"""Replicas whose disk does not play along: what this broker does so that the others go on without them.
+
+A log that cannot be written or read here may be sound elsewhere. So the replica leaves the ISR, and as a leader hands
+over, if somebody else can take its place; nobody's records depend on it then.
+
+    cannot be written    another replica leads; this one tries again to follow, until its disk works
+    damaged              out of the ISR, it drops the segment with what follows, and copies both from its leader
+
+A replica that is the last one in sync, or the only one there is, stays as it is: what it has nobody else has.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.cluster.alterations import leave
+from ottla.cluster.controller import PartitionChange, transaction_of_leader
+from ottla.cluster.store import CommitResult, Committed
+from ottla.protocol.errors import CorruptMessage, KafkaError
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+RETRY_MS = 2000
+
+
+class AilingReplicas:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        # With the offset of a read that met the damage; None where the disk takes nothing.
+        self._ailing: dict[Partition, int | None] = {}
+
+    def read_failed(self, partition: Partition, offset: int, error: KafkaError) -> None:
+        """A read at `offset` has ended in `error`."""
+        if isinstance(error, CorruptMessage) and self._ailing.get(partition) is None:
+            self._tell(partition, "a damaged segment was found", str(error))
+            self._begin(partition, offset)
+
+    def write_failed(self, partition: Partition) -> None:
+        """Records could not be written; that has been logged."""
+        if partition not in self._ailing:
+            self._begin(partition, None)
+
+    def state_taken(self, partition: Partition) -> None:
+        """The partition has another state by the metadata."""
+        if partition in self._ailing and self._is_done_without(partition):
+            offset = self._ailing.pop(partition)
+            if offset is not None:
+                self._cut_damage(partition, offset)
+
+    def forget(self, partition: Partition) -> None:
+        self._ailing.pop(partition, None)
+
+    def _begin(self, partition: Partition, offset: int | None) -> None:
+        self._ailing[partition] = offset
+        # Not now: whoever has just failed to read or write has yet to tell its client.
+        self._broker.soon(lambda: self._leave(partition))
+
+    def _is_done_without(self, partition: Partition) -> bool:
+        return not partition.is_leader and partition.local_id not in (*partition.isr, *partition.elr)
+
+    def _leave(self, partition: Partition) -> None:
+        if partition not in self._ailing or not self._broker.is_serving:
+            return
+        if self._is_done_without(partition):
+            self.state_taken(partition)
+            return
+        change = self._decide(partition)
+        if change is None:
+            # It is needed as it is; what cannot be written now may be written later.
+            del self._ailing[partition]
+            return
+
+        def committed(result: CommitResult) -> None:
+            if isinstance(result, Committed):
+                self._tell(partition, "a replica leaves the ISR, its disk does not play along", change.reason)
+            else:
+                self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, lambda: self._leave(partition))
+
+        self._broker.metadata.commit(transaction_of_leader(change, self._broker.image), committed)
+
+    def _decide(self, partition: Partition) -> PartitionChange | None:
+        metadata = self._broker.metadata
+        has_lost = self._ailing[partition] is not None
+        try:
+            return leave(
+                metadata.image,
+                partition.topic,
+                partition.index,
+                self._broker.node_id,
+                metadata.rules_of,
+                has_lost=has_lost,
+            )
+        except KafkaError:
+            # The partition is deleted.
+            return None
+
+    def _cut_damage(self, partition: Partition, offset: int) -> None:
+        log, replicas = partition.log, self._broker.replicas
+        known_offset = min(max(offset, log.log_start_offset), log.log_end_offset)
+        base_offset = log.segments[log.segments.index_of(known_offset)].base_offset
+        replicas.stop_following(partition)
+        try:
+            if base_offset > log.log_start_offset:
+                # To the segment before, so that nothing of the damaged one is read.
+                partition.truncate_to(base_offset - 1)
+            else:
+                partition.restart_at(log.log_start_offset)
+        except KafkaError as error:
+            self._tell(partition, "a damaged segment could not be cut off", str(error))
+            return
+        self._tell(partition, "a damaged segment was cut off, and is copied again", f"from {log.log_end_offset} on")
+        replicas.follow_again(partition)
+
+    def _tell(self, partition: Partition, what: str, why: str) -> None:
+        self._broker.log.error(what, topic=partition.topic, partition=partition.index, why=why)

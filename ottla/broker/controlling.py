@@ -1,0 +1,191 @@
+"""The controller of the cluster, for as long as this broker is it.
+
+Any broker claims the place when it is empty. The one that has it decides what becomes of partitions when brokers come,
+go or ask to stop, and commits that; a decision on an image that was no longer true is refused by the store, and made
+again on the next one. While transactions are under way, what happens is collected.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.cluster.controller import (
+    BrokerChanged,
+    ControllerEvent,
+    PartitionChange,
+    Tick,
+    TopicChanged,
+    decide,
+    transactions,
+)
+from ottla.cluster.image import NO_LEADER, MetadataImage
+from ottla.cluster.registration import claim_controller, resign_controller
+from ottla.cluster.store import NO_LEASE, CommitResult, Committed, Conflict, Unavailable
+from ottla.cluster.updates import ImageUpdate
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
+
+RETRY_MS = 1000
+
+
+class Controlling:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        # In the order in which they happened.
+        self._events: dict[ControllerEvent, None] = {}
+        self._under_way = 0
+        self._decided_at = 0
+        self._claiming = False
+        self._resigned = False
+        self._balance_timer: TimerEntry | None = None
+        self._retry_timer: TimerEntry | None = None
+
+    @property
+    def is_controller(self) -> bool:
+        return self._broker.image.controller_id == self._broker.node_id and not self._resigned
+
+    def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
+        if update.image.controller_id == NO_LEADER:
+            self._maybe_claim()
+        if not self.is_controller:
+            self._rest()
+            return
+        if update.controller_changed:
+            self._begin()
+        for node_id in update.brokers:
+            self._events[BrokerChanged(node_id)] = None
+        for name in update.topics:
+            if _needs_a_look(before, update.image, name):
+                self._events[TopicChanged(name)] = None
+        self._decide()
+
+    def stop(self) -> None:
+        """Decides nothing any more, and leaves the place to whoever finds it empty."""
+        self._resigned = True
+        self._rest()
+
+    async def resign(self) -> None:
+        """Gives the place up now, if this broker has it, and not only with its session."""
+        if not self.is_controller:
+            self.stop()
+            return
+        answered: asyncio.Future[CommitResult] = self._broker.loop.create_future()
+        transaction = resign_controller(self._broker.image)
+        self.stop()
+        self._broker.metadata.commit(
+            transaction, lambda result: None if answered.done() else answered.set_result(result)
+        )
+        await answered
+
+    def _maybe_claim(self) -> None:
+        node_id = self._broker.node_id
+        lease_id = self._broker.membership.lease_id
+        broker = self._broker.image.brokers.get(node_id)
+        has_session = broker is not None and broker.session_revision > 0 and lease_id != NO_LEASE
+        if not has_session or self._claiming or self._resigned:
+            return
+        self._claiming = True
+        seen = self._broker.image.revision
+
+        def answered(result: CommitResult) -> None:
+            self._claiming = False
+            if isinstance(result, Unavailable):
+                self._retry_later()
+            elif isinstance(result, Conflict):
+                self._broker.metadata.when_applied(seen + 1, self._look_again)
+
+        self._broker.metadata.commit(claim_controller(self._broker.image, node_id, lease_id), answered)
+
+    def _begin(self) -> None:
+        # Of a broker by itself that is no news, and the import of a log would take half the time of its start.
+        if len(self._broker.image.brokers) > 1:
+            self._broker.log.info("this broker is the controller", epoch=self._broker.image.controller_epoch)
+        self._events = {Tick(): None}
+        self._schedule_balance()
+
+    def _rest(self) -> None:
+        self._events.clear()
+        for timer in (self._balance_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # Deciding.
+
+    def _decide(self) -> None:
+        if self._under_way or not self._events or not self.is_controller:
+            return
+        image, rules_of = self._broker.image, self._broker.metadata.rules_of
+        events, self._events = self._events, {}
+        self._decided_at = image.revision
+        changes = {
+            (change.topic, change.index): change for event in events for change in decide(image, event, rules_of)
+        }
+        if changes:
+            self._commit(list(changes.values()), image)
+
+    def _commit(self, changes: list[PartitionChange], image: MetadataImage) -> None:
+        # Those of one transaction, for the log when it has been committed.
+        of_key = {f"{change.topic}/{change.index}": change for change in changes}
+        wanted = list(transactions(changes, image))
+        self._under_way = len(wanted)
+        for transaction in wanted:
+            its_changes = [of_key[put.key.removeprefix("partitions/")] for put in transaction.changes]
+
+            def answered(result: CommitResult, its_changes: list[PartitionChange] = its_changes) -> None:
+                self._answered(result, its_changes)
+
+            self._broker.metadata.commit(transaction, answered)
+
+    def _answered(self, result: CommitResult, changes: list[PartitionChange]) -> None:
+        self._under_way -= 1
+        if isinstance(result, Committed):
+            self._log(changes)
+            self._broker.metadata.when_applied(result.revision, self._decide)
+            return
+        # Everything is looked at again: by now it may be another image.
+        self._events[Tick()] = None
+        if isinstance(result, Conflict):
+            self._broker.metadata.when_applied(self._decided_at + 1, self._decide)
+        else:
+            self._retry_later()
+
+    def _log(self, changes: list[PartitionChange]) -> None:
+        for change in changes:
+            log = self._broker.log.warning if change.loses_records else self._broker.log.info
+            log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
+
+    # Later.
+
+    def _retry_later(self) -> None:
+        if self._resigned or (self._retry_timer is not None and self._retry_timer.pending):
+            return
+        self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._broker.image.controller_id == NO_LEADER:
+            self._maybe_claim()
+        self._decide()
+
+    def _schedule_balance(self) -> None:
+        if self._broker.config.auto_leader_rebalance_enable:
+            interval_ms = self._broker.config.leader_imbalance_check_interval_seconds * 1000
+            self._balance_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + interval_ms, self._balance)
+
+    def _balance(self) -> None:
+        self._schedule_balance()
+        # A broker by itself leads whatever can be led.
+        if len(self._broker.image.brokers) > 1:
+            self._events[Tick(balance=True)] = None
+            self._decide()
+
+
+def _needs_a_look(before: MetadataImage, after: MetadataImage, name: str) -> bool:
+    """A topic whose configs or replicas are others. What its leaders did to the ISR was decided by them."""
+    old, new = before.topic(name), after.topic(name)
+    if old is None or new is None:
+        return new is not None
+    return old.configs != new.configs or any(
+        was is not now and was.replicas != now.replicas
+        for was, now in zip(old.partitions, new.partitions, strict=False)
+    )

@@ -1,0 +1,91 @@
+"""Topics that were deleted while brokers may still have logs of them.
+
+A deletion leaves a mark that names the brokers with replicas. Whoever is there deletes its logs when the topic leaves
+the image; who was down does it at its next start, by the mark. From time to time each broker that has no such log any
+more, durably, takes itself out of the marks, and a mark that names nobody goes.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.cluster.encoding import DELETED, DeletionMark, deletion_marks
+from ottla.cluster.store import Changes, CommitResult, Committed, Snapshot
+from ottla.cluster.topic_changes import has_to_tidy, without_logs_on
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
+
+# Marks are small: nothing presses. Brokers that begin at one moment should not all be refused again and again.
+TIDY_MS_MIN, TIDY_MS_MAX = 20_000, 40_000
+
+
+class DeletedTopics:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._marks: dict[str, DeletionMark] = {}
+        self._timer: TimerEntry | None = None
+
+    def stop(self) -> None:
+        """Marks wait for the next life of this broker."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def take(self, event: Snapshot | Changes) -> None:
+        """Remember what the event says of marks. Raises StoreError."""
+        if isinstance(event, Snapshot):
+            self._marks = {mark.key: mark for mark in deletion_marks(event.entries)}
+        else:
+            self._marks |= {mark.key: mark for mark in deletion_marks(event.puts)}
+            for key in event.deletes:
+                if key.startswith(DELETED):
+                    self._marks.pop(key, None)
+        if self._timer is None and any(map(self._concerns, self._marks.values())):
+            self._tidy_later()
+
+    def finish(self) -> None:
+        """At the start: delete the logs of topics whose deletion this broker has missed."""
+        deleted = {mark.topic_id for mark in self._marks.values()}
+        # A power failure may take the topic id from a young log. What is left is no log of a later topic of that name.
+        node_id = self._broker.node_id
+        names = {mark.name for mark in self._marks.values() if node_id in mark.brokers}
+        directory = self._broker.log_directory
+        for (name, index), log in list(directory.logs.items()):
+            topic = self._broker.image.topic(name)
+            if log.topic_id in deleted or (log.topic_id is None and name in names):
+                directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
+            elif topic is not None and log.topic_id is None:
+                directory.assign_topic_id(log, topic.topic_id)
+            elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
+                self._broker.log.warning("a log of no known topic is left alone", topic=name, partition=index)
+
+    def _concerns(self, mark: DeletionMark) -> bool:
+        return has_to_tidy(self._broker.node_id, mark, self._broker.image.brokers)
+
+    def _tidy_later(self) -> None:
+        wait_ms = self._broker.rng.randint(TIDY_MS_MIN, TIDY_MS_MAX)
+        self._timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + wait_ms, self._tidy)
+
+    def _tidy(self) -> None:
+        """The names of deleted logs are gone from the directory; when that is durable, the marks may follow."""
+        self._timer = None
+        here = {log.topic_id for log in self._broker.log_directory.logs.values()}
+        gone = [mark for mark in self._marks.values() if self._concerns(mark) and mark.topic_id not in here]
+        if not self._broker.is_serving or not gone:
+            return
+        synced: list[bool] = []
+
+        def sync() -> None:
+            self._broker.files.sync_directory(self._broker.log_directory.path)
+            synced.append(True)
+
+        self._broker.offload(sync, lambda: self._take_out(gone) if synced else None)
+
+    def _take_out(self, marks: Iterable[DeletionMark]) -> None:
+        unchanged = [mark for mark in marks if self._marks.get(mark.key) == mark]
+        for transaction in without_logs_on(self._broker.node_id, unchanged, self._broker.image.brokers):
+            self._broker.metadata.commit(transaction, self._taken_out)
+
+    def _taken_out(self, result: CommitResult) -> None:
+        if not isinstance(result, Committed) and self._timer is None and self._broker.is_serving:
+            self._tidy_later()

@@ -1,0 +1,132 @@
+"""What fetches of consumers and of followers have in common: finding partitions, cold reads, describing failures."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cluster.image import ZERO_ID
+from ottla.protocol.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownTopicId,
+)
+from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch
+from ottla.replication.fetch_session import FetchContext, FetchTarget
+from ottla.replication.partition import Partition
+from ottla.storage.reader import ReadResult, WouldBlock
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+UNKNOWN = -1
+
+
+class ColdRead:
+    """A read that has to wait for the disk, and whose answer is waiting for it."""
+
+    __slots__ = ("answer", "error", "read", "result", "target")
+
+    def __init__(self, target: FetchTarget, answer: Any, read: WouldBlock) -> None:
+        self.target = target
+        self.answer = answer
+        self.read = read
+        self.result: ReadResult | None = None
+        self.error: KafkaError | None = None
+
+    def run(self) -> None:
+        """In a thread."""
+        try:
+            self.result = self.read.complete()
+        except KafkaError as error:
+            self.error = error
+
+    def apply(self) -> None:
+        if self.result is not None:
+            self.answer.records = self.result.records
+        elif self.error is not None:
+            self.answer.error_code = int(self.error.code)
+
+
+def read_cold(broker: "Broker", cold: Sequence[ColdRead], done: Callable[[], None]) -> None:
+    """Reads from the disk in a thread, and fills the answers; then calls `done`."""
+
+    def work() -> None:
+        for read in cold:
+            read.run()
+
+    def finished() -> None:
+        for read in cold:
+            read.apply()
+            if read.error is not None:
+                _read_failed(broker, read.target, read.error)
+        done()
+
+    broker.offload(work, finished)
+
+
+def find_partition(broker: "Broker", target: FetchTarget) -> Partition:
+    """Raises the KafkaError of the answer."""
+    if isinstance(target.key[0], bytes) and not target.topic:
+        # A session may know an id that came into being after it.
+        topic = broker.image.topic_by_id(target.topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
+        target.topic = topic.name
+    partition = broker.replicas.partition(target.topic, target.partition)
+    if target.topic_id not in (ZERO_ID, partition.topic_id):
+        if broker.image.topic_by_id(target.topic_id) is None:
+            raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
+        raise InconsistentTopicId(f"topic {target.topic} has another id than {target.topic_id.hex()}")
+    return partition
+
+
+def describe(partition: Partition, answer: Any) -> None:
+    """Where the partition stands now."""
+    answer.high_watermark = partition.high_watermark
+    answer.last_stable_offset = partition.last_stable_offset
+    answer.log_start_offset = partition.log.log_start_offset
+
+
+def describe_divergence(answer: Any, diverging: tuple[int, int]) -> None:
+    epoch, end_offset = diverging
+    answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+def describe_failure(broker: "Broker", target: FetchTarget, answer: Any, error: KafkaError) -> None:
+    answer.error_code = int(error.code)
+    if isinstance(error, CorruptMessage):
+        _read_failed(broker, target, error)
+    if not isinstance(error, OffsetOutOfRange):
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
+    if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
+        known = broker.image.partition(target.topic, target.partition)
+        if known is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
+
+
+def _read_failed(broker: "Broker", target: FetchTarget, error: KafkaError) -> None:
+    partition = broker.replicas.find(target.topic, target.partition)
+    if partition is not None:
+        broker.replicas.ailing.read_failed(partition, target.fetch_offset, error)
+
+
+def response_of(broker: "Broker", fetch: FetchContext, answers: Sequence[Any]) -> FetchResponse:
+    """The response to send; the session remembers it as told."""
+    included = fetch.answered(answers, broker.clock.now_ms())
+    return FetchResponse(session_id=fetch.session_id, responses=_by_topic(fetch.targets, answers, included))
+
+
+def _by_topic(targets: Sequence[FetchTarget], answers: Sequence[Any], included: Sequence[bool]) -> list[Any]:
+    topics: list[Any] = []
+    name, topic_id = None, ZERO_ID
+    for target, answer, include in zip(targets, answers, included, strict=True):
+        if not include:
+            continue
+        if target.topic != name or target.topic_id != topic_id:
+            name, topic_id = target.topic, target.topic_id
+            topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
+        topics[-1].partitions.append(answer)
+    return topics

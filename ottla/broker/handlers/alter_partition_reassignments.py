@@ -1,0 +1,60 @@
+"""AlterPartitionReassignments: partitions begin to move to other replicas, or moves are given up (KIP-455).
+
+It is answered when the moves have begun. They end by themselves, when all new replicas are in sync.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.broker.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.cluster.alterations import reassign
+from ottla.cluster.controller import PartitionChange
+from ottla.cluster.image import MetadataImage
+from ottla.protocol.errors import InvalidRequest, KafkaError
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse | None:
+    targets = {
+        (topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    times = Counter(partitions)
+    answer = Answer(context)
+    rules_of = context.broker.metadata.rules_of
+
+    def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange | None:
+        if times[key] > 1:
+            raise InvalidRequest(f"partition {key[0]}-{key[1]} is named twice")
+        return reassign(image, *key, targets[key], rules_of)
+
+    def done(outcomes: Outcomes) -> None:
+        answer.give(_response(partitions, outcomes))
+
+    change_partitions(context.broker, targets, decide, timeout_ms=request.timeout_ms, done=done)
+    return answer.now_or_parked()
+
+
+def _response(partitions: Iterable[PartitionKey], outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for name, index in partitions:
+        topic = topics.setdefault(name, ReassignableTopicResponse(name=name))
+        topic.partitions.append(_result(index, outcomes[name, index]))
+    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
+
+
+def _result(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition_index=index)
+    return ReassignablePartitionResponse(partition_index=index, error_code=int(error.code), error_message=str(error))

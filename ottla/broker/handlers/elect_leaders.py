@@ -1,0 +1,67 @@
+"""ElectLeaders: preferred leaders, or any leader for partitions that have none. §19.3.1
+
+v1 has the type of the election (KIP-460), v2 is flexible.
+"""
+
+from collections.abc import Sequence
+
+from ottla.broker.answer import Answer
+from ottla.broker.context import RequestContext
+from ottla.broker.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.cluster.alterations import elect_preferred, elect_unclean
+from ottla.cluster.controller import PartitionChange
+from ottla.cluster.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
+from ottla.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+ELECTIONS = {0: elect_preferred, 1: elect_unclean}
+
+
+def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | None:
+    named = request.topic_partitions
+    if named is None:
+        partitions = [(topic.name, index) for topic, index, _ in context.broker.image.partitions()]
+    else:
+        partitions = [(topic.topic, index) for topic in named for index in topic.partitions]
+    elect = ELECTIONS.get(request.election_type)
+    if elect is None:
+        error = InvalidRequest(f"there is no election of type {request.election_type}")
+        return _response([] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
+    answer = Answer(context)
+    rules_of = context.broker.metadata.rules_of
+
+    def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange:
+        return elect(image, *key, rules_of)
+
+    def done(outcomes: Outcomes) -> None:
+        # Who asks for all is told only of those that were in need of an election, as Kafka does it.
+        told = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
+        answer.give(_response(told, outcomes))
+
+    change_partitions(context.broker, partitions, decide, timeout_ms=request.timeout_ms, done=done)
+    return answer.now_or_parked()
+
+
+def _is_not_needed(error: KafkaError | None) -> bool:
+    return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _response(
+    partitions: Sequence[PartitionKey], outcomes: Outcomes, error_code: int = int(ErrorCode.NONE)
+) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for name, index in partitions:
+        topic = topics.setdefault(name, ReplicaElectionResult(topic=name))
+        topic.partition_result.append(_result(index, outcomes[name, index]))
+    return ElectLeadersResponse(error_code=error_code, replica_election_results=list(topics.values()))
+
+
+def _result(index: int, error: KafkaError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=index)
+    return PartitionResult(partition_id=index, error_code=int(error.code), error_message=str(error))

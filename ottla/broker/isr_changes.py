@@ -1,0 +1,148 @@
+"""What leaders ask for: other in-sync replicas, decided on the image and committed by the leader's own broker (§14.7).
+
+A change that is committed comes back with the watch, as any other state, and the leader adopts it there. What was
+refused for good is told to the leader at once. What is in doubt, because the store did not answer or something else
+changed meanwhile, is asked again after a while, on the image of then: either the change is still wanted, or the leader
+has adopted another state and nobody asks for it any more.
+
+The changes of one event go to the store together; if one of them makes the store refuse all, they go one by one.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.cluster.alterations import IsrProposal, alter_isr
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leader
+from ottla.cluster.image import BrokerState
+from ottla.cluster.store import CommitResult, Committed, Conflict, Expect, Put, Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.replication.isr import IsrChange, IsrOutcome
+from ottla.replication.partition import Partition
+from ottla.replication.progress import UNKNOWN_BROKER_EPOCH
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+RETRY_MS_FIRST = 50
+RETRY_MS_MAX = 1000
+
+
+class ImageRegistrations:
+    """The brokers as the metadata image of this moment knows them."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def epoch_of(self, broker_id: int) -> int:
+        broker = self._broker.image.brokers.get(broker_id)
+        return UNKNOWN_BROKER_EPOCH if broker is None else broker.epoch
+
+    def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._broker.image.brokers.get(broker_id)
+        return (
+            broker is not None
+            and broker.state is BrokerState.ACTIVE
+            and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+        )
+
+
+class _Wish:
+    """A change that a leader waits for."""
+
+    __slots__ = ("change", "partition", "retry_ms")
+
+    def __init__(self, partition: Partition, change: IsrChange) -> None:
+        self.partition = partition
+        self.change = change
+        self.retry_ms = RETRY_MS_FIRST
+
+    @property
+    def is_wanted(self) -> bool:
+        leadership = self.partition.leadership
+        return leadership is not None and leadership.isr_state.change is self.change
+
+
+class IsrChanges:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._wishes: list[_Wish] = []
+
+    def propose(self, partition: Partition, change: IsrChange) -> None:
+        """Asks for what the leader wants; at the end of the event, with what others want."""
+        if not self._wishes:
+            self._broker.soon(self._commit_all)
+        self._wishes.append(_Wish(partition, change))
+
+    def _commit_all(self) -> None:
+        wishes, self._wishes = self._wishes, []
+        for start in range(0, len(wishes), CHANGES_PER_TRANSACTION):
+            self._commit(wishes[start : start + CHANGES_PER_TRANSACTION])
+
+    def _commit(self, wishes: list[_Wish]) -> None:
+        decided = [(wish, change) for wish in wishes if wish.is_wanted and (change := self._decide(wish)) is not None]
+        if not decided:
+            return
+
+        def committed(result: CommitResult) -> None:
+            match result:
+                case Committed():
+                    for _, change in decided:
+                        self._log(change)
+                case Conflict() if len(decided) > 1:
+                    for wish, _ in decided:
+                        self._commit([wish])
+                case _:
+                    for wish, _ in decided:
+                        self._try_later(wish)
+
+        self._broker.metadata.commit(self._transaction([change for _, change in decided]), committed)
+
+    def _decide(self, wish: _Wish) -> PartitionChange | None:
+        """None if it is not to be: then the leader knows, or is asked again later."""
+        change, metadata = wish.change, self._broker.metadata
+        proposal = IsrProposal(
+            broker_id=self._broker.node_id,
+            broker_epoch=metadata.broker_epoch,
+            leader_epoch=change.leader_epoch,
+            partition_epoch=change.partition_epoch,
+            members=change.isr,
+        )
+        try:
+            decided = alter_isr(metadata.image, change.topic, change.index, proposal, metadata.rules_of)
+        except KafkaError as error:
+            self._answer(wish, error.code)
+            return None
+        if decided is None:
+            self._answer(wish, ErrorCode.NONE)
+        return decided
+
+    def _answer(self, wish: _Wish, code: ErrorCode) -> None:
+        partition, change = wish.partition, wish.change
+        state = self._broker.image.partition(change.topic, change.index)
+        outcome = partition.isr_change_answered(
+            change,
+            code,
+            partition_epoch=-1 if state is None else state.partition_epoch,
+            isr=() if state is None else state.isr,
+            elr=() if state is None else state.elr,
+            now_ms=self._broker.clock.now_ms(),
+        )
+        self._broker.replicas.tell(partition)
+        if outcome is IsrOutcome.RESEND:
+            self._try_later(wish)
+
+    def _try_later(self, wish: _Wish) -> None:
+        deadline_ms = self._broker.clock.now_ms() + wish.retry_ms
+        wish.retry_ms = min(2 * wish.retry_ms, RETRY_MS_MAX)
+        self._broker.wheel.schedule(deadline_ms, lambda: self._commit([wish]))
+
+    def _transaction(self, changes: list[PartitionChange]) -> Transaction:
+        expected: dict[str, Expect] = {}
+        puts: list[Put] = []
+        for change in changes:
+            transaction = transaction_of_leader(change, self._broker.image)
+            expected |= {expect.key: expect for expect in transaction.expected}
+            puts += [each for each in transaction.changes if isinstance(each, Put)]
+        return Transaction(tuple(expected.values()), tuple(puts))
+
+    def _log(self, change: PartitionChange) -> None:
+        self._broker.log.info("the ISR changes", topic=change.topic, partition=change.index, why=change.reason)

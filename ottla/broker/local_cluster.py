@@ -1,0 +1,191 @@
+"""A cluster of several brokers in this process, with one metadata store in a file.
+
+    data directory/
+        ottla-metadata.sqlite
+        broker-0/  broker-1/  broker-2/
+
+Each broker is a whole one, with its own listener, its own session with the store and its own data; they copy from each
+other over the network. A broker that is killed here goes as a process goes that is killed: its connections break, its
+session ends when `broker.session.timeout.ms` are over, and its next start recovers what is on its disk.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+
+from ottla.broker.broker import METADATA_FILE, Broker
+from ottla.broker.clock import SystemClock
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
+from ottla.broker.logging import LazyLog
+from ottla.broker.timer_driver import DrivenWheel
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.image import NO_LEADER
+from ottla.cluster.store import StoreError
+from ottla.storage.errors import reason_of
+
+IDENTITY_FILE = "meta.properties"
+DIRECTORY_PREFIX = "broker-"
+
+
+class LocalCluster:
+    """`await start()` before anything else, `await stop()` at the end; both on the loop that is to serve."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        data_dir: Path,
+        brokers: int,
+        host: str = "127.0.0.1",
+        port: int = 9092,
+        advertise: tuple[str, int] | None = None,
+        first_node_id: int = 0,
+        log: LazyLog | None = None,
+        opened: Callable[[Broker], None] | None = None,
+    ) -> None:
+        """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
+        `opened` is called with every broker that has started.
+
+        Raises ConfigError where the properties name the listeners of one broker."""
+        if config.listeners or config.advertised_listeners:
+            raise ConfigError("listeners are those of one broker: several in a process listen at --listen and onwards")
+        self._config = config
+        self._data_dir = data_dir
+        self._listen_on = {
+            node_id: (host, port + index if port else 0)
+            for index, node_id in enumerate(range(first_node_id, first_node_id + brokers))
+        }
+        self._advertise = {
+            node_id: None if advertise is None else (advertise[0], advertise[1] + index)
+            for index, node_id in enumerate(self._listen_on)
+        }
+        self._log = log or LazyLog()
+        self._opened = opened
+        self._clock = SystemClock()
+        self._running: dict[int, Broker] = {}
+        self._bootstraps: dict[int, str] = {}
+        self.cluster_id = ""
+        self._store: EmbeddedStore | None = None
+        self._wheel: DrivenWheel | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find the cluster: all its brokers, also those that do not run at the moment."""
+        return ",".join(self._bootstraps[node_id] for node_id in sorted(self._bootstraps))
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """Those that run, by node id."""
+        return dict(sorted(self._running.items()))
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        """As the broker knows that has seen most; None if nobody leads the partition, or there is none."""
+        images = [broker.image for broker in self._running.values()]
+        newest = max(images, key=lambda image: image.revision, default=None)
+        state = None if newest is None else newest.partition(topic, partition)
+        return None if state is None or state.leader == NO_LEADER else state.leader
+
+    async def start(self) -> None:
+        """Returns when all are active. Raises StartError; nothing is left open then."""
+        self._check_directories()
+        self._open_store()
+        first, *others = self._listen_on
+        try:
+            # The first broker of a new cluster gives it its id.
+            await self.start_broker(first)
+            await _all_of(self.start_broker(node_id) for node_id in others)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> bool:
+        """Stops all brokers and closes the store; gives whether all data was closed cleanly."""
+        running, self._running = self._running, {}
+        stopped_cleanly = await asyncio.gather(*(broker.stop(with_cluster=True) for broker in running.values()))
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+        if self._wheel is not None:
+            self._wheel.stop()
+        return all(stopped_cleanly)
+
+    async def start_broker(self, node_id: int) -> None:
+        """Starts a broker that does not run, on the port it had before. Raises StartError."""
+        assert node_id not in self._running, f"broker {node_id} runs already"
+        assert self._store is not None, "the cluster is not open"
+        host, port = self._listen_on[node_id]
+        broker = Broker(
+            self._config,
+            data_dir=self._directory(node_id),
+            host=host,
+            port=port,
+            advertise=self._advertise[node_id],
+            node_id=node_id,
+            store=self._store.session(),
+            log=self._log.with_fields(broker=node_id),
+        )
+        await broker.start()
+        self._running[node_id] = broker
+        self.cluster_id = broker.cluster_id
+        self._listen_on[node_id] = host, broker.listeners.opened[0].port
+        self._bootstraps[node_id] = broker.bootstrap
+        if self._opened is not None:
+            self._opened(broker)
+
+    async def stop_broker(self, node_id: int) -> bool:
+        """A controlled shutdown of one: the others take over. Gives whether its data was closed cleanly."""
+        return await self._running.pop(node_id).stop()
+
+    async def kill_broker(self, node_id: int) -> None:
+        """As `kill -9` does."""
+        await self._running.pop(node_id).kill()
+
+    def _open_store(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._wheel = DrivenWheel(loop, self._clock, lambda: None, self._report)
+        try:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            self._store = EmbeddedStore(
+                self._data_dir / METADATA_FILE, clock=self._clock, wheel=self._wheel, post=self._post
+            )
+        except OSError as error:
+            raise StartError(f"cannot use {self._data_dir}: {reason_of(error)}") from None
+        except StoreError as error:
+            raise StartError(str(error)) from None
+
+    def _post(self, action: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(action)
+
+    def _report(self, error: Exception) -> None:
+        self._log.error("the metadata store failed to end a session", exc_info=error)
+
+    # Directories.
+
+    def _directory(self, node_id: int) -> Path:
+        return self._data_dir / f"{DIRECTORY_PREFIX}{node_id}"
+
+    def _check_directories(self) -> None:
+        if (self._data_dir / IDENTITY_FILE).exists():
+            raise StartError(f"{self._data_dir} holds the data of one broker; several need another directory")
+        kept = node_ids_in(self._data_dir)
+        missing = [str(node_id) for node_id in kept if node_id not in self._listen_on]
+        if missing:
+            raise StartError(
+                f"{self._data_dir} holds the data of broker {missing[0]} too, which would not be started; "
+                f"it has brokers {', '.join(map(str, kept))}"
+            )
+
+
+def node_ids_in(data_dir: Path) -> list[int]:
+    """The brokers of a local cluster that have data in a directory."""
+    endings = (path.name.removeprefix(DIRECTORY_PREFIX) for path in data_dir.glob(f"{DIRECTORY_PREFIX}*"))
+    return sorted(int(ending) for ending in endings if ending.isascii() and ending.isdecimal())
+
+
+async def _all_of(starts: Iterable[Coroutine[object, object, None]]) -> None:
+    """Lets all of them come to their end before it raises what one of them did."""
+    for result in await asyncio.gather(*starts, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,160 @@
+"""A connection to another broker, as its client: one request at a time, and its answer in a buffer that is used again.
+
+Records in an answer are parts of the receive buffer. They are the caller's until it asks for something else, so what a
+follower appends goes from there to the log as it came.
+
+Brokers of one cluster speak the same versions; which ones is fixed here.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.network import SocketOptions
+from ottla.protocol.headers import build_request_frame, parse_response
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from ottla.protocol.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+VERSIONS: dict[Any, tuple[Any, int]] = {
+    FetchRequest: (FetchResponse, 17),
+    ListOffsetsRequest: (ListOffsetsResponse, 7),
+    OffsetForLeaderEpochRequest: (OffsetForLeaderEpochResponse, 4),
+}
+
+SIZE_BYTES = 4
+SMALLEST_BUFFER = 64 * 1024
+# A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
+KEPT_BUFFER_MAX = 2 * 1024 * 1024
+# What an answer may have beside its records.
+ANSWER_OVERHEAD_MAX = 16 * 1024 * 1024
+
+
+class PeerAddress(NamedTuple):
+    host: str
+    port: int
+
+
+class PeerError(Exception):
+    """No answer came, or none that can be read: one sentence."""
+
+
+class Peer(asyncio.BufferedProtocol):
+    """`await connect()` first. After a PeerError the connection is closed and not used again."""
+
+    def __init__(self, broker: "Broker", address: PeerAddress, client_id: str, options: SocketOptions) -> None:
+        config = broker.config
+        self._broker = broker
+        self._address = address
+        self._client_id = client_id
+        self._options = options
+        self._timeout_ms = config.replica_socket_timeout_ms
+        self._answer_bytes_max = (
+            config.replica_fetch_response_max_bytes + config.socket_request_max_bytes + ANSWER_OVERHEAD_MAX
+        )
+        self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
+        self._filled = 0
+        # Of the answer that is arriving, its size field included; 0 before that is known.
+        self._size = 0
+        self._answer: asyncio.Future[memoryview] | None = None
+        self._correlation_id = 0
+
+    async def connect(self) -> None:
+        """Raises PeerError."""
+        host, port = self._address
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                self._transport = await self._broker.network.connect(lambda: self, host, port)
+        except TimeoutError:
+            raise PeerError(f"no connection within {self._timeout_ms} ms") from None
+        except OSError as error:
+            raise PeerError(f"no connection: {error.strerror or error}") from None
+        self._options.apply(self._transport)
+
+    async def ask(self, request: Any) -> Any:
+        """The answer to `request`, in the version that brokers speak. Raises PeerError."""
+        assert self._answer is None, "one request at a time"
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise PeerError("the connection is closed")
+        self._begin_answer()
+        answer = self._answer = self._broker.loop.create_future()
+        response_class, version = VERSIONS[type(request)]
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
+        timer = self._broker.wheel.schedule(deadline_ms, lambda: self._fail(f"no answer within {self._timeout_ms} ms"))
+        try:
+            transport.write(build_request_frame(request, version, self._correlation_id, self._client_id))
+            payload = await answer
+        finally:
+            timer.cancel()
+            self._answer = None
+        return self._parsed(response_class, version, payload)
+
+    def _parsed(self, response_class: Any, version: int, payload: memoryview) -> Any:
+        try:
+            correlation_id, response = parse_response(response_class, version, payload)
+        except DecodeError as error:
+            self.close()
+            raise PeerError(f"malformed {response_class.__name__}: {error}") from None
+        if correlation_id != self._correlation_id:
+            self.close()
+            raise PeerError(f"answer to request {correlation_id} where {self._correlation_id} was due")
+        return response
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, why: str) -> None:
+        self.close()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(PeerError(why))
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        pass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the answer's size matters more
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._answer is None or self._answer.done():
+            self._fail("bytes came that were not asked for")
+            return
+        if not self._size and self._filled >= SIZE_BYTES:
+            self._learn_size()
+        if self._size and self._filled >= self._size:
+            if self._filled > self._size:
+                self._fail("bytes came that were not asked for")
+            else:
+                self._answer.set_result(self._buffer[SIZE_BYTES : self._size])
+
+    def _learn_size(self) -> None:
+        size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
+        if not SIZE_BYTES <= size <= self._answer_bytes_max:
+            self._fail(f"an answer of {size} bytes, at most {self._answer_bytes_max} allowed")
+            return
+        self._size = SIZE_BYTES + size
+        # There is always room for a byte too many, so that it is seen.
+        if self._size >= len(self._buffer):
+            larger = memoryview(bytearray(self._size + 1))
+            larger[: self._filled] = self._buffer[: self._filled]
+            self._buffer = larger
+
+    def _begin_answer(self) -> None:
+        self._filled = self._size = 0
+        if len(self._buffer) > KEPT_BUFFER_MAX:
+            self._buffer = memoryview(bytearray(SMALLEST_BUFFER))

@@ -1,0 +1,359 @@
+"""What any broker commits, all brokers see: topics, configs, deletions; whole brokers in virtual time."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.config.server import ConfigSource
+from ottla.broker.deleted_topics import TIDY_MS_MAX
+from ottla.cluster.image import TopicInfo
+from ottla.cluster.store import Put, Transaction
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
+from tests.simulation.judge import Judge
+from tests.simulation.wire import Wire, connect
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+async def three(cluster: Cluster, **settings: object) -> list[Node]:
+    nodes = await cluster.started(1, 2, 3, **settings)
+    await cluster.until(lambda: all(len(node.broker.image.active_brokers) == 3 for node in nodes))
+    return nodes
+
+
+async def ask(cluster: Cluster, node: Node, request: Any, version: int) -> Any:
+    wire = await connect(cluster.network, Judge(cluster.trace), (node.host, 9092), "client", Wire)
+    try:
+        return await wire.call(request, version, within_ms=10_000)
+    finally:
+        wire.close()
+
+
+def log_directories(node: Node) -> set[str]:
+    names = node.disk.list_directory(Path("/data"))
+    return {name for name in names if node.disk.is_directory(Path("/data") / name) and not name.endswith("-delete")}
+
+
+def test_a_topic_created_through_one_broker_is_on_all(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        topic = await cluster.create(nodes[1], "t", 3, 3, retention_ms="5")
+        assert nodes[1].broker.image.topic("t") == topic, "the answer comes when the image has it"
+        assert all(nodes[1].broker.replicas.find("t", index) for index in range(3)), "and when its logs are there"
+        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 3 for node in nodes))
+
+        for node in nodes:
+            assert node.broker.image.topic("t") == topic
+            assert log_directories(node) == {"t-0", "t-1", "t-2"}
+            assert node.broker.replicas.partition("t", 0).log.config.retention_ms == 5
+            leads = [p.index for p in node.broker.replicas if p.is_leader]
+            assert leads == [index for index in range(3) if topic.partitions[index].leader == node.node_id]
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_logs_are_only_where_replicas_are(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        topic = await cluster.create(nodes[0], "t", 6, 1)
+        await cluster.until(lambda: sum(len(list(node.broker.replicas)) for node in nodes) == 6)
+
+        for node in nodes:
+            own = {f"t-{index}" for index in range(6) if topic.partitions[index].replicas == (node.node_id,)}
+            assert log_directories(node) == own
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_more_replicas_than_registered_brokers_are_refused(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        outcome = await cluster.try_to_create(nodes[0], "t", 1, 4)
+
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_a_replica_on_a_broker_that_is_away_is_made_when_it_comes(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        cluster.kill(nodes[2])
+        await cluster.until(lambda: len(nodes[0].broker.image.active_brokers) == 2, 2 * SESSION_MS)
+        topic = await cluster.create(nodes[0], "t", 1, 3)
+        assert set(topic.partitions[0].replicas) == {1, 2, 3}
+        assert set(topic.partitions[0].isr) == {1, 2}
+        back = cluster.boot(3, nodes[2].disk)
+        await back.started
+
+        assert log_directories(back) == {"t-0"}
+        await cluster.until(lambda: set(nodes[0].partition("t", 0).isr) == {1, 2, 3})
+        await cluster.stop_all(back, *nodes[:2])
+
+    cluster.run(story())
+
+
+def test_two_brokers_that_create_one_topic_make_one(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        outcomes = await asyncio.gather(*(cluster.try_to_create(node, "t", 2, 3) for node in nodes))
+        made = [outcome for outcome in outcomes if isinstance(outcome, TopicInfo)]
+        refused = [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)]
+
+        assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS] * 2
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+        assert {node.broker.image.topics["t"].topic_id for node in nodes} == {made[0].topic_id}
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_different_commands_at_one_time_all_succeed(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        await cluster.create(nodes[0], "t", 1, 3)
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+
+        def altered(node: Node, name: str, value: str) -> Any:
+            def configs() -> dict[str, str]:
+                return {**node.broker.image.topics["t"].configs, name: value}
+
+            return cluster.call(
+                node,
+                lambda done: node.broker.topics.alter_topic_configs("t", configs, validate_only=False, done=done),
+            )
+
+        results = await asyncio.gather(
+            altered(nodes[0], "retention.ms", "7"),
+            altered(nodes[1], "segment.bytes", "2000000"),
+            altered(nodes[2], "flush.messages", "3"),
+        )
+
+        assert results == [None] * 3
+        wanted = {"retention.ms": "7", "segment.bytes": "2000000", "flush.messages": "3"}
+        await cluster.until(lambda: all(node.broker.image.topics["t"].configs == wanted for node in nodes))
+        for node in nodes:
+            config = node.broker.replicas.partition("t", 0).log.config
+            assert (config.retention_ms, config.segment_bytes, config.flush_messages) == (7, 2_000_000, 3)
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_a_deletion_reaches_all_brokers(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        topic = await cluster.create(nodes[0], "t", 3, 3)
+        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 3 for node in nodes))
+        outcome = await cluster.delete(nodes[2], "t")
+
+        assert isinstance(outcome, TopicInfo)
+        assert not list(nodes[2].broker.replicas)
+        await cluster.until(lambda: not any(list(node.broker.replicas) for node in nodes))
+        assert all(log_directories(node) == set() for node in nodes)
+        assert list(cluster.stored("deleted/")) == [f"deleted/{topic.topic_id.hex()}"]
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_who_was_down_when_a_topic_was_deleted_deletes_its_logs_later(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        first, second, absent = nodes
+        topic = await cluster.create(first, "t", 1, 3)
+        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 1 for node in nodes))
+        await cluster.stop(absent)
+        await cluster.delete(first, "t")
+        key = f"deleted/{topic.topic_id.hex()}"
+        assert b"[1,2,3]" in cluster.stored()[key]
+        await cluster.until(lambda: b"[3]" in cluster.stored()[key], 3 * TIDY_MS_MAX)
+        again = await cluster.create(first, "t", 1, 2)
+        back = cluster.boot(3, absent.disk)
+        await back.started
+
+        assert log_directories(back) == set()
+        await cluster.until(lambda: key not in cluster.stored(), 3 * TIDY_MS_MAX)
+        assert first.broker.image.topics["t"].topic_id == again.topic_id
+        assert log_directories(first) == {"t-0"}
+        await cluster.stop_all(first, second, back)
+
+    cluster.run(story())
+
+
+def test_configs_of_all_brokers_hold_on_all(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        await cluster.create(nodes[0], "t", 1, 3)
+        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 1 for node in nodes))
+        topics = nodes[0].broker.topics
+        await cluster.call(
+            nodes[0],
+            lambda done: topics.alter_broker_configs(
+                lambda: {"log.retention.ms": "1234"}, of_all_brokers=True, validate_only=False, done=done
+            ),
+        )
+        await cluster.call(
+            nodes[0],
+            lambda done: topics.alter_broker_configs(
+                lambda: {"log.flush.interval.messages": "9"}, of_all_brokers=False, validate_only=False, done=done
+            ),
+        )
+        await cluster.until(lambda: all(node.broker.config.log_retention_ms == 1234 for node in nodes))
+
+        configs = [node.broker.replicas.partition("t", 0).log.config for node in nodes]
+        assert [config.retention_ms for config in configs] == [1234] * 3
+        assert [config.flush_messages == 9 for config in configs] == [True, False, False]
+        late = cluster.boot(4)
+        await late.started
+        assert late.broker.config.log_retention_ms == 1234
+        (first, *_) = late.broker.config.values_of(type(late.broker.config).log_retention_ms)
+        assert first.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        await cluster.stop_all(late, *nodes)
+
+    cluster.run(story())
+
+
+def test_a_config_that_decides_about_the_isr_is_looked_at_by_the_controller(cluster: Cluster) -> None:
+    """A smaller `min.insync.replicas` empties the ELR (docs/decisions/0009)."""
+
+    async def story() -> None:
+        nodes = await three(cluster)
+        await cluster.create(nodes[0], "t", 1, 3, min_insync_replicas="3")
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+        victim = next(node for node in nodes if not node.broker.controlling.is_controller)
+        others = [node for node in nodes if node is not victim]
+        cluster.kill(victim)
+        await cluster.until(lambda: others[0].partition("t", 0).elr == (victim.node_id,), 2 * SESSION_MS)
+        await cluster.call(
+            others[0],
+            lambda done: others[0].broker.topics.alter_topic_configs(
+                "t", lambda: {"min.insync.replicas": "2"}, validate_only=False, done=done
+            ),
+        )
+        await cluster.until(lambda: others[0].partition("t", 0).elr == ())
+        await cluster.stop_all(*others)
+
+    cluster.run(story())
+
+
+def test_clients_are_told_of_live_brokers_and_leaders_only(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        await cluster.create(nodes[0], "t", 3, 1)
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        before = await ask(cluster, nodes[1], request, 12)
+        cluster.kill(nodes[2])
+        await cluster.until(lambda: 3 not in nodes[1].broker.image.live_brokers, 2 * SESSION_MS)
+        await cluster.until(lambda: any(nodes[1].partition("t", index).leader == -1 for index in range(3)))
+        after = await ask(cluster, nodes[1], request, 12)
+        described = await ask(cluster, nodes[1], DescribeClusterRequest(include_fenced_brokers=True), 2)
+
+        assert [(each.broker_id, each.is_fenced) for each in described.brokers] == [(1, False), (2, False), (3, True)]
+        assert [(each.node_id, each.host, each.port) for each in before.brokers] == [
+            (number, f"broker-{number}", 9092) for number in (1, 2, 3)
+        ]
+        assert {each.leader_id for each in before.topics[0].partitions} == {1, 2, 3}
+        assert {each.error_code for each in before.topics[0].partitions} == {0}
+        assert [each.node_id for each in after.brokers] == [1, 2]
+        assert after.controller_id in (1, 2)
+        (dark,) = [each for each in after.topics[0].partitions if each.leader_id == -1]
+        assert (dark.error_code, dark.leader_epoch) == (ErrorCode.LEADER_NOT_AVAILABLE, 1)
+        assert (dark.replica_nodes, dark.isr_nodes, dark.offline_replicas) == ([3], [3], [3])
+        await cluster.stop_all(*nodes[:2])
+
+    cluster.run(story())
+
+
+def test_a_topic_that_comes_by_itself_is_asked_for_again(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster, default_replication_factor=2)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+        answer = await ask(cluster, nodes[0], request, 12)
+        assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+        again = await ask(cluster, nodes[0], request, 12)
+
+        assert again.topics[0].error_code == 0
+        assert len(again.topics[0].partitions[0].replica_nodes) == 2
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_a_watch_that_has_missed_something_reads_all_anew(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        kept, gone = await cluster.create(nodes[0], "kept", 1, 3), await cluster.create(nodes[0], "gone", 1, 3)
+        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 2 for node in nodes))
+        cluster.machine.conditions.forgets_history = 1.0
+        cuts = cluster.cut_off(nodes[2])
+        await cluster.delete(nodes[0], "gone")
+        new = await cluster.create(nodes[0], "new", 1, 2)
+        cluster.links.heal(*cuts)
+        await cluster.until(lambda: nodes[2].broker.image.topics.keys() == {"kept", "new"})
+
+        assert nodes[2].broker.image.topic("kept") == kept
+        assert nodes[2].broker.image.topic("new") == new
+        assert nodes[2].broker.image.topic_by_id(gone.topic_id) is None
+        assert "gone-0" not in log_directories(nodes[2])
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_damaged_metadata_changes_nothing_and_is_said(cluster: Cluster) -> None:
+    async def story() -> None:
+        (node,) = await cluster.started(1)
+        topic = await cluster.create(node, "t", 1, 1)
+        broken = Transaction((), (Put("partitions/t/0", b"{"),))
+        await cluster.call(node, lambda done: node.broker.metadata.commit(broken, done))
+        await cluster.until(lambda: "a change of the metadata cannot be understood" in node.events())
+
+        assert node.broker.image.topic("t") == topic
+        await cluster.stop(node)
+
+    cluster.run(story())
+
+
+def test_producer_ids_of_two_brokers_are_different(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await cluster.started(1, 2)
+        taken = [await cluster.call(node, node.broker.producer_ids.take) for node in nodes for _ in range(3)]
+
+        assert len(set(taken)) == 6
+        assert None not in taken
+        await cluster.stop_all(*nodes)
+
+    cluster.run(story())
+
+
+def test_who_waits_for_a_revision_is_told_in_the_order_of_revisions(cluster: Cluster) -> None:
+    async def story() -> None:
+        (node,) = await cluster.started(1)
+        metadata = node.broker.metadata
+        told: list[int] = []
+        now = metadata.image.revision
+        for revision in (now + 2, now, now + 1, now + 2):
+            metadata.when_applied(revision, lambda revision=revision: told.append(revision - now))
+        assert told == [0]
+        await cluster.create(node, "a", 1, 1)
+        await cluster.create(node, "b", 1, 1)
+
+        assert told == [0, 1, 2, 2]
+        await cluster.stop(node)
+
+    cluster.run(story())

@@ -1,0 +1,200 @@
+"""Three brokers in one process: what one acknowledges the others have (SCENARIOS R01 to R13)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ottla.broker.broker import Broker
+from ottla.broker.local_cluster import LocalCluster
+from ottla.cluster.image import NO_LEADER, TopicInfo
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import ProduceResponse
+from tests.broker.clusters import ask, create_topic, state_of, until
+from tests.broker.replicas import ALL, append, in_sync, leader_of, produced, replica, same_everywhere, three_brokers
+from tests.broker.requests import delete_records
+from tests.broker.wire import batch, client_of, fetch, produce_request, values_of
+
+
+async def test_acknowledged_by_all_is_on_all(tmp_path: Path) -> None:
+    """R06, R08"""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+
+        assert await produced(cluster, b"a", b"b") is ErrorCode.NONE
+
+        assert [replica(broker).log.log_end_offset for broker in cluster.brokers.values()] == [2, 2, 2]
+        await same_everywhere(cluster, 2)
+        async with client_of(leader_of(cluster)) as client:
+            assert values_of((await fetch(client, "t")).records) == [b"a", b"b"]
+
+
+async def test_a_killed_broker_is_done_without_and_comes_back(tmp_path: Path) -> None:
+    """R07, R09, R10, R12"""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        assert await produced(cluster, b"before") is ErrorCode.NONE
+
+        await cluster.kill_broker(0)
+        await until(lambda: cluster.leader_of("t", 0) in (1, 2))
+        await in_sync(cluster, 1, 2)
+        assert await produced(cluster, b"meanwhile") is ErrorCode.NONE
+        await cluster.start_broker(0)
+        await in_sync(cluster, 0, 1, 2)
+
+        assert await produced(cluster, b"after") is ErrorCode.NONE
+        assert state_of(leader_of(cluster)).leader_epoch == 1
+        await same_everywhere(cluster, 3)
+
+
+async def test_everything_is_there_after_a_restart_of_all(tmp_path: Path) -> None:
+    """R06: the high watermark survives, too."""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        assert await produced(cluster, b"a", b"b") is ErrorCode.NONE
+        await same_everywhere(cluster, 2)
+
+    async with three_brokers(tmp_path) as cluster:
+        await until(lambda: cluster.leader_of("t", 0) is not None)
+        assert replica(leader_of(cluster)).high_watermark == 2
+        await in_sync(cluster, *ALL)
+        assert await produced(cluster, b"c") is ErrorCode.NONE
+        await same_everywhere(cluster, 3)
+
+
+async def test_who_does_not_fetch_leaves_the_in_sync_replicas(tmp_path: Path) -> None:
+    """R07, §14.7.1"""
+    async with three_brokers(tmp_path, replica_lag_time_max_ms=400) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        cluster.brokers[2].replicas.stop_fetching()
+
+        # All of the ISR is waited for, until the one that lags has left it.
+        assert await produced(cluster, b"a") is ErrorCode.NONE
+
+        await in_sync(cluster, 0, 1)
+        assert replica(cluster.brokers[2]).log.log_end_offset == 0
+
+
+async def test_too_few_in_sync_is_refused_before_the_append(tmp_path: Path) -> None:
+    """R08"""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        await cluster.kill_broker(1)
+        await cluster.kill_broker(2)
+        await in_sync(cluster, 0)
+
+        assert await produced(cluster, b"a") is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert replica(cluster.brokers[0]).log.log_end_offset == 0
+        assert await produced(cluster, b"b", acks=1) is ErrorCode.NONE
+        assert replica(cluster.brokers[0]).high_watermark == 0, "KIP-966: it stands still while the ISR is too small"
+
+
+async def test_too_few_in_sync_is_told_after_the_append(tmp_path: Path) -> None:
+    """R08, §15.2.3: nobody knows what becomes of the records. They become visible when a second replica is back."""
+    async with three_brokers(tmp_path, replica_lag_time_max_ms=400) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        leader = cluster.brokers[0]
+        for follower in (1, 2):
+            cluster.brokers[follower].replicas.stop_fetching()
+
+        async with client_of(leader) as client:
+            assert await append(client, b"a", timeout_ms=1500) is ErrorCode.REQUEST_TIMED_OUT
+        await in_sync(cluster, 0)
+        assert state_of(leader).elr == (1, 2)
+        assert replica(leader).high_watermark == 0
+
+        await cluster.kill_broker(1)
+        await cluster.start_broker(1)
+        await until(lambda: replica(leader).high_watermark == 1)
+
+
+async def test_a_leader_that_resigns_answers_who_waits(tmp_path: Path) -> None:
+    """§14.2.3, §15.2.3"""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        cluster.brokers[2].replicas.stop_fetching()
+        leader = cluster.brokers[0]
+
+        async with client_of(leader) as client:
+            client.send(produce_request("t", batch(b"a"), acks=-1, timeout_ms=60_000), 9)
+            await until(lambda: len(leader.replicas.delayed_produce) == 1)
+            leader.replicas.host(_led_by(leader, 1), 0)
+            leader.settle()
+            response = await client.receive(ProduceResponse, 9)
+
+        (answer,) = response.responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def _led_by(broker: Broker, leader: int) -> TopicInfo:
+    """What the metadata would say of the topic."""
+    topic = broker.image.topics["t"]
+    (state,) = topic.partitions
+    after = replace(state, leader=leader, leader_epoch=7, partition_epoch=state.partition_epoch + 1)
+    return replace(topic, partitions=(after,))
+
+
+async def test_offline_rather_than_losing_data(tmp_path: Path) -> None:
+    """R13"""
+    async with three_brokers(tmp_path, min_insync_replicas=1) as cluster:
+        await create_topic(cluster.brokers[0], "t", [0, 1])
+        await cluster.kill_broker(1)
+        await in_sync(cluster, 0)
+        assert await produced(cluster, b"only here") is ErrorCode.NONE
+        await cluster.kill_broker(0)
+        await cluster.start_broker(1)
+
+        await until(lambda: state_of(cluster.brokers[2]).leader == NO_LEADER)
+        assert (await produced_at(cluster, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        await cluster.start_broker(0)
+        await until(lambda: cluster.leader_of("t", 0) == 0)
+        await in_sync(cluster, 0, 1)
+        await until(lambda: replica(cluster.brokers[1]).high_watermark == 1)
+
+
+async def produced_at(cluster: LocalCluster, node_id: int) -> ErrorCode:
+    async with client_of(cluster.brokers[node_id]) as client:
+        return await append(client, b"x")
+
+
+async def test_records_are_deleted_on_all_replicas(tmp_path: Path) -> None:
+    """§15.6.1"""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        for value in (b"a", b"b", b"c"):
+            assert await produced(cluster, value) is ErrorCode.NONE
+
+        response = await ask(leader_of(cluster), delete_records("t", 0, 2))
+
+        (result,) = response.topics[0].partitions
+        assert (result.error_code, result.low_watermark) == (0, 2)
+        assert [replica(broker).log.log_start_offset for broker in cluster.brokers.values()] == [2, 2, 2]
+
+
+async def test_a_deletion_waits_for_a_replica_that_does_not_fetch(tmp_path: Path) -> None:
+    """§15.6.1"""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        assert await produced(cluster, b"a") is ErrorCode.NONE
+        await same_everywhere(cluster, 1)
+        cluster.brokers[2].replicas.stop_fetching()
+
+        request = delete_records("t", 0, 1)
+        request.timeout_ms = 300
+        response = await ask(leader_of(cluster), request)
+
+        (result,) = response.topics[0].partitions
+        assert (result.error_code, result.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+async def test_a_fetch_of_a_consumer_waits_for_the_followers(tmp_path: Path) -> None:
+    """R06: consumers never see a record above the high watermark."""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        cluster.brokers[2].replicas.stop_fetching()
+        assert await produced(cluster, b"a", acks=1) is ErrorCode.NONE
+
+        async with client_of(leader_of(cluster)) as client:
+            assert values_of((await fetch(client, "t")).records) == []
+            await cluster.kill_broker(2)
+            # It wakes when the one that nobody hears of has left the ISR.
+            assert values_of((await fetch(client, "t", max_wait_ms=9000)).records) == [b"a"]

@@ -1,0 +1,82 @@
+"""`ottla serve --metadata etcd://...`: brokers that share a cluster over etcd, and what they say when they cannot."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.serve import ServeOptions, run
+from tests.cluster.etcd_server import free_port
+from tests.cluster_processes import ClusterProcesses
+from tests.served import ServedBroker
+
+IMPATIENT = {"initial.broker.registration.timeout.ms": "300"}
+
+
+def test_two_processes_become_one_cluster(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, brokers=2) as cluster:
+        first, second = cluster.brokers[1], cluster.brokers[2]
+        described = subprocess.run(
+            [sys.executable, "-m", "ottla", "cluster", "status", "--bootstrap", second.bootstrap],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+        assert first.bootstrap in described
+        assert second.bootstrap in described
+        assert cluster.stop() == {1: 0, 2: 0}
+
+
+def test_an_etcd_that_cannot_be_reached_is_one_sentence_after_a_while(tmp_path: Path) -> None:
+    nowhere = f"etcd://127.0.0.1:{free_port()}"
+    options = ["--metadata", nowhere, "--node-id", "1", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
+    settings = [word for key, value in IMPATIENT.items() for word in ("--set", f"{key}={value}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", "serve", *options, *settings], capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].startswith("ottla: the metadata store cannot be used: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_sigterm_ends_the_wait_for_an_etcd(tmp_path: Path) -> None:
+    nowhere = f"etcd://127.0.0.1:{free_port()}"
+    waiting = ServedBroker(tmp_path / "data", arguments=["--metadata", nowhere, "--node-id", "1"])
+    waiting.launch()
+    deadline = time.monotonic() + 20
+    while "metadata store" not in waiting.stderr:
+        assert time.monotonic() < deadline, "nothing was said of the store"
+        time.sleep(0.02)
+
+    assert waiting.stop() == 0
+    assert "Traceback" not in waiting.stderr
+
+
+def test_a_directory_with_metadata_of_its_own_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ServedBroker(tmp_path / "data") as broker:
+        broker.stop()
+
+    status = run(ServeOptions(data_dir=str(tmp_path / "data"), metadata="etcd://127.0.0.1:1", node_id=1))
+
+    assert status == 1
+    assert "has metadata of its own (ottla-metadata.sqlite)" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_is_said_how_to_get_it(tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.modules["aiohttp"] = None
+from ottla.broker.serve import ServeOptions, run
+sys.exit(run(ServeOptions(data_dir={str(tmp_path)!r}, metadata="etcd://127.0.0.1:1", node_id=1)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == "ottla: --metadata etcd://127.0.0.1:1 needs aiohttp, which comes with: pip install 'ottla[etcd]'\n"
+    )

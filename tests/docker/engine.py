@@ -1,0 +1,69 @@
+"""Docker, as the tests use it: by its command line."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_processes import wait_for
+
+ROOT = Path(__file__).parents[2]
+IMAGE = "ottla-under-test"
+HEALTHY_WITHIN_S = 60
+
+
+def docker(*arguments: str) -> str:
+    return run("docker", *arguments)
+
+
+def run(*command: str, **environment: str) -> str:
+    """Its standard output; AssertionError with what it complained of."""
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, cwd=ROOT)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def why_no_docker() -> str | None:
+    """Why images cannot be built and run here, or None."""
+    try:
+        done = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=30)
+    except FileNotFoundError:
+        return "there is no docker command"
+    except subprocess.TimeoutExpired:
+        return "the Docker engine does not answer"
+    return None if done.returncode == 0 else f"no Docker engine: {done.stderr.strip()}"
+
+
+def build_image() -> str:
+    """The image of this tree, from the base image that PYTHON_IMAGE names; skips where there is no Docker."""
+    reason = why_no_docker()
+    if reason is not None:
+        pytest.skip(reason)
+    base = os.environ.get("PYTHON_IMAGE")
+    arguments = ["--build-arg", f"PYTHON_IMAGE={base}"] if base else []
+    docker("build", "--network", "host", "--tag", IMAGE, *arguments, str(ROOT))
+    return IMAGE
+
+
+def inspect(container: str, what: str) -> str:
+    return docker("inspect", "--format", what, container)
+
+
+def logs(container: str) -> str:
+    """What a container wrote, to both its outputs."""
+    done = subprocess.run(["docker", "logs", container], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.stdout
+
+
+def wait_until_healthy(container: str) -> None:
+    def is_healthy() -> bool:
+        assert inspect(container, "{{.State.Running}}") == "true", logs(container)
+        return inspect(container, "{{.State.Health.Status}}") == "healthy"
+
+    wait_for(is_healthy, HEALTHY_WITHIN_S, _not_healthy(container))
+
+
+def _not_healthy(container: str) -> Callable[[], str]:
+    return lambda: f"not healthy: {logs(container)}"

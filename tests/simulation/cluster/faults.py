@@ -1,0 +1,199 @@
+"""What befalls the cluster. Every fault ends by itself, and at once when calm is called for."""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.cluster.admin import Admin
+from tests.simulation.cluster.node import Node
+from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
+from tests.simulation.cluster.store import STORE_HOST, StoreConditions
+from tests.simulation.links import Cut
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+LONGEST_STALL_MS = 6_000
+LONGEST_CUT_MS = 12_000
+LONGEST_ABSENCE_MS = 9_000
+WALL_START_MS = 1_700_000_000_000
+CALM_STORE = StoreConditions()
+
+
+class Faults:
+    def __init__(self, world: "ClusterWorld", rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._admin = Admin(world, random.Random(rng.getrandbits(64)))
+
+    @property
+    def kinds(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            "stop": lambda: self._restart("stop"),
+            "kill": lambda: self._restart("kill"),
+            "power": lambda: self._restart("power"),
+            "crash": self._crash,
+            "pause": self._pause,
+            "cut": self._cut,
+            "reset": self._reset,
+            "stall": self._stall,
+            "store": self._trouble_the_store,
+            "slow": self._slow_disk,
+            "clock": self._jump,
+            "elect": lambda: self._administer("elect", self._admin.elect),
+            "reassign": lambda: self._administer("reassign", self._admin.reassign),
+            "churn": lambda: self._administer("churn", self._admin.churn),
+        }
+
+    async def storm(self) -> None:
+        """Until the storm is over; what has begun then ends soon."""
+        world, plan = self._world, self._world.plan
+        ends_us = world.loop.now_us + plan.stormy_ms * 1000
+        kinds = [(name, action) for name, action in self.kinds.items() if name in plan.faults]
+        under_way = []
+        while world.loop.now_us < ends_us:
+            await world.sleep_ms(self._rng.randint(1, 2 * plan.fault_every_ms))
+            name, action = self._rng.choice(kinds)
+            under_way.append(world.spawn(action(), f"fault {name}"))
+        world.calm_down()
+        for task in under_way:
+            await task
+        self._admin.client.close()
+
+    def _note(self, name: str, *words: object) -> None:
+        self._world.judge.counts[name] += 1
+        self._world.trace.note("fault", name, *words)
+
+    def _free_node(self) -> Node | None:
+        """One that nothing is happening to, and that is up."""
+        free = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+        return self._rng.choice(free) if free else None
+
+    # Lives.
+
+    async def _restart(self, way: str) -> None:
+        node = self._free_node()
+        if node is None or (way == "power" and not self._world.may_lose_power(node)):
+            return
+        self._note(way, node.host)
+        node.is_busy = True
+        if way == "stop":
+            await node.stop()
+        else:
+            node.next_crash_takes_power = way == "power"
+            node.kill()
+        await self._come_back(node)
+
+    async def _crash(self) -> None:
+        """In the middle of some file operation, which may come much later."""
+        node = self._free_node()
+        if node is None:
+            return
+        self._note("crash within an operation", node.host)
+        node.is_busy = True
+        node.next_crash_takes_power = "power" in self._world.plan.faults and self._rng.random() < 0.5
+        node.disk.light_fuse(self._rng, self._rng.randint(1, 40))
+        await self._sleep(0, 3_000)
+        node.kill()
+        await self._come_back(node)
+
+    async def _come_back(self, node: Node) -> None:
+        while True:
+            await self._sleep(0, self._rng.choice([300, 2_000, LONGEST_ABSENCE_MS]))
+            if self._rng.random() < 0.2 and not self._world.is_calm:
+                node.disk.light_fuse(self._rng, self._rng.randint(1, 60))
+            if await node.start():
+                break
+        node.disk.put_out_fuse()
+        node.is_busy = False
+
+    async def _pause(self) -> None:
+        node = self._free_node()
+        if node is None:
+            return
+        self._note("pause", node.host)
+        node.is_busy = True
+        node.pause()
+        await self._sleep(10, LONGEST_PAUSE_MS)
+        node.resume()
+        node.is_busy = False
+
+    # The network.
+
+    async def _cut(self) -> None:
+        cuts = self._draw_cuts()
+        self._note("cut", *(f"{sorted(cut.sources)} to {sorted(cut.targets)}" for cut in cuts))
+        links = self._world.network.links
+        links.cut(*cuts)
+        await self._sleep(100, LONGEST_CUT_MS)
+        links.heal(*cuts)
+
+    def _draw_cuts(self) -> tuple[Cut, ...]:
+        rng, world = self._rng, self._world
+        hosts = [node.host for node in world.nodes.values()]
+        one, *others = rng.sample(hosts, len(hosts))
+        side, other_side = rng.choice(
+            [
+                ([one], [*others, STORE_HOST]),
+                ([one], [*others, STORE_HOST, *world.client_hosts]),
+                ([one], others),
+                ([one], others[:1]),
+                ([one], [STORE_HOST]),
+                ([one], world.client_hosts),
+                ([one, others[0]], [STORE_HOST]),
+                (hosts, [STORE_HOST]),
+            ]
+        )
+        there, back = Cut.both_ways(side, other_side)
+        return rng.choice([(there, back), (there, back), (there,), (back,)])
+
+    async def _reset(self) -> None:
+        connections = list(self._world.network.connections)
+        if connections:
+            self._note("reset")
+            self._rng.choice(connections).reset()
+
+    async def _stall(self) -> None:
+        connections = list(self._world.network.connections)
+        if connections:
+            self._note("stall")
+            near = self._rng.choice(connections)
+            self._rng.choice([near, near.peer]).stall(self._rng.randint(1, LONGEST_STALL_MS) * 1000)
+
+    async def _trouble_the_store(self) -> None:
+        self._note("store in trouble")
+        self._world.store_machine.conditions = StoreConditions(
+            latency_us=self._rng.choice([(100, 2_000), (1_000, 300_000), (100, 2_000_000)]),
+            loses_answers=self._rng.choice([0.0, 0.1, 0.5]),
+            forgets_history=self._rng.choice([0.0, 0.5]),
+        )
+        await self._sleep(500, LONGEST_CUT_MS)
+        self._world.store_machine.conditions = CALM_STORE
+
+    # Disks and clocks.
+
+    async def _slow_disk(self) -> None:
+        node = self._rng.choice(list(self._world.nodes.values()))
+        self._note("slow disk", node.host)
+        node.is_slow = True
+        await self._sleep(500, 8_000)
+        node.is_slow = False
+
+    async def _jump(self) -> None:
+        node = self._rng.choice(list(self._world.nodes.values()))
+        self._note("clock jumps", node.host)
+        # Within what a record's timestamp may be off.
+        node.clock.wall_start_ms = WALL_START_MS + self._rng.randint(-1_800_000, 1_800_000)
+
+    async def _administer(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
+        self._note(name)
+        await action()
+
+    async def _sleep(self, at_least_ms: int, at_most_ms: int) -> None:
+        await self._world.sleep_ms(self._rng.randint(at_least_ms, at_most_ms))
+
+
+LIVES = ("stop", "kill", "power", "crash", "pause")
+SURROUNDINGS = ("cut", "reset", "stall", "store", "slow", "clock")
+OPERATIONS = ("elect", "reassign", "churn")
+KINDS = LIVES + SURROUNDINGS + OPERATIONS

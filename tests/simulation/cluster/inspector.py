@@ -1,0 +1,179 @@
+"""What must hold inside the brokers after every step, and between them (I-1 to I-8, I-25).
+
+Partitions are looked at when something about them has changed, and only those of the broker that has just run.
+"""
+
+from typing import Any
+
+from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage
+from ottla.cluster.updates import ImageUpdate
+from tests.simulation.cluster.judge import ClusterJudge
+from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
+from tests.simulation.cluster.replicas import Committed, TrackedLog
+from tests.simulation.cluster.truth import Truth
+from tests.simulation.invariants import Inspector, hosted_partitions
+from tests.simulation.replay import differences, live_state, replayed
+
+PartitionId = tuple[bytes, int]
+
+
+class ClusterInspector:
+    """Of the whole cluster, for the whole run."""
+
+    def __init__(self, judge: ClusterJudge, truth: Truth) -> None:
+        self.judge = judge
+        self.truth = truth
+        self.committed: dict[PartitionId, Committed] = {}
+        # The lives that go on, by broker id.
+        self.lives: dict[int, BrokerInspector] = {}
+        self._leaders: dict[tuple[PartitionId, int], int] = {}
+        truth.when_changed.append(self._isr_changed)
+
+    def began(self, node_id: int, broker: Any) -> "BrokerInspector":
+        self.lives[node_id] = BrokerInspector(self, node_id, broker)
+        return self.lives[node_id]
+
+    def ended(self, node_id: int) -> None:
+        life = self.lives.pop(node_id, None)
+        if life is not None:
+            life.ended()
+
+    def committed_of(self, key: PartitionId, name: str) -> Committed:
+        return self.committed.setdefault(key, Committed(name))
+
+    def leads(self, key: PartitionId, name: str, node_id: int, leader_epoch: int) -> None:
+        leader = self._leaders.setdefault((key, leader_epoch), node_id)
+        if leader != node_id:
+            self.judge.violated("I-1", f"{name}: {leader} and {node_id} lead in epoch {leader_epoch}")
+
+    def check_isr(self, name: str, index: int) -> None:
+        """I-3: what is committed is on every member of the committed ISR, as far as it is there to be asked."""
+        topic = self.truth.image.topic(name)
+        if topic is None or index >= len(topic.partitions):
+            return
+        for node_id in topic.partitions[index].isr:
+            life = self.lives.get(node_id)
+            if life is not None and life.is_registered:
+                life.check_has_committed((topic.topic_id, index))
+
+    def _isr_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
+        for name, indexes in update.topics.items():
+            for index in indexes:
+                self.check_isr(name, index)
+
+
+class BrokerInspector:
+    """Of one life of a broker."""
+
+    def __init__(self, cluster: ClusterInspector, node_id: int, broker: Any) -> None:
+        self._cluster = cluster
+        self._judge = cluster.judge
+        self._node_id = node_id
+        self._broker = broker
+        self._seen: dict[Any, tuple[Any, ...]] = {}
+        self._logs: dict[PartitionId, TrackedLog] = {}
+        self._terms: dict[PartitionId, tuple[int, int, int]] = {}
+        self._offsets_terms: dict[PartitionId, tuple[int, bool]] = {}
+        self._image: MetadataImage | None = None
+        self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
+        self._loaded: set[int] = set()
+        # Names the present set of partitions of `__consumer_offsets` that the broker leads, and for how long.
+        self.term = self._judge.begin_term(before=-1)
+
+    @property
+    def is_registered(self) -> bool:
+        """This very life, with nothing lost that the cluster does not know of yet."""
+        known = self._cluster.truth.image.brokers.get(self._node_id)
+        if known is None or not hasattr(self._broker, "membership"):
+            return False
+        registered = self._broker.membership.broker_epoch == known.epoch
+        return registered and not known.lost_data and known.state is not BrokerState.FENCED
+
+    def look(self) -> None:
+        """After each step of the broker."""
+        broker = self._broker
+        if not hasattr(broker, "replicas") or not hasattr(broker, "metadata"):
+            return
+        for partition in broker.replicas:
+            log = partition.log
+            seen = (
+                log.log_end_offset,
+                partition.high_watermark,
+                log.log_start_offset,
+                log.cuts,
+                partition.partition_epoch,
+                partition.leader_epoch,
+                partition.leader_id,
+            )
+            if self._seen.get(partition) != seen:
+                self._seen[partition] = seen
+                self._look_at(partition)
+        if broker.image is not self._image:
+            self._image = broker.image
+            self._cluster.truth.compare(f"broker {self._node_id}", broker.image)
+        if hasattr(broker, "server") and broker.is_serving:
+            self._groups.look_at_groups()
+            self._look_at_loaded()
+
+    def ended(self) -> None:
+        self._judge.ended.add(self.term)
+
+    def check_has_committed(self, key: PartitionId) -> None:
+        tracked = self._logs.get(key)
+        if tracked is not None and not tracked.has_committed():
+            committed = self._cluster.committed[key].end_offset
+            tracked.violated("I-3", f"in the ISR without what was committed up to {committed}")
+
+    def tracked(self, key: PartitionId) -> TrackedLog | None:
+        return self._logs.get(key)
+
+    def _look_at(self, partition: Any) -> None:
+        log, key = partition.log, (partition.topic_id, partition.index)
+        name = f"{partition.topic}-{partition.index}"
+        where = f"{name} on {self._node_id}"
+        if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:
+            ends = f"{log.log_start_offset} ≤ {partition.high_watermark} ≤ {log.log_end_offset}"
+            self._judge.violated("I-6", f"{where}: {ends} does not hold")
+        tracked = self._logs.get(key)
+        if tracked is None or tracked.log is not log:
+            # The first, or another one after it was moved away and back.
+            self._terms.pop(key, None)
+            committed = self._cluster.committed_of(key, name)
+            tracked = self._logs[key] = TrackedLog(self._judge, committed, log, f"broker {self._node_id}")
+        tracked.look()
+        self._look_at_epochs(partition, key, where)
+        if partition.topic == CONSUMER_OFFSETS and self._offsets_terms.get(key) != (
+            partition.leader_epoch,
+            partition.is_leader,
+        ):
+            self._offsets_terms[key] = partition.leader_epoch, partition.is_leader
+            self._begin_term(partition.index)
+        if partition.is_leader:
+            self._cluster.leads(key, name, self._node_id, partition.leader_epoch)
+            if tracked.commit(partition.high_watermark):
+                self._cluster.check_isr(partition.topic, partition.index)
+
+    def _begin_term(self, index: int) -> None:
+        self.term = self._judge.begin_term(before=self.term)
+        self._groups = Inspector(self._judge, self._broker, LONGEST_PAUSE_MS + 1_000)
+        self._loaded.discard(index)
+
+    def _look_at_loaded(self) -> None:
+        """I-17: a coordinator that has just loaded knows what its log says."""
+        for hosted in hosted_partitions(self._broker):
+            if hosted.index in self._loaded or hosted.is_loading:
+                continue
+            self._loaded.add(hosted.index)
+            for difference in differences(live_state(hosted), replayed(self._broker, hosted.index)):
+                self._judge.violated("I-17", f"broker {self._node_id} has loaded {hosted.index}: {difference}")
+
+    def _look_at_epochs(self, partition: Any, key: PartitionId, where: str) -> None:
+        """I-5 and I-8, for what this life has been told."""
+        leader_epoch, partition_epoch, high_watermark = self._terms.get(key, (-1, -1, 0))
+        if partition.leader_epoch < leader_epoch or partition.partition_epoch < partition_epoch:
+            self._judge.violated(
+                "I-8", f"{where}: epochs fell to {partition.leader_epoch}, {partition.partition_epoch}"
+            )
+        if partition.is_leader and partition.leader_epoch == leader_epoch and partition.high_watermark < high_watermark:
+            self._judge.violated("I-5", f"{where}: the high watermark fell from {high_watermark} within a term")
+        self._terms[key] = (partition.leader_epoch, partition.partition_epoch, partition.high_watermark)

@@ -1,0 +1,171 @@
+"""A machine of the cluster: its disk, its clocks, its place in the network, and one broker process after the other."""
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.broker import Broker, StartError
+from ottla.broker.config.server import ServerConfig
+from ottla.cluster.image import BrokerState
+from tests.simulation.broker_process import DATA_DIR, BrokerProcess, JudgedLog
+from tests.simulation.cluster.inspector import BrokerInspector
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.loop import Crash, Process, VirtualClock
+from tests.simulation.network import Listener, Transport
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+PORT = 9092
+
+
+class HostNetwork:
+    """The network as one machine sees it."""
+
+    def __init__(self, world: "ClusterWorld", host: str) -> None:
+        self._network = world.network
+        self._host = host
+
+    async def listen(self, protocol_factory: Any, host: str, port: int, *, backlog: int = 0) -> Listener:
+        return await self._network.listen(protocol_factory, host, port, backlog=backlog)
+
+    async def connect(self, protocol_factory: Any, host: str, port: int) -> Transport:
+        return await self._network.connect(protocol_factory, host, port, from_host=self._host)
+
+
+class Node:
+    def __init__(self, world: "ClusterWorld", node_id: int, settings: dict[str, str]) -> None:
+        self.node_id = node_id
+        self.host = f"broker-{node_id}"
+        self.address = (self.host, PORT)
+        self.disk = SimulatedDisk(world.trace)
+        self.clock = VirtualClock(world.loop)
+        self.running: BrokerProcess | None = None
+        self.inspector: BrokerInspector | None = None
+        # Is being stopped, killed or started, or paused: nothing else of this kind is to happen to it meanwhile.
+        self.is_busy = False
+        self.is_slow = False
+        self.next_crash_takes_power = False
+        self._world = world
+        self._rng = world.make_rng(f"node {node_id}")
+        self._config = ServerConfig(settings)
+        self.lost_power_in_life = 0
+        self.began_us = 0
+        self._lives = 0
+        self._boots = 0
+
+    @property
+    def is_up(self) -> bool:
+        return self.running is not None and self.running.process.alive
+
+    @property
+    def is_unwell(self) -> bool:
+        """It has lost power, and has not come back to where the others know that."""
+        if not self.lost_power_in_life:
+            return False
+        known = self._world.truth.image.brokers.get(self.node_id)
+        came_back = self.is_up and self._lives > self.lost_power_in_life and hasattr(self.broker, "membership")
+        epoch = self.broker.membership.broker_epoch if came_back else None
+        if known is not None and known.state is BrokerState.ACTIVE and known.epoch == epoch:
+            self.lost_power_in_life = 0
+        return self.lost_power_in_life > 0
+
+    @property
+    def broker(self) -> Any:
+        assert self.running is not None, "no broker was started"
+        return self.running.broker
+
+    async def start(self) -> bool:
+        """Whether it has started; a crash may come first."""
+        world = self._world
+        self._lives += 1
+        self.began_us = world.loop.now_us
+        world.trace.note("start", self.host, self._lives)
+        process = Process(f"{self.host} life {self._lives}")
+        store = world.store_machine.session(self.host, process.context())
+        broker = Broker(
+            self._config,
+            data_dir=DATA_DIR,
+            host=self.host,
+            port=PORT,
+            node_id=self.node_id,
+            store=store,
+            clock=self.clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            files=self.disk,
+            network=HostNetwork(world, self.host),
+            log=JudgedLog(world.judge),  # type: ignore[arg-type]
+            boot_id=f"boot {self._boots}",
+        )
+        self.inspector = world.inspector.began(self.node_id, broker)
+        self.running = BrokerProcess(process, broker, world.loop, store)
+        world.nodes_of_processes[process] = self
+        try:
+            await self._lives_until(self.running.started)
+        except Crash:
+            return False
+        except StartError as error:
+            world.start_failed(self, error)
+            self.kill()
+            return False
+        return process.alive
+
+    async def stop(self) -> None:
+        """In an orderly way, if nothing comes in between."""
+        assert self.running is not None, "no broker was started"
+        self.disk.repair()
+        with contextlib.suppress(Crash):
+            await self._lives_until(self._world.loop.create_task(self.running.stop()))
+        if self.is_up:
+            self._gone()
+            self._end()
+
+    def kill(self) -> None:
+        """As `kill -9` does, or as a power failure where one is due."""
+        if not self.is_up:
+            return
+        power = self.next_crash_takes_power and self._world.may_lose_power(self)
+        self.next_crash_takes_power = False
+        self._world.trace.note("dead", self.host, power)
+        self._gone()
+        self._end()
+        if power:
+            self.disk.lose_power(self._rng)
+            self._boots += 1
+            self.lost_power_in_life = self._lives
+            self._world.judge.counts["power failure"] += 1
+
+    def pause(self) -> None:
+        if self.is_up:
+            self._world.loop.pause(self.broker_process)
+
+    def resume(self) -> None:
+        if self.is_up:
+            self._world.loop.resume(self.broker_process)
+
+    @property
+    def broker_process(self) -> Process:
+        assert self.running is not None, "no broker was started"
+        return self.running.process
+
+    async def _lives_until(self, task: "asyncio.Task[None]") -> None:
+        """Returns early when the process dies: a task of it would never end then."""
+        died = self._world.loop.create_future()
+        self.broker_process.when_killed.append(lambda: died.done() or died.set_result(None))
+        await asyncio.wait([task, died], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+
+    def _gone(self) -> None:
+        self._world.inspector.ended(self.node_id)
+        self.inspector = None
+
+    def _end(self) -> None:
+        world, process = self._world, self.broker_process
+        assert self.running is not None, "there is a process, so it runs"
+        self.running.store.close()
+        world.loop.kill(process)
+        world.network.kill(process)
+        self.disk.holder_has_died()
+        world.nodes_of_processes.pop(process, None)

@@ -1,0 +1,70 @@
+"""What is drawn at the beginning of a run."""
+
+import random
+from dataclasses import dataclass
+
+NODE_IDS = (1, 2, 3)
+LONGEST_PAUSE_MS = 10_000
+
+
+@dataclass
+class ClusterPlan:
+    session_timeout_ms: int
+    lag_ms_max: int
+    min_isr: int
+    syncs_every_write: bool
+    stormy_ms: int
+    fault_every_ms: int
+    faults: frozenset[str]
+    """The kinds that this run knows: a storm of everything hides what two of a kind can do."""
+    initial_rebalance_delay_ms: int
+    members_of_group: list[int]
+    producers: int
+    produce_every_ms: int
+    fetchers: int
+    fetch_bytes: int
+    fetch_wait_ms: int
+
+    @classmethod
+    def draw(cls, rng: random.Random, kinds: tuple[str, ...]) -> "ClusterPlan":
+        return cls(
+            session_timeout_ms=rng.choice([2_000, 3_000, 6_000]),
+            lag_ms_max=rng.choice([1_500, 4_000, 10_000]),
+            min_isr=rng.choice([2, 2, 2, 1]),
+            syncs_every_write=rng.random() < 0.2,
+            stormy_ms=rng.choice([15_000, 25_000, 35_000]),
+            fault_every_ms=rng.choice([400, 1_000, 2_500]),
+            faults=frozenset(rng.sample(kinds, rng.randint(2, len(kinds)))),
+            initial_rebalance_delay_ms=rng.choice([0, 500]),
+            members_of_group=[rng.randint(1, 3)],
+            producers=rng.randint(1, 3),
+            produce_every_ms=rng.choice([100, 400, 1_000]),
+            fetchers=rng.choice([1, 1, 2]),
+            fetch_bytes=rng.choice([200, 1_000, 1 << 20, 1 << 20]),
+            fetch_wait_ms=rng.choice([200, 500, 500]),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Server properties."""
+        settings = {
+            "broker.session.timeout.ms": self.session_timeout_ms,
+            "broker.heartbeat.interval.ms": self.session_timeout_ms // 4,
+            "replica.lag.time.max.ms": self.lag_ms_max,
+            "replica.socket.timeout.ms": 5_000,
+            "replica.fetch.wait.max.ms": self.fetch_wait_ms,
+            "replica.fetch.max.bytes": self.fetch_bytes,
+            "replica.fetch.backoff.ms": 300,
+            "num.replica.fetchers": self.fetchers,
+            "min.insync.replicas": self.min_isr,
+            "default.replication.factor": len(NODE_IDS),
+            "offsets.topic.num.partitions": 2,
+            "offsets.topic.replication.factor": len(NODE_IDS),
+            "group.initial.rebalance.delay.ms": self.initial_rebalance_delay_ms,
+            "leader.imbalance.check.interval.seconds": 10,
+            "controlled.shutdown.max.retries": 2,
+            "controlled.shutdown.retry.backoff.ms": 2_000,
+            "auto.create.topics.enable": "false",
+        }
+        if self.syncs_every_write:
+            settings["log.flush.interval.messages"] = 1
+        return {name: str(value) for name, value in settings.items()}

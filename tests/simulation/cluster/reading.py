@@ -1,0 +1,93 @@
+"""Consumers that read by the high watermark, from whoever leads, and ask where partitions end."""
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.histories.events import EndSeen, Read
+from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.traffic import records_of
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+FETCH_WAIT_MS = 300
+LATEST = -1
+
+
+@dataclass
+class Reader:
+    """Reads each partition on; sometimes from the beginning again."""
+
+    world: "ClusterWorld"
+    rng: random.Random
+    name: str
+    session: int = 0
+    positions: dict[Partition, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.client = Client(self.world, self.rng, self.name)
+        # By topic name, and from v9 on fenced by leader epochs.
+        self.fetch_version = self.rng.randint(9, 12)
+        self.list_version = self.rng.randint(4, 10)
+
+    async def live(self) -> None:
+        while not self.world.is_over:
+            try:
+                if self.rng.random() < 0.15:
+                    await self._ask_for_the_end(self.rng.choice(self.world.partitions))
+                else:
+                    await self._read(self.rng.choice(self.world.partitions))
+            except OSError:
+                self.client.metadata_is_stale()
+                await self.world.sleep_ms(self.rng.randint(20, 500))
+            if self.rng.random() < 0.01:
+                self.session += 1
+                self.positions.clear()
+            await self.world.sleep_ms(self.rng.randint(5, 600))
+        self.client.close()
+
+    async def _read(self, partition: Partition) -> None:
+        wire, epoch = await self.client.leader(partition)
+        offset, size = self.positions.get(partition, 0), self.rng.choice([1, 1 << 20])
+        part = FetchPartition(
+            partition=partition[1], current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=size
+        )
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=[FetchTopic(topic=partition[0], partitions=[part])]
+        )
+        session = self.session
+        response = await wire.call(request, self.fetch_version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
+        if not response.responses:
+            return
+        data = response.responses[0].partitions[0]
+        error = ErrorCode(data.error_code)
+        if error is not ErrorCode.NONE:
+            self.client.metadata_is_stale()
+            self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
+            return
+        for record in records_of(data.records):
+            if record.offset >= offset:
+                value = bytes(record.value or b"").decode()
+                read = Read(self.world.now_us, self.name, session, *partition, record.offset, value)
+                self.world.record(read)
+                self.positions[partition] = record.offset + 1
+        self.world.judge.counts["records read"] += self.positions.get(partition, 0) - offset
+
+    async def _ask_for_the_end(self, partition: Partition) -> None:
+        wire, epoch = await self.client.leader(partition)
+        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=LATEST)
+        topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
+        sent_us = self.world.now_us
+        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
+        response = await wire.call(request, self.list_version, within_ms=REQUEST_TIMEOUT_MS)
+        told = response.topics[0].partitions[0]
+        error = ErrorCode(told.error_code)
+        if error is ErrorCode.NONE:
+            self.world.record(EndSeen(sent_us, self.world.now_us, self.name, *partition, told.offset))
+        else:
+            self.client.metadata_is_stale()
+            self.world.judge_error(error, f"{self.name}: end of {partition}")

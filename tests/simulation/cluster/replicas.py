@@ -1,0 +1,150 @@
+"""The replicas of all partitions, compared batch by batch (I-2, I-3, I-4, I-7, I-9, I-10).
+
+Of every batch a hash is kept that covers it and all before it. Two logs are the same up to an offset if and only if
+their hashes there are, so nothing is read twice, and nothing is compared but numbers.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, iterate_batches
+from tests.simulation.judge import Judge
+
+Partition = tuple[bytes, int]
+"""Topic id and index."""
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    prefix: int
+    """Hash of the log up to the end of this batch."""
+    sequence: tuple[int, int, int] | None
+    """Producer id, epoch and first sequence of an idempotent producer."""
+
+
+@dataclass
+class Committed:
+    """What has been below the high watermark of a leader, ever; and every batch that any replica has had."""
+
+    name: str
+    end_offset: int = 0
+    prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
+    """By end offset of a batch."""
+    known: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Hash by base offset and leader epoch."""
+
+
+class TrackedLog:
+    """One replica in one life of its broker, as it was last looked at."""
+
+    def __init__(self, judge: Judge, committed: Committed, log: Any, owner: str) -> None:
+        self._judge = judge
+        self._committed = committed
+        self.log = log
+        self._owner = owner
+        self._batches: list[Batch] = []
+        self._prefixes: dict[int, int] = {0: 0}
+        self._sequences: set[tuple[int, int, int]] = set()
+        self._cuts = log.cuts
+        self._epochs: Any = None
+
+    def look(self) -> None:
+        """After any change of the log."""
+        log = self.log
+        if log.cuts != self._cuts or self.end_offset > log.log_end_offset:
+            self._cuts = log.cuts
+            self._forget_what_was_cut()
+        if log.epochs.entries is not self._epochs:
+            self._epochs = log.epochs.entries
+            self._look_at_epochs()
+        if self.end_offset < log.log_end_offset:
+            self._read_on()
+
+    @property
+    def end_offset(self) -> int:
+        return self._batches[-1].end_offset if self._batches else 0
+
+    def prefix_at(self, offset: int) -> int | None:
+        """The hash of everything below `offset`; None where no batch ends there."""
+        return self._prefixes.get(offset)
+
+    def has_committed(self) -> bool:
+        committed = self._committed
+        return self.prefix_at(committed.end_offset) == committed.prefixes[committed.end_offset]
+
+    def commit(self, high_watermark: int) -> bool:
+        """This replica's leader says that everything below is replicated; returns whether that is news."""
+        committed = self._committed
+        if high_watermark <= committed.end_offset:
+            return False
+        if not self.has_committed():
+            self.violated("I-4", f"leads without what was committed up to {committed.end_offset}")
+            return False
+        if self.prefix_at(high_watermark) is None:
+            self.violated("I-6", f"the high watermark {high_watermark} is not the end of a batch")
+            return False
+        for batch in self._batches:
+            if committed.end_offset < batch.end_offset <= high_watermark:
+                committed.prefixes[batch.end_offset] = batch.prefix
+        committed.end_offset = high_watermark
+        return True
+
+    def violated(self, invariant: str, how: str) -> None:
+        self._judge.violated(invariant, f"{self._committed.name} on {self._owner}: {how}")
+
+    def _forget_what_was_cut(self) -> None:
+        log = self.log
+        while self._batches and not self._is_there(self._batches[-1]):
+            batch = self._batches.pop()
+            del self._prefixes[batch.end_offset]
+            if batch.sequence is not None:
+                self._sequences.discard(batch.sequence)
+            if self._committed.prefixes.get(batch.end_offset) == batch.prefix and log.log_start_offset == 0:
+                self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
+
+    def _is_there(self, batch: Batch) -> bool:
+        log = self.log
+        return batch.end_offset <= log.log_end_offset and log.epochs.epoch_at(batch.base_offset) == batch.leader_epoch
+
+    def _look_at_epochs(self) -> None:
+        for one, other in pairwise(self._epochs):
+            if one.epoch >= other.epoch or one.start_offset >= other.start_offset:
+                self.violated("I-7", f"{one} before {other}")
+
+    def _read_on(self) -> None:
+        try:
+            while self.end_offset < self.log.log_end_offset:
+                bound = self.log.log_end_offset
+                content = self.log.read(self.end_offset, 1 << 20, upper_bound=bound, min_one_batch=True, wait=True)
+                for position, header in iterate_batches(content.records):
+                    self._add(header, content.records[position : position + header.size_bytes])
+        except CorruptMessage as error:
+            self.violated("I-2", f"cannot be read: {error}")
+
+    def _add(self, header: BatchHeader, content: memoryview) -> None:
+        if header.base_offset != self.end_offset:
+            self.violated("I-9", f"offset {header.base_offset} where {self.end_offset} was next")
+        epoch = header.partition_leader_epoch
+        if self.log.epochs.epoch_at(header.base_offset) != epoch:
+            self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
+        before = self._batches[-1].prefix if self._batches else 0
+        batch = Batch(header.base_offset, header.next_offset, epoch, crc32(content, before), _sequence_of(header))
+        if self._committed.known.setdefault((batch.base_offset, epoch), batch.prefix) != batch.prefix:
+            self.violated("I-2", f"another log up to the batch of epoch {epoch} at {batch.base_offset} than elsewhere")
+        if batch.sequence is not None:
+            if batch.sequence in self._sequences:
+                self.violated("I-10", f"{batch.sequence} again at {batch.base_offset}")
+            self._sequences.add(batch.sequence)
+        self._batches.append(batch)
+        self._prefixes[batch.end_offset] = batch.prefix
+
+
+def _sequence_of(header: BatchHeader) -> tuple[int, int, int] | None:
+    if header.producer_id == NO_PRODUCER_ID:
+        return None
+    return header.producer_id, header.producer_epoch, header.base_sequence

@@ -1,0 +1,190 @@
+"""What has to be seen when faults have stopped: progress first (I-20), then nothing lost and nothing left over."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cluster.image import NO_LEADER, BrokerState
+from ottla.coordinator.states import STABLE
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from tests.histories.checker import check
+from tests.histories.events import FinalLog
+from tests.simulation.commits import fetch_request, metadata_of, read_offsets
+from tests.simulation.invariants import hosted_partitions
+from tests.simulation.member import PROMPT_MS
+from tests.simulation.replay import differences, live_state, replayed
+from tests.simulation.traffic import records_of
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+POLL_MS = 100
+# After a start: registration behind an expiring session, the lag of a follower, back-offs, connection attempts that a
+# cut held up.
+SETTLING_MS = 45_000
+WRITING_MS = 30_000
+REACTION_MS = 8_000
+
+
+class Rest:
+    def __init__(self, world: "ClusterWorld") -> None:
+        self._world = world
+        self._judge = world.judge
+
+    async def come(self) -> None:
+        """Every broker is active, every partition is led and all its replicas are in sync."""
+        await self._wait("I-20", self._unsettled, SETTLING_MS)
+
+    async def finish_writing(self) -> None:
+        """Every batch is acknowledged in the end, and then all replicas are the same (R12)."""
+        await self._wait("I-20", self._unacknowledged, WRITING_MS)
+        await self._wait("R12", self._unequal, SETTLING_MS)
+
+    async def judge_groups(self) -> None:
+        await self._wait("I-20", self._unstable, self._group_bound_ms())
+        for group_id in self._judge.groups:
+            await self._read_offsets(group_id)
+
+    async def judge_history(self) -> None:
+        """What clients were told, against what is stored."""
+        world = self._world
+        final = {partition: self._final_log(*partition) for partition in world.partitions}
+        for violation in check(world.history, final):
+            self._judge.violated("history", str(violation))
+
+    async def clean_up(self) -> None:
+        """I-17 once more; I-19: when everybody has gone, what was made for them has gone."""
+        world = self._world
+        for node in world.nodes.values():
+            for hosted in hosted_partitions(node.broker):
+                for difference in differences(live_state(hosted), replayed(node.broker, hosted.index)):
+                    self._judge.violated("I-17", f"{node.host} against its own log: {difference}")
+        members = [member.habits for member in world.members]
+        sessions_ms = max(habits.session_timeout_ms for habits in members)
+        rebalance_ms = max(habits.group_rebalance_timeout_ms for habits in members)
+        await asyncio.sleep((sessions_ms + 2 * rebalance_ms + PROMPT_MS) / 1000)
+        for node in world.nodes.values():
+            self._count_what_is_left(node.host, node.broker)
+        brokers = [node.broker for node in world.nodes.values()]
+        await asyncio.gather(*(node.stop() for node in world.nodes.values()))
+        for broker in brokers:
+            if len(broker.wheel):
+                self._judge.violated("I-19", f"{len(broker.wheel)} timers in a broker that has stopped")
+
+    def _count_what_is_left(self, host: str, broker: Any) -> None:
+        left = {str(key) for hosted in hosted_partitions(broker) for key in hosted._timers}
+        if left:
+            self._judge.violated("I-19", f"{host}: timers left when everybody has gone: {sorted(left)}")
+        if len(broker.replicas.delayed_produce):
+            self._judge.violated("I-19", f"{host}: {len(broker.replicas.delayed_produce)} producers wait")
+
+    async def _wait(self, invariant: str, still_wrong: Callable[[], list[str]], at_most_ms: int) -> None:
+        ends_us = self._world.loop.now_us + at_most_ms * 1000
+        while wrong := still_wrong():
+            if self._world.loop.now_us > ends_us:
+                self._judge.violated(invariant, f"after {at_most_ms} ms of calm: {'; '.join(wrong)}")
+                return
+            await asyncio.sleep(POLL_MS / 1000)
+
+    # What may still be wrong.
+
+    def _unsettled(self) -> list[str]:
+        world, image = self._world, self._world.truth.image
+        wrong = [f"{node.host} is down" for node in world.nodes.values() if not node.is_up or node.is_busy]
+        for node_id in world.nodes:
+            broker = image.brokers.get(node_id)
+            if broker is None or broker.state is not BrokerState.ACTIVE:
+                wrong.append(f"broker {node_id} is {None if broker is None else broker.state}")
+        if image.controller_id == NO_LEADER:
+            wrong.append("there is no controller")
+        for topic, index, state in image.partitions():
+            if state.leader == NO_LEADER or set(state.isr) != set(state.replicas) or state.is_reassigning:
+                wrong.append(f"{topic.name}-{index} is {state}")
+        return wrong
+
+    def _unacknowledged(self) -> list[str]:
+        return [
+            f"{producer.name} still has {[batch.base_sequence for batch in producer.waiting]} for {waiting.partition}"
+            for producer in self._world.producers
+            if not producer.is_done
+            for waiting in [*producer.waiting][:1]
+        ] or [f"{producer.name} goes on" for producer in self._world.producers if not producer.is_done]
+
+    def _unequal(self) -> list[str]:
+        world, wrong = self._world, []
+        for topic, index, state in world.truth.image.partitions():
+            ends = {}
+            for node_id in state.replicas:
+                replica = world.nodes[node_id].broker.replicas.find(topic.name, index)
+                inspector = world.nodes[node_id].inspector
+                tracked = None if inspector is None else inspector.tracked((topic.topic_id, index))
+                if replica is None or tracked is None:
+                    ends[node_id] = None
+                else:
+                    end = replica.log.log_end_offset
+                    ends[node_id] = (end, replica.high_watermark, tracked.prefix_at(end))
+            first = ends[state.replicas[0]]
+            if first is None or first[0] != first[1] or any(end != first for end in ends.values()):
+                wrong.append(f"{topic.name}-{index} has ends, high watermarks and contents {ends}")
+        return wrong
+
+    def _unstable(self) -> list[str]:
+        world, wrong = self._world, []
+        groups = {
+            group.group_id: group
+            for node in world.nodes.values()
+            for hosted in hosted_partitions(node.broker)
+            for group in hosted.coordinator.groups.values()
+        }
+        for member in world.members:
+            habits, group = member.habits, groups.get(member.habits.group_id)
+            if group is None or group.state is not STABLE:
+                wrong.append(f"{habits.group_id} is {None if group is None else group.state.name}")
+            elif not member.in_step or member.generation != group.generation or member.member_id not in group.members:
+                wrong.append(f"{habits.client_id} is not in {habits.group_id}")
+        return wrong
+
+    def _group_bound_ms(self) -> int:
+        members = [member.habits for member in self._world.members]
+        return (
+            self._world.plan.initial_rebalance_delay_ms
+            + max(habits.group_rebalance_timeout_ms for habits in members)
+            + max(habits.session_timeout_ms for habits in members)
+            + REACTION_MS
+        )
+
+    # Reading what is there.
+
+    async def _read_offsets(self, group_id: str) -> None:
+        """I-16, once more and for everything."""
+        world = self._world
+        for node in world.nodes.values():
+            wire = await world.connect_to(node.address, "auditor")
+            authority = world.authority_of(group_id, wire)
+            if authority is not None:
+                sent_us = world.loop.now_us
+                request: OffsetFetchRequest = fetch_request(group_id, None)
+                response = await wire.call(request, 9, within_ms=PROMPT_MS)
+                if world.authority_of(group_id, wire) == authority:
+                    self._judge_offsets(group_id, read_offsets(response.groups[0]), sent_us)
+            wire.close()
+
+    def _judge_offsets(self, group_id: str, read: dict[tuple[str, int], tuple[int, str]], sent_us: int) -> None:
+        history = self._judge.groups[group_id]
+        for partition in history.offsets.partitions():
+            offset, metadata = read.get(partition, (-1, ""))
+            wrong = history.offsets.judge_read(partition, offset, sent_us)
+            if wrong is not None or metadata != metadata_of(offset):
+                self._judge.violated("I-16", f"{group_id} {partition}: read {wrong}, {metadata!r}")
+
+    def _final_log(self, topic: str, index: int) -> FinalLog:
+        state = self._world.truth.partition(topic, index)
+        assert state is not None, "topics of clients are not deleted"
+        log = self._world.nodes[state.leader].broker.replicas.partition(topic, index).log
+        records: list[tuple[int, str]] = []
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
+            records += [(record.offset, bytes(record.value or b"").decode()) for record in records_of(chunk.records)]
+            offset = chunk.end_offset
+        return FinalLog(log.log_start_offset, tuple(records))

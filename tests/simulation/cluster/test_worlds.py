@@ -1,0 +1,20 @@
+"""Whole clusters: a few here, hundreds in `make sim`; and seeds that have found something once."""
+
+import pytest
+
+from tests.simulation.cluster.world import ClusterWorld
+
+
+@pytest.mark.parametrize("seed", range(1_000, 1_008))
+def test_the_invariants_hold(seed):
+    assert ClusterWorld(seed).run().violations == []
+
+
+def test_a_run_has_everything_in_it():
+    counts: dict[str, int] = {}
+    for seed in range(2_000, 2_006):
+        for name, count in ClusterWorld(seed).run().counts.items():
+            counts[name] = counts.get(name, 0) + count
+    expected = {"acknowledged", "acknowledged by the leader", "records read", "synced", "commit", "offsets read"}
+    faults = {"kill", "stop", "cut", "pause", "power failure", "crash within an operation", "store in trouble"}
+    assert {name for name in expected | faults if not counts.get(name)} == set()

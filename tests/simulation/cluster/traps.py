@@ -1,0 +1,167 @@
+"""Traps of KAFKA_SEMANTICS §21, planted into the broker one at a time, for tests only.
+
+Each is a function that is handed pytest's monkeypatch, or anything with its `setattr`. What it breaks is what its
+number in the list of traps speaks of; `docs/traps.md` tells which seed finds it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker import group_loading, group_service
+from ottla.broker.group_partition import GroupPartition
+from ottla.broker.membership import Membership
+from ottla.coordinator import partition as coordinator_partition
+from ottla.replication.follower import Follower, FollowerState
+from ottla.replication.leadership import Leadership
+from ottla.replication.partition import Partition
+from ottla.storage import log_base, log_directory, producer_state, recovery
+from tests.fakes.disk import FakeDisk
+from tests.simulation.loop import VirtualClock
+
+Patch = Any
+
+
+def truncates_to_the_high_watermark(patch: Patch) -> None:
+    """T-14: on start a follower cuts what it does not know to be committed, though its leader may know."""
+
+    def start(self: Follower) -> list[Any]:
+        return self._truncate(self.partition.high_watermark, FollowerState.FETCHING)
+
+    patch.setattr(Follower, "start", start)
+
+
+def compares_one_round(patch: Patch) -> None:
+    """T-15: the leader's first answer about an epoch is taken for all there is to know."""
+    truncation_point = Follower.truncation_point
+
+    def at_once(self: Follower, epoch: int, end_offset: int) -> tuple[int, bool]:
+        offset, _ = truncation_point(self, epoch, end_offset)
+        return (min(end_offset, self.partition.log.log_end_offset) if end_offset >= 0 else offset), True
+
+    position = Follower.position
+    patch.setattr(Follower, "truncation_point", at_once)
+    patch.setattr(Follower, "position", lambda self: position(self)._replace(last_fetched_epoch=-1))
+
+
+def counts_the_committed_isr_only(patch: Patch) -> None:
+    """T-16: who is about to join the ISR is not waited for."""
+
+    def is_waited_for(self: Leadership, replica: int, *_: Any) -> bool:
+        return replica in self.isr_state.isr
+
+    patch.setattr(Leadership, "is_waited_for", is_waited_for)
+
+
+def tells_any_end(patch: Patch) -> None:
+    """T-17: a new leader tells its high watermark before it knows that of its predecessor."""
+    patch.setattr(Partition, "check_end_offset_is_known", lambda self: None)
+
+
+def believes_every_answer(patch: Patch) -> None:
+    """T-18: a follower is taken to have what was read for it, whether or not that arrives."""
+    note_follower_fetch = Partition.note_follower_fetch
+
+    def note(self: Partition, fetch: Any, leader_end_offset: int, now_ms: int, *rest: Any, **named: Any) -> Any:
+        believed = fetch._replace(fetch_offset=max(fetch.fetch_offset, leader_end_offset))
+        return note_follower_fetch(self, believed, leader_end_offset, now_ms, *rest, **named)
+
+    patch.setattr(Partition, "note_follower_fetch", note)
+
+
+def loads_to_the_high_watermark(patch: Patch) -> None:
+    """T-11: a coordinator that has just become one loads what it knows to be committed, and no more."""
+    load = group_loading.load
+
+    class UpToTheHighWatermark:
+        def __init__(self, partition: Partition) -> None:
+            self.log = _ShortLog(partition)
+
+    class _ShortLog:
+        def __init__(self, partition: Partition) -> None:
+            self._log = partition.log
+            self.log_start_offset = partition.log.log_start_offset
+            self.log_end_offset = partition.high_watermark
+
+        def read(self, *arguments: Any, **named: Any) -> Any:
+            return self._log.read(*arguments, **named)
+
+    async def short(broker: Any, partition: Partition, groups: GroupPartition) -> None:
+        await load(broker, UpToTheHighWatermark(partition), groups)  # type: ignore[arg-type]
+
+    patch.setattr(group_service, "load", short)
+
+
+def answers_while_loading(patch: Patch) -> None:
+    """T-10: offsets are fetched from a cache that is still being filled."""
+    phases = coordinator_partition.Phase
+    refusals = {phase: error for phase, error in coordinator_partition._REFUSALS.items() if phase is not phases.LOADING}
+    patch.setattr(coordinator_partition, "_REFUSALS", refusals)
+
+
+def looks_for_repetitions_last(patch: Patch) -> None:
+    """T-20: a batch is held against what should come next before it is held against what has come."""
+    patch.setattr(producer_state, "_find_duplicate", lambda *_: None)
+
+
+def writes_checkpoints_in_place(patch: Patch) -> None:
+    """T-21"""
+
+    def in_place(files: Any, path: Any, content: bytes, *, sync: bool = True) -> None:
+        file = files.open(path)
+        try:
+            file.truncate(0)
+            file.writev([content])
+        finally:
+            file.close()
+
+    for module in (log_base, log_directory, recovery):
+        patch.setattr(module, "write_atomically", in_place)
+
+
+def leaves_the_mark_of_a_clean_shutdown(patch: Patch) -> None:
+    """T-22: the mark is still there when the broker has begun to write again."""
+    remove = FakeDisk.remove
+
+    def leave(self: FakeDisk, path: Any) -> None:
+        if not path.name.startswith(".kafka_cleanshutdown"):
+            remove(self, path)
+
+    patch.setattr(FakeDisk, "remove", leave)
+
+
+def believes_in_torn_logs(patch: Patch) -> None:
+    """T-26: whoever comes back after a power failure is taken for one that has everything."""
+    registration = Membership._registration
+
+    def whole(self: Membership) -> Any:
+        return replace(registration(self), clean_shutdown=True)
+
+    patch.setattr(Membership, "_registration", whole)
+
+
+def takes_deadlines_from_the_wall_clock(patch: Patch) -> None:
+    """T-28"""
+    patch.setattr(VirtualClock, "now_ms", VirtualClock.wall_ms)
+
+
+def raises_the_high_watermark_below_min_isr(patch: Patch) -> None:
+    """§19.4.3 a: records count as committed while too few have them."""
+    patch.setattr(Partition, "min_isr", property(lambda self: 1))
+
+
+TRAPS: dict[str, Callable[[Patch], None]] = {
+    "T-10": answers_while_loading,
+    "T-11": loads_to_the_high_watermark,
+    "T-14": truncates_to_the_high_watermark,
+    "T-15": compares_one_round,
+    "T-16": counts_the_committed_isr_only,
+    "T-17": tells_any_end,
+    "T-18": believes_every_answer,
+    "T-20": looks_for_repetitions_last,
+    "T-21": writes_checkpoints_in_place,
+    "T-22": leaves_the_mark_of_a_clean_shutdown,
+    "T-26": believes_in_torn_logs,
+    "T-28": takes_deadlines_from_the_wall_clock,
+    "§19.4.3": raises_the_high_watermark_below_min_isr,
+}

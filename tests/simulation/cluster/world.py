@@ -1,0 +1,337 @@
+"""One run of a whole cluster: three brokers, the metadata store, clients, and what befalls them, all from one seed.
+
+For a while everything goes wrong that may. Then faults stop, and the cluster has to come to rest: every partition has a
+leader and all its replicas in sync, every producer gets its last batch acknowledged, every group is stable (I-20). At
+the end all replicas are compared (R12), what clients were told is held against what is stored, and what is left in the
+brokers is counted (I-19).
+"""
+
+import asyncio
+import contextlib
+import random
+import traceback
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+from ottla.broker.broker import StartError
+from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.coordinator.hashing import partition_for
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.histories.events import Event
+from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
+from tests.simulation.cluster.faults import CALM_STORE, KINDS, LONGEST_STALL_MS, Faults
+from tests.simulation.cluster.inspector import ClusterInspector
+from tests.simulation.cluster.judge import ClusterJudge
+from tests.simulation.cluster.node import Node
+from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
+from tests.simulation.cluster.reading import Reader
+from tests.simulation.cluster.rest import Rest
+from tests.simulation.cluster.store import StoreMachine
+from tests.simulation.cluster.truth import Truth
+from tests.simulation.judge import seat_of
+from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
+from tests.simulation.member import PROMPT_MS, Habits, Member
+from tests.simulation.network import Conditions, SimulatedNetwork
+from tests.simulation.trace import Trace
+from tests.simulation.wire import Wire, connect
+from tests.simulation.world import Outcome, Violated
+
+STEPS_MAX = 1_000_000
+BUSY_MS = 20
+SLOW_DISK_FACTOR = 40
+
+
+class ClusterWorld:
+    coordinators_move = True
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us)
+        self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
+        self.judge = ClusterJudge(self.trace)
+        self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS)
+        self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
+        self.network.draw_conditions = _draw_conditions
+        self.topics = ["alpha", "beta"]
+        self.partitions: list[Partition] = [("alpha", 0), ("alpha", 1), ("beta", 0)]
+        self.calm = asyncio.Event()
+        self.is_over = False
+        self.writing_is_over = False
+        self.history: list[Event] = []
+        self.members: list[Member] = []
+        self.producers: list[IdempotentProducer] = []
+        self.client_hosts: list[str] = []
+        self.nodes_of_processes: dict[Process, Node] = {}
+        self._keep_trace = keep_trace
+        self._thread_rng = self.make_rng("threads")
+        self._client_rng = self.make_rng("clients")
+        self._commits = 0
+        self._calm_since_us = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        with contextlib.ExitStack() as stack:
+            stack.callback(asyncio._set_running_loop, None)
+            asyncio._set_running_loop(self.loop)
+            self.store_machine = StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
+        self.truth = Truth(self.judge, self.store_machine.store)
+        self.inspector = ClusterInspector(self.judge, self.truth)
+        settings = self.plan.settings()
+        self.nodes = {node_id: Node(self, node_id, settings) for node_id in NODE_IDS}
+        self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
+
+    def run(self) -> Outcome:
+        self.loop.after_step = self._after_step
+        self.loop.on_crash = self._crashed
+        # A client's own patience comes on top of what the broker may take.
+        self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS
+        try:
+            self.loop.run_until_complete(self._story())
+        except Violated:
+            pass
+        except NothingLeftToDo as nothing:
+            self.judge.violated("liveness", str(nothing))
+        except Exception:
+            # One seed's trouble is not to keep the others from being run.
+            self.judge.violated("exceptions", traceback.format_exc())
+        for failure in self.loop.failures:
+            self.judge.violated("exceptions", _described(failure))
+        return Outcome(
+            self.seed,
+            self.trace.digest(),
+            self.judge.violations,
+            dict(self.judge.counts),
+            self.loop.steps,
+            self.loop.now_us // 1000,
+            self.trace.lines() if self._keep_trace else [],
+        )
+
+    # What clients ask.
+
+    @property
+    def now_us(self) -> int:
+        return self.loop.now_us
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.loop.now_us // 1000
+
+    @property
+    def is_calm(self) -> bool:
+        return self.calm.is_set()
+
+    @property
+    def has_been_calm_for_ms(self) -> int:
+        return (self.loop.now_us - self._calm_since_us) // 1000 if self.is_calm else 0
+
+    @property
+    def join_bound_ms(self) -> int:
+        """How long a join or a sync may be parked: one join phase, or one wait for the leader's assignment."""
+        longest_ms = max(member.habits.group_rebalance_timeout_ms for member in self.members)
+        return max(longest_ms, self.plan.initial_rebalance_delay_ms) + PROMPT_MS
+
+    def record(self, event: Event) -> None:
+        self.history.append(event)
+
+    def judge_error(self, error: ErrorCode, what: str) -> None:
+        if error not in PASSING:
+            self.judge.violated("answers", f"{what} was answered {error.name}")
+
+    def check_is_committed(self, partition: Partition, end_offset: int, values: list[str]) -> None:
+        """I-4, at the moment at which a client learns of it."""
+        topic = self.truth.image.topic(partition[0])
+        if topic is None:
+            return
+        committed = self.inspector.committed.get((topic.topic_id, partition[1]))
+        if committed is None or committed.end_offset < end_offset:
+            self.judge.violated("I-4", f"{partition}: {values} acknowledged below {end_offset}, beyond {committed}")
+
+    async def connect(self, client_id: str) -> ClusterWire:
+        return await self.connect_to(self._client_rng.choice(list(self.bootstrap.values())), client_id)
+
+    async def connect_to(self, address: tuple[str, int], client_id: str) -> ClusterWire:
+        """Raises OSError where nobody is to be reached."""
+        wire = await connect(self.network, self.judge, address, client_id, WorldsWire)
+        wire.world = self
+        return wire
+
+    async def coordinator(self, found: Any, wire: Wire, client_id: str) -> Wire:
+        wire.close()
+        return await self.connect_to((found.host, found.port), client_id)
+
+    def authority_of(self, group_id: str, wire: Wire) -> Any:
+        """Of the broker that leads the group's partition by what is committed; None where it is not this one."""
+        node = self.nodes_of_processes.get(process_behind(wire))
+        topic = self.truth.image.topic(CONSUMER_OFFSETS)
+        if node is None or topic is None:
+            return None
+        state = topic.partitions[partition_for(group_id, len(topic.partitions))]
+        return (state.leader, state.leader_epoch, wire.incarnation) if state.leader == node.node_id else None
+
+    def term_of(self, process: Process) -> int:
+        node = self.nodes_of_processes.get(process)
+        return -1 if node is None or node.inspector is None else node.inspector.term
+
+    def began_after(self, moment_us: int, wire: Wire) -> bool:
+        """Whether the broker at the other end has been started since, or is none any more."""
+        node = self.nodes_of_processes.get(process_behind(wire))
+        return node is None or node.began_us > moment_us
+
+    def next_commit(self) -> int:
+        self._commits += 1
+        return self._commits
+
+    def seat_of(self, member_id: str) -> str:
+        return seat_of(member_id)
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        """Calm ends every sleep that began before it."""
+        if self.is_calm:
+            await asyncio.sleep(duration_ms / 1000)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.calm.wait(), duration_ms / 1000)
+
+    # What nodes and faults ask.
+
+    def make_rng(self, purpose: str) -> random.Random:
+        return random.Random(f"cluster {self.seed}/{purpose}")
+
+    def spawn(self, life: Awaitable[None], name: str) -> "asyncio.Task[None]":
+        assert isinstance(life, Coroutine), "a task runs a coroutine"
+        task = self.loop.create_task(life, name=name)
+        task.add_done_callback(self._task_ended)
+        self._tasks.append(task)
+        return task
+
+    def start_failed(self, node: Node, error: StartError) -> None:
+        self.trace.note("start failed", node.host, error)
+        if self.has_been_calm_for_ms > 10_000:
+            self.judge.violated("start", f"{node.host}: {error}")
+
+    def may_lose_power(self, node: Node) -> bool:
+        """One at a time, and only while others have all that was acknowledged: nobody promises more (§14.8.2)."""
+        if self.plan.min_isr < 2:
+            # Nothing keeps such an ISR from shrinking to the one that has just lost its records.
+            return False
+        if any(other.is_unwell for other in self.nodes.values() if other is not node):
+            return False
+        return all(
+            (set(state.isr) | set(state.elr)) - {node.node_id} or node.node_id not in state.replicas
+            for _, _, state in self.truth.image.partitions()
+        )
+
+    def calm_down(self) -> None:
+        self.trace.note("calm")
+        self._calm_since_us = self.loop.now_us
+        self.network.links.heal_all()
+        self.store_machine.conditions = CALM_STORE
+        for node in self.nodes.values():
+            node.disk.put_out_fuse()
+            node.is_slow = False
+        self.calm.set()
+
+    # The story.
+
+    async def _story(self) -> None:
+        await asyncio.gather(*(node.start() for node in self.nodes.values()))
+        await self._create_topics()
+        self._spawn_clients()
+        await Faults(self, self.make_rng("faults")).storm()
+        rest = Rest(self)
+        await rest.come()
+        self.writing_is_over = True
+        await rest.finish_writing()
+        await rest.judge_groups()
+        self.is_over = True
+        await asyncio.gather(*self._tasks)
+        await rest.judge_history()
+        await rest.clean_up()
+
+    async def _create_topics(self) -> None:
+        counts = {topic: sum(each == topic for each, _ in self.partitions) for topic in self.topics}
+        topics = [CreatableTopic(name=topic, num_partitions=n, replication_factor=3) for topic, n in counts.items()]
+        errors = {"not asked yet"}
+        while errors - {"NONE", "TOPIC_ALREADY_EXISTS"}:
+            wire = await self.connect("admin")
+            request = CreateTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
+            response = await wire.call(request, 7, within_ms=REQUEST_TIMEOUT_MS)
+            wire.close()
+            errors = {ErrorCode(topic.error_code).name for topic in response.topics}
+            # Replicas are placed on brokers that are known to be active.
+            if errors - {"NONE", "TOPIC_ALREADY_EXISTS", "INVALID_REPLICATION_FACTOR"}:
+                self.judge.violated("answers", f"create topics was answered {errors}")
+            await asyncio.sleep(0.05)
+
+    def _spawn_clients(self) -> None:
+        for group_number, size in enumerate(self.plan.members_of_group):
+            for number in range(size):
+                rng = self.make_rng(f"member {group_number}/{number}")
+                member = Member(self, rng, Habits.draw(rng, f"group{group_number}", number))  # type: ignore[arg-type]
+                self.members.append(member)
+                self._spawn_client(member.habits.client_id, member.live())
+        for number in range(self.plan.producers):
+            name = f"once-{number}"
+            producer = IdempotentProducer(self, self.make_rng(name), name)
+            self.producers.append(producer)
+            self._spawn_client(name, producer.live())
+        hopeful = HopefulProducer(self, self.make_rng("hopeful"), "hopeful")
+        self._spawn_client("hopeful", hopeful.live())
+        reader = Reader(self, self.make_rng("reader"), "reader")
+        self._spawn_client("reader", reader.live())
+
+    def _spawn_client(self, client_id: str, life: Awaitable[None]) -> None:
+        self.client_hosts.append(client_id)
+        self.spawn(life, client_id)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        error = task.exception()
+        if error is not None:
+            self.judge.violated(task.get_name(), "".join(traceback.format_exception(error)))
+
+    # Hooks.
+
+    def _after_step(self, process: Process | None) -> None:
+        if process is not None:
+            node = self.nodes_of_processes.get(process)
+            if node is not None and node.inspector is not None:
+                node.inspector.look()
+        if self.judge.violations or self.loop.failures:
+            raise Violated
+        if self.loop.steps > STEPS_MAX:
+            self.judge.violated("liveness", f"more than {STEPS_MAX} steps")
+
+    def _crashed(self, process: Process) -> None:
+        self.judge.counts["crash within an operation"] += 1
+        self.nodes_of_processes[process].kill()
+
+    def _thread_delay_us(self) -> int:
+        process = PROCESS.get()
+        node = None if process is None else self.nodes_of_processes.get(process)
+        factor = SLOW_DISK_FACTOR if node is not None and node.is_slow else 1
+        return factor * self._thread_rng.randint(10, 5_000)
+
+
+class WorldsWire(ClusterWire):
+    @property
+    def incarnation(self) -> int:
+        return self.world.term_of(process_behind(self))
+
+
+def process_behind(wire: Wire) -> Process:
+    process = wire.transport.peer.context.get(PROCESS)
+    assert process is not None, "brokers are processes"
+    return process
+
+
+def _draw_conditions(rng: random.Random) -> Conditions:
+    """Bytes in small pieces are the one-broker world's business."""
+    low_us = rng.choice([50, 200, 2_000])
+    return Conditions(
+        latency_us=(low_us, low_us * rng.choice([2, 10])), largest_piece=rng.choice([1 << 20, 1 << 20, 700])
+    )
+
+
+def _described(failure: dict[str, Any]) -> str:
+    error = failure.get("exception")
+    shown = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
+    return f"{failure.get('message')}: {shown}"

@@ -1,0 +1,33 @@
+"""`python -m tests.storm.clients KIND --name N --bootstrap B --history FILE`: one client, until SIGTERM."""
+
+import argparse
+import importlib
+import logging
+import signal
+import threading
+from pathlib import Path
+
+from tests.histories.files import HistoryFile
+from tests.storm.clients.client import Client
+
+KINDS = ("aiokafka_member", "aiokafka_producer", "confluent_member", "confluent_producer", "watcher")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.storm.clients", description=__doc__)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--history", required=True, type=Path)
+    parser.add_argument("--records-per-s", type=int, default=200)
+    options = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    with HistoryFile(options.history) as history:
+        client = Client(options.name, options.bootstrap, options.records_per_s, history, stopping)
+        importlib.import_module(f"tests.storm.clients.{options.kind}").run(client)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A member of the group, of confluent-kafka."""
+
+import time
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.histories.events import NONE_COMMITTED
+from tests.histories.files import now_us
+from tests.storm.clients.client import Client, to_commit_id
+from tests.storm.clients.positions import Positions
+from tests.storm.settings import GROUP, TOPIC
+
+COMMIT_EVERY_S = 0.3
+ANSWER_WITHIN_S = 10
+
+
+def run(client: Client) -> None:
+    positions = Positions(client)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": client.bootstrap,
+            "group.id": GROUP,
+            "client.id": client.name,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 500,
+            "partition.assignment.strategy": "range",
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 2,
+        }
+    )
+
+    def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        asked_us, commits = _committed(client, consumer, partitions)
+        for partition, (offset, commit_id) in zip(partitions, commits, strict=True):
+            partition.offset = positions.begin(partition.partition, offset, commit_id, asked_us)
+        consumer.assign(partitions)
+
+    def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            positions.forget(partition.partition)
+
+    consumer.subscribe([TOPIC], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    try:
+        _consume(client, consumer, positions)
+    finally:
+        consumer.close()
+
+
+def _consume(client: Client, consumer: Consumer, positions: Positions) -> None:
+    commit_at = 0.0
+    while not client.stopping.is_set():
+        for message in consumer.consume(500, 0.2):
+            payload, partition, offset = message.value(), message.partition(), message.offset()
+            if message.error() is None:
+                assert payload is not None
+                assert partition is not None
+                assert offset is not None
+                positions.read(partition, offset, payload)
+        if time.monotonic() >= commit_at:
+            _commit(consumer, positions)
+            commit_at = time.monotonic() + COMMIT_EVERY_S
+
+
+def _commit(consumer: Consumer, positions: Positions) -> None:
+    commits = positions.begin_commit()
+    if not commits:
+        return
+    offsets = [TopicPartition(TOPIC, index, offset, commit_id) for index, (offset, commit_id) in commits.items()]
+    try:
+        answers = consumer.commit(offsets=offsets, asynchronous=False)
+    except KafkaException:
+        return
+    assert answers is not None
+    done = {answer.partition for answer in answers if answer.error is None}
+    positions.committed({index: commit for index, commit in commits.items() if index in done})
+
+
+def _committed(
+    client: Client, consumer: Consumer, partitions: list[TopicPartition]
+) -> tuple[int, list[tuple[int, str]]]:
+    """When they were asked for, and each one's offset and commit id; until the coordinator answers."""
+    while True:
+        asked_us = now_us()
+        try:
+            found = consumer.committed(partitions, ANSWER_WITHIN_S)
+        except KafkaException:
+            if client.stopping.is_set():
+                raise
+            continue
+        if all(one.error is None for one in found):
+            return asked_us, [(max(one.offset, NONE_COMMITTED), to_commit_id(one.metadata)) for one in found]

@@ -1,0 +1,30 @@
+"""What every part of a storm agrees on."""
+
+TOPIC = "storm"
+GROUP = "storm"
+PARTITIONS = 6
+REPLICATION_FACTOR = 3
+MIN_IN_SYNC = 2
+SESSION_TIMEOUT_MS = 3000
+
+
+def broker_settings(brokers: int) -> dict[str, str]:
+    """Quick failure detection and small segments; no compaction, which would make replicas differ where they may."""
+    factor = min(brokers, REPLICATION_FACTOR)
+    settings = {
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.enable": "false",
+        "offsets.topic.num.partitions": 5,
+        "offsets.topic.replication.factor": factor,
+        "default.replication.factor": factor,
+        "min.insync.replicas": min(factor, MIN_IN_SYNC),
+        "auto.create.topics.enable": "false",
+    }
+    if brokers > 1:
+        settings |= {
+            "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+            "broker.heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
+            "replica.lag.time.max.ms": 4000,
+            "leader.imbalance.check.interval.seconds": 10,
+        }
+    return {key: str(value) for key, value in settings.items()}

@@ -1,0 +1,204 @@
+"""One storm from beginning to end."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from tests.cluster.etcd_server import EtcdServer
+from tests.cluster_processes import ClusterProcesses
+from tests.histories.checker import Violation, check
+from tests.histories.events import Acknowledged, CommitAcknowledged, Event, FinalLog, Read, Sent
+from tests.histories.files import HistoryFile, read_histories
+from tests.histories.violations import Partition
+from tests.storm import final
+from tests.storm.faults import ETCD, Action, Step
+from tests.storm.replicas import differences, high_watermarks
+from tests.storm.settings import PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
+
+CLIENT_STOPS_WITHIN_S = 90
+PRODUCERS = {"confluent": "confluent_producer", "aiokafka": "aiokafka_producer"}
+READERS = {
+    "member-a": "aiokafka_member",
+    "member-b": "aiokafka_member",
+    "member-c": "confluent_member",
+    "watcher": "watcher",
+}
+
+
+@dataclass
+class Outcome:
+    """What happened and what was wrong; a storm is passed if there is nothing in `violations` and `failures`."""
+
+    done: Counter[Action] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """Everything else: brokers that ended by themselves, replicas that differ, clients that failed, no progress."""
+    longest_silence_s: float = 0.0
+    """The longest time without any acknowledgement."""
+
+
+def run(directory: Path, steps: list[Step], *, duration_s: float, brokers: int, records_per_s: int) -> Outcome:
+    """Leaves histories, logs and data in the directory."""
+    outcome = Outcome()
+    cluster = ClusterProcesses(directory, broker_settings(brokers), brokers=brokers)
+    logs: dict[Partition, FinalLog] = {}
+    try:
+        with HistoryFile(directory / "history-end.jsonl") as history:
+            logs = _weather(cluster, history, steps, duration_s, records_per_s, outcome)
+        _compare_replicas(cluster, logs, outcome)
+    except (AssertionError, KafkaException) as error:
+        outcome.failures.append(str(error))
+    finally:
+        cluster.close()
+    outcome.failures += _complaints(cluster)
+    _judge(directory, logs, outcome)
+    return outcome
+
+
+def _weather(
+    cluster: ClusterProcesses,
+    history: HistoryFile,
+    steps: list[Step],
+    duration_s: float,
+    records_per_s: int,
+    outcome: Outcome,
+) -> dict[Partition, FinalLog]:
+    replicas = min(len(cluster.brokers), REPLICATION_FACTOR)
+    cluster.start()
+    cluster.create_topic(TOPIC, PARTITIONS, replicas, segment_bytes="1000000")
+    with clients(cluster, READERS, records_per_s):
+        with clients(cluster, PRODUCERS, records_per_s):
+            _strike(cluster, steps, duration_s, outcome)
+            cluster.wait_until_whole()
+        final.wait_until_drained(cluster.bootstrap, history)
+    logs = final.read_back(cluster.bootstrap, history)
+    cluster.wait_until_whole()
+    return logs
+
+
+@contextmanager
+def clients(cluster: ClusterProcesses, kinds: Mapping[str, str], records_per_s: int) -> Iterator[None]:
+    """Clients for as long as the context is open; AssertionError if one of them fails."""
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name, kind in kinds.items():
+            with (cluster.directory / f"client-{name}.stderr").open("wb") as errors:
+                running[name] = subprocess.Popen(_client_command(cluster, name, kind, records_per_s), stderr=errors)
+        yield
+        for process in running.values():
+            process.send_signal(signal.SIGTERM)
+        statuses = {name: process.wait(CLIENT_STOPS_WITHIN_S) for name, process in running.items()}
+        failed = [name for name, status in statuses.items() if status != 0]
+        assert not failed, f"clients failed: {failed}; see client-NAME.stderr"
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"a client did not end: {error}") from None
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+
+
+def _client_command(cluster: ClusterProcesses, name: str, kind: str, records_per_s: int) -> list[str]:
+    history = str(cluster.directory / f"history-{name}.jsonl")
+    where = ["--name", name, "--bootstrap", cluster.bootstrap, "--history", history]
+    return [sys.executable, "-m", "tests.storm.clients", kind, *where, "--records-per-s", str(records_per_s)]
+
+
+def _strike(cluster: ClusterProcesses, steps: list[Step], duration_s: float, outcome: Outcome) -> None:
+    started = time.monotonic()
+    for step in steps:
+        time.sleep(max(0.0, started + step.at_s - time.monotonic()))
+        _perform(cluster, step)
+        if step.node_id != ETCD:
+            outcome.done[step.action] += 1
+    time.sleep(max(0.0, started + duration_s - time.monotonic()))
+    for broker in cluster.brokers.values():
+        if not broker.bootstrap:
+            broker.wait_until_ready()
+
+
+def _perform(cluster: ClusterProcesses, step: Step) -> None:
+    if step.node_id == ETCD:
+        _perform_on_etcd(cluster.etcd, step.action)
+        return
+    broker = cluster.brokers[step.node_id]
+    if step.action is not Action.START:
+        assert broker.is_running, f"broker {step.node_id} ended by itself"
+    match step.action:
+        case Action.KILL:
+            broker.kill()
+            broker.bootstrap = ""
+        case Action.STOP:
+            status = broker.stop()
+            broker.bootstrap = ""
+            assert status == 0, f"broker {step.node_id} stopped with status {status}"
+        case Action.START:
+            broker.launch()
+        case Action.PAUSE:
+            broker.pause()
+        case Action.RESUME:
+            broker.resume()
+
+
+def _perform_on_etcd(etcd: EtcdServer | None, action: Action) -> None:
+    if etcd is None:
+        return
+    match action:
+        case Action.KILL:
+            etcd.kill()
+        case Action.START:
+            etcd.start()
+        case Action.PAUSE:
+            etcd.send_signal(signal.SIGSTOP)
+        case _:
+            etcd.send_signal(signal.SIGCONT)
+
+
+def _compare_replicas(cluster: ClusterProcesses, logs: Mapping[Partition, FinalLog], outcome: Outcome) -> None:
+    statuses = cluster.stop()
+    assert all(status == 0 for status in statuses.values()), f"exit statuses at the end: {statuses}"
+    directories = [broker.data_dir for broker in cluster.brokers.values()]
+    ends: dict[Partition, int] = {}
+    for directory in directories:
+        for partition, high_watermark in high_watermarks(directory).items():
+            ends[partition] = max(high_watermark, ends.get(partition, 0))
+    for partition, log in logs.items():
+        read_to = log.records[-1][0] + 1 if log.records else log.log_start_offset
+        assert ends.get(partition) == read_to, f"{partition} was read to {read_to}, noted is {ends.get(partition)}"
+    outcome.failures += differences(directories, ends)
+
+
+def _complaints(cluster: ClusterProcesses) -> list[str]:
+    """What the brokers' logs say of errors that nobody foresaw."""
+    return [
+        f"a traceback in {broker.stderr_path}"
+        for broker in cluster.brokers.values()
+        if broker.stderr_path.exists() and "Traceback" in broker.stderr
+    ]
+
+
+def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome) -> None:
+    events: list[Event] = list(read_histories(sorted(directory.glob("history-*.jsonl"))))
+    kinds = Counter(type(event) for event in events)
+    outcome.counts["sent"] = kinds[Sent]
+    outcome.counts["acknowledged"] = kinds[Acknowledged]
+    outcome.counts["read"] = kinds[Read]
+    outcome.counts["commits acknowledged"] = kinds[CommitAcknowledged]
+    times = sorted(event.at_us for event in events if isinstance(event, Acknowledged))
+    outcome.longest_silence_s = max((later - earlier for earlier, later in pairwise(times)), default=0) / 1e6
+    if not logs:
+        outcome.failures.append("the logs could not be read back: nothing was judged")
+        return
+    outcome.violations += check(events, logs)
+    if not (kinds[Acknowledged] and kinds[Read] and kinds[CommitAcknowledged]):
+        outcome.failures.append(f"the storm went past the clients: {dict(outcome.counts)}")
