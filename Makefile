@@ -6,7 +6,7 @@ SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
 
-.PHONY: serve test check rebalance sim storm fuzz bench docs clean
+.PHONY: serve test check rebalance sim storm fuzz bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -38,6 +38,10 @@ fuzz: $(VENV)/ready-dev
 
 bench: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The archive beside a bare consumer, and the observatory over a million events.
+bench-pipeline: $(VENV)/ready-dev
+	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 # Regenerate what is made from the code: message stubs, the README table of APIs, docs/configuration.md, docs/cli.md.
 docs: $(VENV)/ready-dev

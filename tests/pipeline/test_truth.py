@@ -236,7 +236,7 @@ def check_ownership(rows: Told, slow: Any) -> None:
 
 def test_a_static_member_restarts_without_a_rebalance(spark: Any, play: Play) -> None:
     for _ in range(2):
-        member = play.member(client_id="app", group_instance_id="seat")
+        member = play.member(client_id="app", group_instance_id="seat", session_timeout_ms=300_000)
         play.stable_with(1)
         eventually(lambda member=member: member.owned == {0, 1, 2}, threading.Event(), "the member has its share")
         member.close()

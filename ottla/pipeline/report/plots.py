@@ -137,7 +137,7 @@ def _time(milliseconds: int) -> datetime:
 
 
 def _time_axis(axes: Any) -> None:
-    locator = AutoDateLocator(maxticks=9)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 

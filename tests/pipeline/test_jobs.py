@@ -1,0 +1,85 @@
+"""The jobs from end to end as processes: here, on a standalone cluster, and the example that users copy."""
+
+import importlib.util
+import json
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ottla.pipeline import archive
+from ottla.pipeline.observatory.tables import TABLES
+from tests.pipeline.jobs import job
+from tests.pipeline.standalone import standalone_cluster
+from tests.pipeline.test_observatory import Log
+from tests.pipeline.test_report import eventful
+from tests.pipeline.topics import make_topic, produce
+from tests.served import ServedBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "orders_pipeline"
+
+
+def rows_in(spark: Any, table: str) -> list[str]:
+    return sorted(
+        json.dumps(row.asDict(recursive=True), default=str) for row in spark.read.format("delta").load(table).collect()
+    )
+
+
+def events_topic(spark: Any, broker: ServedBroker) -> None:
+    """Events of the report's test, as a broker would have published them."""
+    rows = eventful(Log(spark)).frame().collect()
+    produce(broker, "ottla.events", [bytes(row.value).decode() for row in rows], key="g")
+
+
+def test_a_standalone_cluster_makes_the_same_tables(
+    spark: Any, broker: ServedBroker, spark_jars: Path, tmp_path: Path
+) -> None:
+    events_topic(spark, broker)
+    with standalone_cluster(tmp_path) as url:
+        for name, master in (("here", "local[2]"), ("there", url)):
+            table, tables = f"{tmp_path}/{name}/events", f"{tmp_path}/{name}/tables"
+            source = ["--bootstrap", broker.bootstrap, "--topic", "ottla.events", "--once", "--shared-path"]
+            job("archive", *source, "--table", table, jars=spark_jars, master=master)
+            job("observatory", "--archive", table, "--tables", tables, "--shared-path", jars=spark_jars, master=master)
+
+    for name in ("events", *(f"tables/{table}" for table in TABLES)):
+        assert rows_in(spark, f"{tmp_path}/there/{name}") == rows_in(spark, f"{tmp_path}/here/{name}"), name
+    assert len(rows_in(spark, f"{tmp_path}/there/tables/rebalances")) == 2
+    job("report", "--tables", f"{tmp_path}/there/tables", "--to", f"{tmp_path}/report", jars=spark_jars)
+    assert "2 rebalances" in (tmp_path / "report" / "report.html").read_text()
+
+
+def example(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+async def test_the_example_sums_up_what_was_ordered(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    orders, revenue = example("orders"), example("revenue")
+    make_topic(broker, 1)
+    await orders.send(broker.bootstrap, 500)
+    records = archive.read_topics(spark, broker.bootstrap, [orders.TOPIC], {})
+    rows = archive.archived(records, revenue.SCHEMA)
+    table = str(tmp_path / "orders")
+    assert archive.write_table(rows, table, f"{table}/_checkpoint", once=True, interval_s=1).awaitTermination(120)
+
+    sums = revenue.revenue(spark.read.format("delta").load(table)).collect()
+
+    chance = random.Random(1)
+    made = [orders.order(number, chance) for number in range(500)]
+    expected = {
+        item: sum(one["pieces"] * one["price_cents"] for one in made if one["item"] == item) for item in orders.ITEMS
+    }
+    assert {row["item"]: row["revenue_cents"] for row in sums} == expected
+    assert sum(row["orders"] for row in sums) == 500
+
+
+def test_the_examples_guide_names_the_schema_that_the_example_reads() -> None:
+    assert f"'{example('revenue').SCHEMA}'" in (EXAMPLE / "README.md").read_text()

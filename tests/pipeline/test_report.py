@@ -1,0 +1,91 @@
+"""The report of known tables: one page that needs nothing else, with what the tables say."""
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from ottla.pipeline.observatory.tables import write_tables
+from ottla.pipeline.report.page import write_report
+from ottla.pipeline.report.reading import POINTS_OF_LAG, lag_over_time, read_tables, slowest_members
+from tests.pipeline.test_observatory import START_MS, Log, sample
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def eventful(log: Log) -> Log:
+    log.tell(0, "group_loaded", generation=0)
+    log.started(10, 0, "member joined", "a")
+    log.generation(20, 1, ["a"], 10)
+    log.completed(30, 1, 10, a=[0, 1])
+    log.started(5000, 1, "session <expired>", "b")
+    log.rejoined(8000, 1, "a")
+    log.generation(8000, 2, ["a", "c"], 3000)
+    log.completed(8100, 2, 100, a=[0], c=[1])
+    for number in range(10):
+        sample(log, 10_000 * number, [5, 5], [10 + number, 5])
+    return log
+
+
+@pytest.fixture(scope="module")
+def tables(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("observatory")
+    archive, directory = f"{path}/archive", f"{path}/tables"
+    eventful(Log(spark)).frame().write.format("delta").save(archive)
+    told: list[str] = []
+    write_tables(spark, archive, directory, no_progress_ms=60_000, tell=told.append)
+    assert told[0] == "rebalances: 2 rows"
+    return directory
+
+
+def test_the_page_says_what_the_tables_say(spark: Any, tables: str, tmp_path: Path) -> None:
+    page = write_report(read_tables(spark, tables), tmp_path / "report")
+    text = page.read_text()
+
+    assert "2 rebalances of 1 groups" in text
+    assert "the longest of 2 completed took 3.1 s" in text
+    assert "session &lt;expired&gt;, waited for app-a" in text
+    assert "1 times, 3.00 s at most" in text
+    assert "<td>no progress</td>" in text
+    titles = re.findall(r"<h2>(.*?)</h2>", text)
+    assert titles == [
+        "Generations of g", "How long rebalances took", "Whom the others waited for", "Lag",
+        "Coordinators and brokers", "Partitions without an owner", "Stuck members",
+    ]  # fmt: skip
+
+
+def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tables: str, tmp_path: Path) -> None:
+    page = write_report(read_tables(spark, tables), tmp_path / "report")
+    text = page.read_text()
+
+    assert text.count("<svg ") == 5
+    assert not re.search(r"<script|<link|<img|src=|@import", text)
+    files = sorted(path.name for path in page.parent.glob("*.svg"))
+    assert files == ["durations.svg", "generations-1.svg", "lag.svg", "leadership.svg", "slowest.svg"]
+    assert all(ElementTree.parse(page.parent / name).getroot().tag.endswith("svg") for name in files)
+
+
+def test_only_the_groups_asked_for(spark: Any, tables: str) -> None:
+    assert len(read_tables(spark, tables, ["g"]).rebalances) == 2
+    assert not read_tables(spark, tables, ["another"]).rebalances
+
+
+def test_members_are_ranked_by_how_long_others_waited(spark: Any) -> None:
+    rows = [("g", "x", 100), ("g", "y", 900), ("g", "x", 1000), ("g", "z", 0)]
+    frame = spark.createDataFrame(rows, "group_id STRING, slowest_client_id STRING, slowest_ms BIGINT")
+    ranked = [tuple(row) for row in slowest_members(frame).collect()]
+    assert ranked == [("g", "x", 2, 1100, 1000), ("g", "y", 1, 900, 900)]
+
+
+def test_many_samples_of_lag_are_thinned_out_and_peaks_stay(spark: Any) -> None:
+    samples = spark.range(3000).selectExpr(
+        "'g' AS group_id", "id % 2 AS partition", f"{START_MS} + (id div 2) * 100 AS sampled_ms",
+        "IF(id = 1000, 500L, 1L) AS lag",
+    )  # fmt: skip
+    rows = lag_over_time(samples).collect()
+
+    assert POINTS_OF_LAG <= len(rows) <= POINTS_OF_LAG + 2
+    assert max(row.lag for row in rows) == 501
+    assert [row.at_ms for row in rows] == sorted(row.at_ms for row in rows)
