@@ -293,7 +293,7 @@ class Broker:
         """Imported here: brokers that tell nothing start without it."""
         from ottla.broker.events.publisher import Publisher
 
-        self._events = Publisher(self)
+        self._events = Publisher(self, is_alone=self._owns_store)
         self._events.start()
         if self._groups is not None:
             self._groups.observers.append(self._events.observe)

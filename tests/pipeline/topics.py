@@ -18,10 +18,16 @@ def topic_name(prefix: str = "t") -> str:
 
 def make_topic(broker: ServedBroker, partitions: int = 3, **config: str) -> str:
     name = topic_name()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT_S)
+    create_topic_at(broker.bootstrap, name, partitions=partitions, config=settings)
     return name
+
+
+def create_topic_at(
+    bootstrap: str, name: str, *, partitions: int, replicas: int = 1, config: dict[str, str] | None = None
+) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, replicas, config=config or {})])[name].result(WAIT_S)
 
 
 def add_partitions(broker: ServedBroker, topic: str, total: int) -> None:

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 RETRY_MS: Final = 1000
+# Brokers of a cluster that starts come one after the other: so long is waited for enough of them to hold the replicas.
+FELLOWS_WITHIN_MS: Final = 10_000
 
 
 class EventsTopic:
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
         self._broker = broker
+        self._alone_from_ms = broker.clock.now_ms() + (0 if is_alone else FELLOWS_WITHIN_MS)
         self._led: list[int] = []
         self._partition_count = 0
         self._ask_again_ms = 0
@@ -45,9 +48,12 @@ class EventsTopic:
         now_ms = self._broker.clock.now_ms()
         if now_ms < self._ask_again_ms:
             return
-        self._ask_again_ms = now_ms + RETRY_MS
         config = self._broker.config
-        factor = min(config.ottla_events_replication_factor, len(self._broker.image.brokers))
+        wanted, there = config.ottla_events_replication_factor, len(self._broker.image.brokers)
+        if there < wanted and now_ms < self._alone_from_ms:
+            return
+        self._ask_again_ms = now_ms + RETRY_MS
+        factor = min(wanted, there)
         spec = TopicSpec(EVENTS_TOPIC, config.ottla_events_num_partitions, factor)
         configs = {"cleanup.policy": "delete", "retention.ms": str(config.ottla_events_retention_ms)}
         self._broker.topics.create([NewTopic(spec, configs)], validate_only=False, done=self._created)

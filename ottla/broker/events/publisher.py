@@ -43,10 +43,11 @@ class _Noted(NamedTuple):
 class Publisher:
     """`start` when the broker serves, `stop` when no more facts are told."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
+        """`is_alone`: no other broker will ever be in its cluster."""
         config = broker.config
         self._broker = broker
-        self._topic = EventsTopic(broker)
+        self._topic = EventsTopic(broker, is_alone=is_alone)
         self._ignored = tuple(prefix for prefix in config.ottla_events_ignored_groups.split(",") if prefix)
         self._buffer_max = config.ottla_events_buffer_max
         self._buffer: deque[_Noted] = deque()
