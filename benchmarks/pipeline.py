@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline import archive
 from ottla.pipeline.observatory.tables import write_tables
+from ottla.pipeline.session import fit_to_size
 from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
 from tests.served import ServedBroker
 
@@ -44,6 +45,7 @@ def session() -> SparkSession:
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
+    fit_to_size(made)
     return made
 
 
