@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.docker.engine import build_image
+from tests.docker.engine import ROOT, build_image
 from tests.docker.mini_cluster import BROKERS, MiniCluster, compose_commands, is_whole, running_mini_cluster
 from tests.docker.progress import Progress
 from tests.histories.checker import check
@@ -56,6 +56,18 @@ def test_what_is_written_outside_is_read_inside(cluster: MiniCluster) -> None:
     read = cluster.ottla("ottla3", "consume", "words", "--from-beginning", "--exit-at-end")
 
     assert Counter(read.split()) == Counter(f"word-{number}" for number in range(30))
+
+
+def test_what_readme_says_works_when_pasted(cluster: MiniCluster) -> None:
+    section = (ROOT / "README.md").read_text().partition("## Three brokers\n")[2]
+    up, *lines = section.partition("```sh\n")[2].partition("```")[0].splitlines()
+
+    printed = cluster.paste(lines).splitlines()
+
+    assert up.startswith("docker compose up ")
+    assert printed[0] == "created topic orders"
+    assert [line for line in printed if line.isdecimal()] == ["500", "1500"]
+    cluster.wait_until_all_see("three brokers in sync", is_whole)
 
 
 def test_nothing_acknowledged_is_lost_while_containers_are_killed_and_cut_off(cluster: MiniCluster) -> None:
