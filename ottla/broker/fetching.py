@@ -256,4 +256,6 @@ class FetcherTask:
         try:
             yield
         except KafkaStorageError as error:
-            self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            # Of a log that was deleted meanwhile nothing is wanted any more.
+            if self._broker.replicas.find(partition.topic, partition.index) is partition:
+                self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
