@@ -55,6 +55,7 @@ class Fetching:
             fetchers_per_leader=config.num_replica_fetchers,
         )
         self._tasks: dict[Fetcher, FetcherTask] = {}
+        self._is_over = False
 
     @property
     def fetchers(self) -> list[Fetcher]:
@@ -72,6 +73,8 @@ class Fetching:
 
     def settle(self) -> None:
         """Begins and ends tasks as the changes since the last call want it."""
+        if self._is_over:
+            return
         changes = self._manager.settle()
         for fetcher in changes.ended:
             self._tasks.pop(fetcher).end()
@@ -85,6 +88,7 @@ class Fetching:
 
     def end(self) -> None:
         """The broker stops, or is as good as dead: nothing is fetched any more."""
+        self._is_over = True
         for task in self._tasks.values():
             task.end()
         self._tasks.clear()

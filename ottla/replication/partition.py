@@ -317,10 +317,10 @@ class Partition:
     def is_in_sync(self, replica_id: int) -> bool:
         return self.leadership is not None and replica_id in self.leadership.isr_state.isr
 
-    def follower_left(self, replica_id: int) -> None:
-        """Its session does without the partition from now on."""
+    def follower_left(self, replica_id: int, contact: Contact) -> None:
+        """This session of it does without the partition from now on; it may have another one."""
         progress = None if self.leadership is None else self.leadership.followers.get(replica_id)
-        if progress is not None:
+        if progress is not None and progress.is_seen_by(contact):
             progress.leave_contact()
 
     def stir_followers(self) -> None:

@@ -116,6 +116,21 @@ def test_a_forgotten_partition_is_not_kept_in_sync_by_the_others() -> None:
     assert partition.maybe_shrink_isr(10 * LAG_MS) is not None
 
 
+def test_the_end_of_an_old_session_does_not_touch_a_new_one() -> None:
+    """A broker that was killed leaves its session behind, until somebody needs the place."""
+    partition, old_target, target = leader(isr=(1, 2), min_isr=1), target_at(0), target_at(0)
+    old = session_of(2, old_target, partition)
+    fetches(old, old_target, partition, now_ms=5)
+    session = session_of(2, target, partition)
+    fetches(session, target, partition, now_ms=6)
+
+    old.close()
+    fetches(session, target, partition, now_ms=10 * LAG_MS)
+    write(partition, 1)
+
+    assert partition.maybe_shrink_isr(11 * LAG_MS) is None
+
+
 def test_a_closed_session_is_told_nothing_any_more() -> None:
     partition, target = leader(isr=(1, 2)), target_at(0)
     session = session_of(2, target, partition)
