@@ -107,6 +107,8 @@ class DelayedFollowerFetch(DelayedOperation):
                 return self.force_complete()
             end_offset = partition.log.log_end_offset
             if target.fetch_offset != end_offset:
+                if missing <= 1:
+                    return self.force_complete()
                 missing -= min(partition.log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
                 if missing <= 0:
                     return self.force_complete()

@@ -38,6 +38,8 @@ NO_LEADER = -1
 
 READ_COMMITTED = 1
 
+NOTHING = memoryview(b"")
+
 _ALONE = ReplicationRules()
 
 
@@ -334,10 +336,10 @@ class Partition:
         end_offset = self.log.log_end_offset
         diverging = self.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
         if diverging is not None:
-            return FollowerRead(memoryview(b""), diverging, end_offset)
+            return FollowerRead(NOTHING, diverging, end_offset)
         self.check_readable(fetch.fetch_offset)
-        if max_bytes <= 0 and not at_least_one_batch:
-            return FollowerRead(memoryview(b""), None, end_offset)
+        if fetch.fetch_offset == end_offset or (max_bytes <= 0 and not at_least_one_batch):
+            return FollowerRead(NOTHING, None, end_offset)
         result = self.log.read(fetch.fetch_offset, max_bytes, upper_bound=end_offset, min_one_batch=at_least_one_batch)
         return FollowerRead(result.records, None, end_offset)
 
