@@ -10,8 +10,9 @@ from aiokafka.errors import KafkaError
 from tests.histories.events import Acknowledged, Sent
 from tests.histories.files import now_us
 from tests.storm.clients.client import Client, to_payload
-from tests.storm.settings import PARTITIONS, REQUEST_TIMEOUT_MS, TOPIC
+from tests.storm.settings import PARTITIONS, TOPIC
 
+REQUEST_TIMEOUT_MS = 30_000
 CLOSE_WITHIN_S = 60
 
 
