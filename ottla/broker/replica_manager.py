@@ -17,6 +17,7 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
 from ottla.replication.partition import FollowerNoted, Partition, Taken
+from ottla.replication.shared_reads import SharedReads
 from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class ReplicaManager(Appends):
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self.shared_reads = SharedReads()
         self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
         self._isr_changes = IsrChanges(broker)
         self.ailing = AilingReplicas(broker)
