@@ -102,6 +102,9 @@ class Fetching:
             if isinstance(fact, Followed):
                 self._broker.replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
                 continue
+            if isinstance(fact, Failed) and not self._is_here(fact.partition):
+                # Its log was deleted while an answer was on its way to it.
+                continue
             self._log(fact)
             if isinstance(fact, Truncated | Restarted):
                 cut.append(fact.partition)
@@ -109,6 +112,9 @@ class Fetching:
                 self._broker.replicas.ailing.write_failed(fact.partition)
                 self._try_later(fact.partition)
         return cut
+
+    def _is_here(self, partition: Partition) -> bool:
+        return self._broker.replicas.find(partition.topic, partition.index) is partition
 
     def _try_later(self, partition: Partition) -> None:
         """The disk was full, or would not open a file; it may recover."""
