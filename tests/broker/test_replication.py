@@ -1,5 +1,6 @@
 """Three brokers in one process: what one acknowledges the others have (SCENARIOS R01 to R13)."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.group_partition import TOO_FEW_REPLICAS_MS
 from ottla.broker.local_cluster import LocalCluster
-from ottla.cluster.image import NO_LEADER, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, NO_LEADER, TopicInfo
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.produce import ProduceResponse
@@ -16,6 +18,7 @@ from ottla.replication.fetcher import Fetcher
 from tests.broker.clusters import ask, create_topic, state_of, until
 from tests.broker.replicas import ALL, append, in_sync, leader_of, produced, replica, same_everywhere, three_brokers
 from tests.broker.requests import delete_records
+from tests.broker.test_group_handlers import codes, commit_request
 from tests.broker.wire import batch, client_of, fetch, produce_request, values_of
 
 
@@ -90,6 +93,25 @@ async def test_too_few_in_sync_is_refused_before_the_append(tmp_path: Path) -> N
         assert replica(cluster.brokers[0]).log.log_end_offset == 0
         assert await produced(cluster, b"b", acks=1) is ErrorCode.NONE
         assert replica(cluster.brokers[0]).high_watermark == 0, "KIP-966: it stands still while the ISR is too small"
+
+
+async def test_a_group_that_cannot_be_stored_is_told_so_a_moment_later(tmp_path: Path) -> None:
+    """§4.6.1. It would ask again at once."""
+    async with three_brokers(tmp_path, offsets_topic_num_partitions=1) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        cluster.brokers[0].topics.ensure_offsets_topic()
+        await until(lambda: cluster.leader_of(CONSUMER_OFFSETS, 0) is not None)
+        leader = leader_of(cluster, CONSUMER_OFFSETS)
+        for broker in list(cluster.brokers.values()):
+            if broker is not leader:
+                await cluster.kill_broker(broker.node_id)
+        await until(lambda: len(state_of(leader, CONSUMER_OFFSETS).isr) == 1)
+        asked = time.monotonic()
+
+        response = await ask(leader, commit_request("g", {("t", 0): 5}), 7)
+
+        assert codes(response) == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert time.monotonic() - asked >= TOO_FEW_REPLICAS_MS / 1000
 
 
 async def test_too_few_in_sync_is_told_after_the_append(tmp_path: Path) -> None:
