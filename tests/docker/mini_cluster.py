@@ -109,7 +109,7 @@ class MiniCluster(RunningCluster):
             wait_for(lambda address=address: _answers(address, is_so), SEEN_WITHIN_S, complaint)
 
     @contextmanager
-    def client_inside(self, name: str, kind: str, records_per_s: int = 0) -> Iterator[None]:
+    def client_inside(self, name: str, *arguments: str) -> Iterator[None]:
         """A client of the storm in a container in the cluster's network, for as long as the context is open.
 
         AssertionError if it fails."""
@@ -119,8 +119,8 @@ class MiniCluster(RunningCluster):
             *("--network", self.network, "--user", f"{os.getuid()}:{os.getgid()}", "--workdir", "/source"),
             *("--volume", f"{ROOT / 'tests'}:/source/tests:ro", "--volume", f"{self.directory}:/histories"),
             *("--env", "PYTHONDONTWRITEBYTECODE=1", "--entrypoint", "python", IMAGE),
-            *("-m", "tests.storm.clients", kind, "--name", name, "--bootstrap", INSIDE),
-            *("--history", f"/histories/history-{name}.jsonl", "--records-per-s", str(records_per_s)),
+            *("-m", "tests.storm.clients", *arguments, "--name", name, "--bootstrap", INSIDE),
+            *("--history", f"/histories/history-{name}.jsonl"),
         )
         try:
             yield
