@@ -19,6 +19,7 @@ from tests.cluster_processes import RunningCluster, free_ports, wait_for
 from tests.docker.engine import IMAGE, ROOT, docker, inspect, logs, run, wait_until_healthy
 
 BROKERS = ("ottla1", "ottla2", "ottla3")
+NO_COMPOSE = "there is neither `docker compose` nor docker-compose"
 SEEN_WITHIN_S = 60
 ANSWER_WITHIN_S = 5
 METADATA_VERSION = 12
@@ -156,7 +157,7 @@ def _answers(address: tuple[str, int], is_so: Callable[[Any], bool]) -> bool:
 def running_mini_cluster(directory: Path) -> Iterator[MiniCluster]:
     commands = compose_commands()
     if not commands:
-        pytest.skip("there is neither `docker compose` nor docker-compose")
+        pytest.skip(NO_COMPOSE)
     cluster = MiniCluster(commands[0], directory)
     try:
         cluster.up()
