@@ -46,7 +46,7 @@ class DeletedTopics:
     def finish(self) -> None:
         """At the start: delete the logs of topics whose deletion this broker has missed."""
         deleted = {mark.topic_id for mark in self._marks.values()}
-        # A power failure may take the topic id from a young log. What is left is no log of a later topic of that name.
+        # A power failure may take the topic id from a log of which nothing was flushed yet: nothing in it is promised.
         node_id = self._broker.node_id
         names = {mark.name for mark in self._marks.values() if node_id in mark.brokers}
         directory = self._broker.log_directory

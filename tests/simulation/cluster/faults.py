@@ -175,9 +175,10 @@ class Faults:
     async def _slow_disk(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))
         self._note("slow disk", node.host)
-        node.is_slow = True
+        # Nothing is in the page cache either.
+        node.is_slow = node.disk.is_cold = True
         await self._sleep(500, 8_000)
-        node.is_slow = False
+        node.is_slow = node.disk.is_cold = False
 
     async def _jump(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))
