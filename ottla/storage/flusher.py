@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from ottla.protocol.errors import KafkaStorageError
+from ottla.storage.epoch_file import EpochWrite
 from ottla.storage.files import File, FileSystem, sync_file
 from ottla.storage.segment import Segment
 
@@ -27,6 +28,7 @@ class FlushWork:
         end_offset: int,
         cuts: int,
         log_files: list[File],
+        epochs: EpochWrite | None,
         other_paths: list[Path],
         directory: Path | None,
         flushed_segments: tuple[Segment, ...],
@@ -37,20 +39,24 @@ class FlushWork:
         self.error: OSError | None = None
         self._files = files
         self._log_files = log_files
+        self._epochs = epochs
         self._other_paths = other_paths
         self._directory = directory
 
     def run(self) -> None:
         """Sync everything, in any thread. A failure is kept in `error`."""
         try:
+            if self._directory is not None:
+                # First of all: a file that was cut must not end while one that followed on it is still there.
+                self._files.sync_directory(self._directory)
+                self._files.sync_directory(self._directory.parent)
             for file in self._log_files:
                 file.fsync()
+            if self._epochs is not None:
+                self._epochs()
             for path in self._other_paths:
                 if self._files.exists(path):
                     sync_file(self._files, path)
-            if self._directory is not None:
-                self._files.sync_directory(self._directory)
-                self._files.sync_directory(self._directory.parent)
         except OSError as error:
             self.error = error
         finally:

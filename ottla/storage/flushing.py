@@ -51,6 +51,7 @@ class Flushing(LogBase):
             end_offset=self.log_end_offset,
             cuts=self.cuts,
             log_files=log_files,
+            epochs=self._epoch_file.begin_write(self.epochs, self.log_end_offset),
             other_paths=paths,
             directory=self.directory if changed else None,
             flushed_segments=tuple(unflushed[:-1]),
