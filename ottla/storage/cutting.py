@@ -24,7 +24,11 @@ class Cutting(LogBase):
     def _truncate(self, offset: int) -> None:
         self.cuts += 1
         keeper = self.segments[self.segments.index_of(offset)]
-        self._drop([segment for segment in self.segments if segment.base_offset > keeper.base_offset])
+        following = [segment for segment in self.segments if segment.base_offset > keeper.base_offset]
+        if following:
+            self._drop(following)
+            # A segment must not be cut on the disk while one that follows on it is still there.
+            self.files.sync_directory(self.directory)
         position, end_offset = keeper.cut_point(offset)
         if end_offset < self.log_start_offset:
             # The batch that goes holds the log start, and what is before the start is deleted already.

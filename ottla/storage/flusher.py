@@ -46,10 +46,6 @@ class FlushWork:
     def run(self) -> None:
         """Sync everything, in any thread. A failure is kept in `error`."""
         try:
-            if self._directory is not None:
-                # First of all: a file that was cut must not end while one that followed on it is still there.
-                self._files.sync_directory(self._directory)
-                self._files.sync_directory(self._directory.parent)
             for file in self._log_files:
                 file.fsync()
             if self._epochs is not None:
@@ -57,6 +53,9 @@ class FlushWork:
             for path in self._other_paths:
                 if self._files.exists(path):
                     sync_file(self._files, path)
+            if self._directory is not None:
+                self._files.sync_directory(self._directory)
+                self._files.sync_directory(self._directory.parent)
         except OSError as error:
             self.error = error
         finally:

@@ -31,9 +31,9 @@ def store_epochs(disk: FakeDisk, entries: Entries) -> None:
 
 def follow(log: Log, *batches: tuple[str, int]) -> None:
     """Append batches of one record each, (value, leader epoch), as they come from a leader."""
-    for n, (value, epoch) in enumerate(batches):
+    for offset, (value, epoch) in enumerate(batches, start=log.log_end_offset):
         records = batch(value)
-        assign_offset_and_epoch(records, 0, log.log_end_offset + n, epoch)
+        assign_offset_and_epoch(records, 0, offset, epoch)
         log.append_as_follower(records, now_wall_ms=NOW)
     log.write_pending(now_wall_ms=NOW)
 
@@ -333,6 +333,7 @@ def test_after_any_crash_every_record_is_found_in_the_epoch_that_its_batch_carri
         if log is None:
             continue
         batches = epochs_of_batches(log)
+        assert [offset for offset, _ in batches] == list(range(log.log_end_offset)), "there is no hole"
         assert [(offset, log.epochs.epoch_at(offset)) for offset, _ in batches] == batches
         assert {epoch for epoch, _ in log.epochs.entries} <= {epoch for _, epoch in batches}
         directory.close()

@@ -160,6 +160,26 @@ def test_segments_after_a_damaged_one_are_removed() -> None:
     ]
 
 
+def test_segments_after_one_that_lost_its_tail_are_removed() -> None:
+    """Its bytes may have got to the disk later than the name of the next one; a replica fetches from the end only."""
+    disk = FakeDisk()
+    log = new_log(disk, CONFIG)
+    for n in range(20):
+        append(log, batch(f"value {n}"))
+    second = log.segments[1]
+    last = list(second.batches_from(0))[-1]
+    file = disk.open(second.path(".log"))
+    file.truncate(last.position)
+    notices: list[str] = []
+    disk.locked.clear()
+
+    log = open_directory(disk, CONFIG, notices=notices.append).logs["t", 0]
+
+    assert [offset for offset, _ in read_all(log)] == list(range(last.header.base_offset))
+    assert log.log_end_offset == last.header.base_offset
+    assert f"ends at offset {log.log_end_offset}" in notices[0]
+
+
 def test_missing_and_damaged_indexes_are_rebuilt_even_after_a_clean_shutdown() -> None:
     config = LogConfig(segment_bytes=500, index_interval_bytes=10)
     disk = FakeDisk()
