@@ -16,11 +16,11 @@ SUITES = (
     "groups",
     "timer",
     "codec",
-    "failover",
-    "kafka",
     "replication",
     "idle_cluster",
     "embedded_cluster",
+    "failover",
+    "kafka",
 )
 
 

@@ -21,6 +21,11 @@ class Cluster:
         self.processes = processes
         self.bootstrap = processes.bootstrap
         self.admin = RawClient(self.port(1))
+        wait_for(self._is_whole, WITHIN_S, "not all brokers are known to broker 1")
+
+    def _is_whole(self) -> bool:
+        ports, _ = described(self.admin)
+        return len(ports) == len(self.processes.brokers)
 
     def port(self, node_id: int) -> int:
         return int(self.processes.brokers[node_id].listen.rsplit(":", 1)[-1])

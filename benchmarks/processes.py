@@ -117,6 +117,15 @@ def pin_client() -> None:
     os.sched_setaffinity(0, {CLIENT_CPU})
 
 
+def touch_memory(size: int) -> None:
+    """Makes the machine own that much of the memory it has free, for the second that follows.
+
+    A virtual machine gets a page from its host when it first touches it, and may give it back soon after it is free:
+    that costs several times as much as whatever is written there."""
+    touch = f"import mmap\nmemory = mmap.mmap(-1, {size})\nfor page in range(0, {size}, {PAGE_SIZE}): memory[page] = 1"
+    subprocess.run([sys.executable, "-c", touch], check=True)
+
+
 def unpin() -> None:
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
 

@@ -125,12 +125,14 @@ def create_topic(
     assert response.topics[0].error_code == 0, response.topics[0].error_message
 
 
-def described(client: RawClient, topic: str) -> tuple[dict[int, int], list[MetadataResponsePartition]]:
-    """The ports of the brokers by node id, and the partitions of the topic."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+def described(client: RawClient, topic: str | None = None) -> tuple[dict[int, int], list[MetadataResponsePartition]]:
+    """The ports of the brokers by node id, and the partitions of the topic, if one is named."""
+    topics = [] if topic is None else [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     response = client.call(request, MetadataResponse, VERSIONS["Metadata"])
     assert isinstance(response, MetadataResponse)
-    return {broker.node_id: broker.port for broker in response.brokers}, response.topics[0].partitions
+    partitions = response.topics[0].partitions if response.topics else []
+    return {broker.node_id: broker.port for broker in response.brokers}, partitions
 
 
 def batch(records: int, value_bytes: int) -> bytes:

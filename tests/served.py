@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 READY_WITHIN_S = 20
-STOP_WITHIN_S = 20
+# A broker that stops waits up to fifteen seconds for others to take over.
+STOP_WITHIN_S = 40
 
 
 class ServedBroker:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 RETRY_MS = 2000
+HOPELESS_MS = 60_000
 
 
 class AilingReplicas:
@@ -66,8 +67,8 @@ class AilingReplicas:
             return
         change = self._decide(partition)
         if change is None:
-            # It is needed as it is; what cannot be written now may be written later.
-            del self._ailing[partition]
+            # It is needed as it is.
+            self._forget_later(partition)
             return
 
         def committed(result: CommitResult) -> None:
@@ -77,6 +78,11 @@ class AilingReplicas:
                 self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, lambda: self._leave(partition))
 
         self._broker.metadata.commit(transaction_of_leader(change, self._broker.image), committed)
+
+    def _forget_later(self, partition: Partition) -> None:
+        """Others may have come by then; and whoever reads the same damage again and again does not fill the log."""
+        deadline_ms = self._broker.clock.now_ms() + HOPELESS_MS
+        self._broker.wheel.schedule(deadline_ms, lambda: self.forget(partition))
 
     def _decide(self, partition: Partition) -> PartitionChange | None:
         metadata = self._broker.metadata

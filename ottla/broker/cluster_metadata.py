@@ -21,6 +21,7 @@ from ottla.cluster.updates import ImageUpdate, applied
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
@@ -35,6 +36,7 @@ class ClusterMetadata:
         self._broker = broker
         self._store = store
         self._follower = Follower(store, "", self.entering(self._take), self.entering(self._unreadable))
+        self._retry_timer: TimerEntry | None = None
         self._calling = 0
         self._is_known = False
         # (revision, number, action), the number keeping those of one revision in order.
@@ -48,6 +50,9 @@ class ClusterMetadata:
     def stop(self) -> None:
         """The image stays as it is, and nobody is told anything any more."""
         self._follower.stop()
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        self.deleted.stop()
         self.logs.stop()
         self._waiting.clear()
 
@@ -134,4 +139,4 @@ class ClusterMetadata:
 
     def _unreadable(self, why: Unavailable) -> None:
         self._broker.membership.store_answers(why)
-        self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self.start)
+        self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self.start)

@@ -158,6 +158,8 @@ class Controlling:
     # Later.
 
     def _retry_later(self) -> None:
+        if self._resigned or (self._retry_timer is not None and self._retry_timer.pending):
+            return
         self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self._look_again)
 
     def _look_again(self) -> None:

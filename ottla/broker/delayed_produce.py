@@ -57,6 +57,18 @@ class DelayedProduce(DelayedOperation):
         replicas.delayed_produce.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
 
     def try_complete(self) -> bool:
+        partition, info, answer, leader_epoch, needs_replicas = self._awaited[0]
+        if (
+            needs_replicas
+            and partition.high_watermark <= info.last_offset
+            and partition.leader_epoch == leader_epoch
+            and partition.leadership is not None
+            and partition.log.failure is None
+            and not answer.error_code
+        ):
+            # As its outcome would say. A producer has many requests under way, and whenever the high watermark rises
+            # it rises past the first of them: this is said to all the others.
+            return False
         for awaited in self._awaited:
             if not awaited.answer.error_code:
                 outcome = awaited.outcome()

@@ -14,6 +14,7 @@ from ottla.cluster.topic_changes import has_to_tidy, without_logs_on
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # Marks are small: nothing presses. Brokers that begin at one moment should not all be refused again and again.
 TIDY_MS_MIN, TIDY_MS_MAX = 20_000, 40_000
@@ -23,7 +24,12 @@ class DeletedTopics:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._marks: dict[str, DeletionMark] = {}
-        self._is_waiting = False
+        self._timer: TimerEntry | None = None
+
+    def stop(self) -> None:
+        """Marks wait for the next life of this broker."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def take(self, event: Snapshot | Changes) -> None:
         """Remember what the event says of marks. Raises StoreError."""
@@ -34,16 +40,19 @@ class DeletedTopics:
             for key in event.deletes:
                 if key.startswith(DELETED):
                     self._marks.pop(key, None)
-        if not self._is_waiting and any(map(self._concerns, self._marks.values())):
+        if self._timer is None and any(map(self._concerns, self._marks.values())):
             self._tidy_later()
 
     def finish(self) -> None:
         """At the start: delete the logs of topics whose deletion this broker has missed."""
         deleted = {mark.topic_id for mark in self._marks.values()}
+        # A power failure may take the topic id from a log of which nothing was flushed yet: nothing in it is promised.
+        node_id = self._broker.node_id
+        names = {mark.name for mark in self._marks.values() if node_id in mark.brokers}
         directory = self._broker.log_directory
         for (name, index), log in list(directory.logs.items()):
             topic = self._broker.image.topic(name)
-            if log.topic_id in deleted:
+            if log.topic_id in deleted or (log.topic_id is None and name in names):
                 directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
                 self._broker.housekeeping.recovery_points_fell()
             elif topic is not None and log.topic_id is None:
@@ -55,13 +64,12 @@ class DeletedTopics:
         return has_to_tidy(self._broker.node_id, mark, self._broker.image.brokers)
 
     def _tidy_later(self) -> None:
-        self._is_waiting = True
         wait_ms = self._broker.rng.randint(TIDY_MS_MIN, TIDY_MS_MAX)
-        self._broker.wheel.schedule(self._broker.clock.now_ms() + wait_ms, self._tidy)
+        self._timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + wait_ms, self._tidy)
 
     def _tidy(self) -> None:
         """The names of deleted logs are gone from the directory; when that is durable, the marks may follow."""
-        self._is_waiting = False
+        self._timer = None
         here = {log.topic_id for log in self._broker.log_directory.logs.values()}
         gone = [mark for mark in self._marks.values() if self._concerns(mark) and mark.topic_id not in here]
         if not self._broker.is_serving or not gone:
@@ -80,5 +88,5 @@ class DeletedTopics:
             self._broker.metadata.commit(transaction, self._taken_out)
 
     def _taken_out(self, result: CommitResult) -> None:
-        if not isinstance(result, Committed) and not self._is_waiting and self._broker.is_serving:
+        if not isinstance(result, Committed) and self._timer is None and self._broker.is_serving:
             self._tidy_later()

@@ -16,6 +16,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import Partition
+from ottla.storage.log import Log
 from ottla.storage.reader import ReadResult, WouldBlock
 
 if TYPE_CHECKING:
@@ -52,19 +53,28 @@ class ColdRead:
 
 def read_cold(broker: "Broker", cold: Sequence[ColdRead], done: Callable[[], None]) -> None:
     """Reads from the disk in a thread, and fills the answers; then calls `done`."""
+    before = [_cuts(broker, read.target) for read in cold]
 
     def work() -> None:
         for read in cold:
             read.run()
 
     def finished() -> None:
-        for read in cold:
+        for read, cuts in zip(cold, before, strict=True):
+            if isinstance(read.error, CorruptMessage) and _cuts(broker, read.target) != cuts:
+                read.error = NotLeaderOrFollower("the log was cut while it was read")
             read.apply()
             if read.error is not None:
                 _read_failed(broker, read.target, read.error)
         done()
 
     broker.offload(work, finished)
+
+
+def _cuts(broker: "Broker", target: FetchTarget) -> tuple[Log, int] | None:
+    """Another value when records were cut off the log: a thread that reads them meanwhile finds no sense in it."""
+    partition = broker.replicas.find(target.topic, target.partition)
+    return None if partition is None else (partition.log, partition.log.cuts)
 
 
 def find_partition(broker: "Broker", target: FetchTarget) -> Partition:

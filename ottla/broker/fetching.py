@@ -56,6 +56,7 @@ class Fetching:
             fetchers_per_leader=config.num_replica_fetchers,
         )
         self._tasks: dict[Fetcher, FetcherTask] = {}
+        self._is_over = False
 
     @property
     def fetchers(self) -> list[Fetcher]:
@@ -73,6 +74,8 @@ class Fetching:
 
     def settle(self) -> None:
         """Begins and ends tasks as the changes since the last call want it."""
+        if self._is_over:
+            return
         changes = self._manager.settle()
         for fetcher in changes.ended:
             self._tasks.pop(fetcher).end()
@@ -86,6 +89,7 @@ class Fetching:
 
     def end(self) -> None:
         """The broker stops, or is as good as dead: nothing is fetched any more."""
+        self._is_over = True
         for task in self._tasks.values():
             task.end()
         self._tasks.clear()
@@ -99,6 +103,9 @@ class Fetching:
             if isinstance(fact, Followed):
                 self._broker.replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
                 continue
+            if isinstance(fact, Failed) and not self._is_here(fact.partition):
+                # Its log was deleted while an answer was on its way to it.
+                continue
             self._log(fact)
             if isinstance(fact, Truncated | Restarted):
                 cut.append(fact.partition)
@@ -109,6 +116,9 @@ class Fetching:
             # At once, for a replica may begin to lead before it would fetch again.
             self._broker.housekeeping.recovery_points_fell()
         return cut
+
+    def _is_here(self, partition: Partition) -> bool:
+        return self._broker.replicas.find(partition.topic, partition.index) is partition
 
     def _try_later(self, partition: Partition) -> None:
         """The disk was full, or would not open a file; it may recover."""
@@ -264,4 +274,6 @@ class FetcherTask:
         try:
             yield
         except KafkaStorageError as error:
-            self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            # Of a log that was deleted meanwhile nothing is wanted any more.
+            if self._broker.replicas.find(partition.topic, partition.index) is partition:
+                self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))

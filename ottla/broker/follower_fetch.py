@@ -83,7 +83,7 @@ class DelayedFollowerFetch(DelayedOperation):
         if self._cold:
             self._read_cold()
         else:
-            context.broker.replicas.delayed_fetch.try_complete_else_watch(self, [self._session])
+            context.broker.replicas.delayed_fetch.watch(self, (self._session,))
         return None
 
     def _noted(self) -> None:
@@ -107,6 +107,8 @@ class DelayedFollowerFetch(DelayedOperation):
                 return self.force_complete()
             end_offset = partition.log.log_end_offset
             if target.fetch_offset != end_offset:
+                if missing <= 1:
+                    return self.force_complete()
                 missing -= min(partition.log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
                 if missing <= 0:
                     return self.force_complete()
@@ -152,7 +154,12 @@ class DelayedFollowerFetch(DelayedOperation):
         wanted = min(target.max_bytes, room)
         at_least_one_batch = self._bytes_read == 0 and not self._cold
         try:
-            read = partition.read_for_follower(fetch, wanted, at_least_one_batch=at_least_one_batch)
+            read = partition.read_for_follower(
+                fetch,
+                wanted,
+                at_least_one_batch=at_least_one_batch,
+                shared=self._context.broker.replicas.shared_reads,
+            )
         except WouldBlock as blocked:
             describe(partition, answer)
             self._cold.append((ColdRead(target, answer, blocked), partition, fetch, end_offset))

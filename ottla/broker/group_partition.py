@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ottla.broker.group_service import GroupService
 
 
+# Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
+TOO_FEW_REPLICAS_MS = 100
+
+
 class GroupPartition:
     """Loading until `finish_loading` or `fail_loading`; meanwhile requests are refused as Kafka does.
 
@@ -41,6 +45,8 @@ class GroupPartition:
         self._deleted_while_loading: list[TopicsDeleted] = []
         self._stepping = False
         self._timers: dict[TimerKey, TimerEntry] = {}
+        # What will be told of appends that were refused, by their ids.
+        self._refusals: dict[int, TimerEntry] = {}
 
     def handle(self, event: Event) -> None:
         """Take an event: at once, or after those that are being taken."""
@@ -74,9 +80,10 @@ class GroupPartition:
         """Leadership is gone or the broker stops: who waits is told, nothing is taken any more."""
         clock = self._broker.clock
         self._perform_all(self.coordinator.unload(clock.now_ms(), clock.wall_ms()))
-        for entry in self._timers.values():
+        for entry in (*self._timers.values(), *self._refusals.values()):
             entry.cancel()
         self._timers.clear()
+        self._refusals.clear()
         self._queue.clear()
         self.is_loading = False
         self.is_unloaded = True
@@ -146,11 +153,24 @@ class GroupPartition:
             timeout.cancel()
             if info is not None:
                 self._told(AppendCompleted(append_id, info.base_offset))
+            elif error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                self._refuse_later(append_id)
             else:
                 code = error.code if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
                 self._told(AppendFailed(append_id, code))
 
         self._broker.replicas.append_records(CONSUMER_OFFSETS, self.index, memoryview(batch), done)
+
+    def _refuse_later(self, append_id: int) -> None:
+        if self.is_unloaded:
+            return
+
+        def refuse() -> None:
+            del self._refusals[append_id]
+            self._told(AppendFailed(append_id, ErrorCode.NOT_ENOUGH_REPLICAS))
+
+        deadline_ms = self._broker.clock.now_ms() + TOO_FEW_REPLICAS_MS
+        self._refusals[append_id] = self._broker.wheel.schedule(deadline_ms, refuse)
 
     def _told(self, event: AppendCompleted | AppendFailed) -> None:
         if not self.is_unloaded:

@@ -7,6 +7,7 @@ nothing, for it cannot complete what the others would not see (§19.4.5).
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.errors import StartError
@@ -61,6 +62,7 @@ class Membership:
         self._incarnation = f"{broker.rng.getrandbits(128):032x}"
         self._lease_ms = 0
         self._keep_alive_timer: TimerEntry | None = None
+        self._retry_timer: TimerEntry | None = None
         self._registered_at = 0
         # The first registration takes another lease by itself when one is lost; later ones run in a task.
         self._joining = True
@@ -306,7 +308,7 @@ class Membership:
                 self._session_lost()
             elif isinstance(result, Unavailable):
                 self.store_answers(result)
-                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MAX, self.follow)
+                self._later(RETRY_MS_MAX, self.follow)
 
         metadata.commit(activate(broker, self.lease_id), answered)
 
@@ -356,7 +358,7 @@ class Membership:
                 self._stop_waiting(all_done=True)
             elif isinstance(result, Unavailable):
                 self.store_answers(result)
-                self._broker.wheel.schedule(self._now_ms() + RETRY_MS_MIN, self._begin_shutdown)
+                self._later(RETRY_MS_MIN, self._begin_shutdown)
 
         metadata.commit(begin_shutdown(broker, self.lease_id), answered)
 
@@ -365,8 +367,9 @@ class Membership:
         self._leaving = True
         if self._registering is not None:
             self._registering.cancel()
-        if self._keep_alive_timer is not None:
-            self._keep_alive_timer.cancel()
+        for timer in (self._keep_alive_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
 
     async def end(self) -> None:
         """The session goes at once, after all that is under it was given up and the logs were closed."""
@@ -378,6 +381,9 @@ class Membership:
             await asyncio.wait_for(ask(self._store.revoke, lease_id), FAREWELL_S)
         except TimeoutError:
             self._broker.log.warning("the metadata store does not answer, the session ends by itself")
+
+    def _later(self, wait_ms: int, action: Callable[[], None]) -> None:
+        self._retry_timer = self._broker.wheel.schedule(self._now_ms() + wait_ms, action)
 
     def _now_ms(self) -> int:
         return self._broker.clock.now_ms()

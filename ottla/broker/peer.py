@@ -18,6 +18,7 @@ from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[Any, tuple[Any, int]] = {
     FetchRequest: (FetchResponse, 17),
@@ -61,6 +62,9 @@ class Peer(asyncio.BufferedProtocol):
         # Of the answer that is arriving, its size field included; 0 before that is known.
         self._size = 0
         self._answer: asyncio.Future[memoryview] | None = None
+        self._deadline_ms = 0
+        # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
+        self._timer: TimerEntry | None = None
         self._correlation_id = 0
 
     async def connect(self) -> None:
@@ -85,15 +89,24 @@ class Peer(asyncio.BufferedProtocol):
         answer = self._answer = self._broker.loop.create_future()
         response_class, version = VERSIONS[type(request)]
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
-        timer = self._broker.wheel.schedule(deadline_ms, lambda: self._fail(f"no answer within {self._timeout_ms} ms"))
+        self._deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
+        if self._timer is None:
+            self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
         try:
             transport.write(build_request_frame(request, version, self._correlation_id, self._client_id))
             payload = await answer
         finally:
-            timer.cancel()
             self._answer = None
         return self._parsed(response_class, version, payload)
+
+    def _check_deadline(self) -> None:
+        self._timer = None
+        if self._answer is None:
+            return
+        if self._broker.clock.now_ms() < self._deadline_ms:
+            self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
+        else:
+            self._fail(f"no answer within {self._timeout_ms} ms")
 
     def _parsed(self, response_class: Any, version: int, payload: memoryview) -> Any:
         try:
@@ -107,6 +120,9 @@ class Peer(asyncio.BufferedProtocol):
         return response
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._transport is not None:
             self._transport.abort()
 

@@ -17,6 +17,7 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
 from ottla.replication.partition import FollowerNoted, Partition, Taken
+from ottla.replication.shared_reads import SharedReads
 from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ class ReplicaManager(Appends):
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self.shared_reads = SharedReads()
         self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
         self._isr_changes = IsrChanges(broker)
         self.ailing = AilingReplicas(broker)
         self._fetching: Fetching | None = None
+        self._has_stepped_down = False
         # Told which partitions of `__consumer_offsets` are led here, while it serves.
         self.groups: GroupService | None = None
 
@@ -76,6 +79,8 @@ class ReplicaManager(Appends):
 
     def host(self, topic: TopicInfo, index: int) -> None:
         """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError."""
+        if self._has_stepped_down:
+            return
         partition = self.find(topic.name, index) or self._open(topic, index)
         if partition.log.has_pending_writes:
             # It was accepted in the term that may end now.
@@ -136,6 +141,7 @@ class ReplicaManager(Appends):
 
     def step_down(self) -> None:
         """The broker stops: nothing is copied any more, and who waits for a partition is sent away."""
+        self._has_stepped_down = True
         self.stop_fetching()
         for partition in self:
             self._stop_leading(partition)

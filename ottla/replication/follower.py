@@ -126,13 +126,18 @@ class Follower:
 
     def is_current(self, question: Question) -> bool:
         """Whether the answer to it still counts."""
-        if self.state not in ASKING or self.partition.leader_epoch != self.leader_epoch:
+        if self.partition.leader_epoch != self.leader_epoch:
             return False
-        current = self.question()
-        if isinstance(question, FetchPosition) and isinstance(current, FetchPosition):
+        if isinstance(question, FetchPosition):
             # Retention may have raised the log start meanwhile; that decides nothing.
-            current = current._replace(log_start_offset=question.log_start_offset)
-        return question == current
+            log = self.partition.log
+            return (
+                self.state is FollowerState.FETCHING
+                and question.fetch_offset == log.log_end_offset
+                and question.last_fetched_epoch == log.epochs.latest_epoch
+                and question.current_leader_epoch == self.leader_epoch
+            )
+        return self.state in ASKING and question == self.question()
 
     # Answers.
 

@@ -74,4 +74,4 @@ class FollowerSession(FetchSession):
         partition, target.source = target.source, None
         if partition is not None:
             partition.follower_sessions.pop(self, None)
-            partition.follower_left(self.replica_id)
+            partition.follower_left(self.replica_id, self.contact)

@@ -26,6 +26,7 @@ from ottla.protocol.errors import (
 from ottla.replication.isr import IsrChange, IsrOutcome, outcome_of
 from ottla.replication.leadership import Leadership, ReplicationRules, Term
 from ottla.replication.progress import Contact
+from ottla.replication.shared_reads import SharedReads
 from ottla.storage.log import AppendInfo, Log, Origin, ReadResult
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ NO_EPOCH = -1
 NO_LEADER = -1
 
 READ_COMMITTED = 1
+
+NOTHING = memoryview(b"")
 
 _ALONE = ReplicationRules()
 
@@ -313,10 +316,10 @@ class Partition:
     def is_in_sync(self, replica_id: int) -> bool:
         return self.leadership is not None and replica_id in self.leadership.isr_state.isr
 
-    def follower_left(self, replica_id: int) -> None:
-        """Its session does without the partition from now on."""
+    def follower_left(self, replica_id: int, contact: Contact) -> None:
+        """This session of it does without the partition from now on; it may have another one."""
         progress = None if self.leadership is None else self.leadership.followers.get(replica_id)
-        if progress is not None:
+        if progress is not None and progress.is_seen_by(contact):
             progress.leave_contact()
 
     def stir_followers(self) -> None:
@@ -324,18 +327,24 @@ class Partition:
         for session, target in self.follower_sessions.items():
             session.due[target.key] = target
 
-    def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one_batch: bool) -> FollowerRead:
-        """What a follower gets, up to the end of the log. Changes nothing: `note_follower_fetch` does.
+    def read_for_follower(
+        self, fetch: FollowerFetch, max_bytes: int, *, at_least_one_batch: bool, shared: SharedReads | None = None
+    ) -> FollowerRead:
+        """What a follower gets, up to the end of the log. Changes nothing: `note_follower_fetch` does. With `shared`,
+        another follower that asks for the same gets the same.
 
         Raises KafkaError, and `WouldBlock` when the records must come from the disk."""
         self.check_follower(fetch.replica_id, fetch.current_leader_epoch)
         end_offset = self.log.log_end_offset
         diverging = self.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
         if diverging is not None:
-            return FollowerRead(memoryview(b""), diverging, end_offset)
+            return FollowerRead(NOTHING, diverging, end_offset)
         self.check_readable(fetch.fetch_offset)
-        if max_bytes <= 0 and not at_least_one_batch:
-            return FollowerRead(memoryview(b""), None, end_offset)
+        if fetch.fetch_offset == end_offset or (max_bytes <= 0 and not at_least_one_batch):
+            return FollowerRead(NOTHING, None, end_offset)
+        if shared is not None and at_least_one_batch and len(self.replicas) > 2:
+            records = shared.read(self.log, fetch.fetch_offset, max_bytes, upper_bound=end_offset)
+            return FollowerRead(records, None, end_offset)
         result = self.log.read(fetch.fetch_offset, max_bytes, upper_bound=end_offset, min_one_batch=at_least_one_batch)
         return FollowerRead(result.records, None, end_offset)
 
@@ -364,7 +373,11 @@ class Partition:
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """Where the log of a reader parts from this one, if it believes its last epoch to reach further (§14.5.1)."""
-        if last_fetched_epoch < 0:
+        log = self.log
+        if last_fetched_epoch < 0 or (
+            # Of its own latest epoch the log has everything: by far the most fetches need no more than this.
+            last_fetched_epoch == log.epochs.latest_epoch and log.log_start_offset <= fetch_offset <= log.log_end_offset
+        ):
             return None
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if end_offset < 0:

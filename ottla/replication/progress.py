@@ -87,10 +87,15 @@ class ReplicaProgress:
         self.leave_contact()
         self._caught_up_ms = NEVER_MS
 
+    def is_seen_by(self, contact: Contact) -> bool:
+        """Whether the fetches of this session count, those without news included."""
+        return self._contact is contact
+
     def leave_contact(self) -> None:
         """The session ends or does without the partition: from now on only noted fetches count."""
-        self._fetch_ms, self._caught_up_ms = self.last_fetch_ms, self.last_caught_up_ms
-        self._contact = None
+        if self._contact is not None:
+            self._fetch_ms, self._caught_up_ms = self.last_fetch_ms, self.last_caught_up_ms
+            self._contact = None
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
         """§14.1.3"""

@@ -1,5 +1,6 @@
 """Flushing: what has to be synced when, and what is durable since."""
 
+from ottla.storage.checkpoints import PARTITION_METADATA
 from ottla.storage.errors import storage_error
 from ottla.storage.flusher import FlushWork
 from ottla.storage.log_base import LogBase
@@ -42,6 +43,9 @@ class Flushing(LogBase):
         paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         paths += [self.snapshots.path(segment.base_offset) for segment in unflushed]
         changed, self._directory_changed = self._directory_changed, False
+        if changed:
+            # Whose log it is must be known as long as anything in it is promised to be there.
+            paths.append(self.directory / PARTITION_METADATA)
         try:
             log_files = [segment.file.duplicate() for segment in unflushed]
         except OSError as error:

@@ -118,7 +118,8 @@ class LogDirectory:
         try:
             self._files.make_directory(directory)
             metadata = checkpoints.build_partition_metadata(topic_id)
-            # Not synced: should it be lost, the cluster's metadata knows the id, and `assign_topic_id` writes it again.
+            # Synced with the first flush: should it be lost before, the cluster's metadata knows the id, and
+            # `assign_topic_id` writes it again.
             write_atomically(self._files, directory / checkpoints.PARTITION_METADATA, metadata, sync=False)
             log = self._open_log(directory, topic, partition, config, LogHistory(), now_wall_ms)
         except OSError as error:

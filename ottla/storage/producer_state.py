@@ -118,7 +118,10 @@ class ProducerStateManager:
         before = self._states.get(producer_id)
         if producer_id not in self._unsettled:
             self._unsettled[producer_id] = before
-        self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        if header.attributes & CONTROL_BIT:
+            self._states[producer_id] = _after_marker(before, header, now_wall_ms)
+        else:
+            self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
 
     def settle(self) -> None:
         """Everything updated so far is in the log."""
@@ -134,25 +137,9 @@ class ProducerStateManager:
         self._unsettled.clear()
 
     def replay(self, header: BatchHeader, now_wall_ms: int) -> None:
-        """Take in a batch of the log, with its real offsets: on recovery, from a leader, after a truncation.
-
-        The end of a transaction closes it. Which coordinator ended it stands inside the batch and is not kept.
-        """
-        producer_id = header.producer_id
-        if producer_id < 0:
-            return
-        before = self._states.get(producer_id)
-        if not header.attributes & CONTROL_BIT:
-            self._states[producer_id] = _after_batch(before, header, header.base_offset, now_wall_ms)
-            return
-        same_epoch = before is not None and before.epoch == header.producer_epoch
-        self._states[producer_id] = ProducerState(
-            epoch=header.producer_epoch,
-            batches=before.batches if before is not None and same_epoch else (),
-            last_timestamp=header.max_timestamp,
-            coordinator_epoch=before.coordinator_epoch if before is not None else -1,
-            seen_ms=now_wall_ms,
-        )
+        """Take in a batch of the log, with its real offsets: on recovery, after a truncation."""
+        self.update(header, header.base_offset, now_wall_ms)
+        self.settle()
 
     def first_open_transaction_offset(self) -> int | None:
         """Where the oldest open transaction begins; consumers that ask for committed records read up to there."""
@@ -219,6 +206,18 @@ _new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]]
     tuple.__new__,  # pyright: ignore[reportUnknownMemberType] - as above.
     ProducerState,
 )
+
+
+def _after_marker(before: ProducerState | None, header: BatchHeader, now_wall_ms: int) -> ProducerState:
+    """The end of a transaction closes it. Which coordinator ended it stands inside the batch and is not kept."""
+    same_epoch = before is not None and before.epoch == header.producer_epoch
+    return ProducerState(
+        epoch=header.producer_epoch,
+        batches=before.batches if before is not None and same_epoch else (),
+        last_timestamp=header.max_timestamp,
+        coordinator_epoch=before.coordinator_epoch if before is not None else -1,
+        seen_ms=now_wall_ms,
+    )
 
 
 def _after_batch(

@@ -72,8 +72,12 @@ class Purgatory:
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete the operation if that is possible now, else let it wait; says whether it completed here."""
         assert operation.purgatory is None, f"{operation!r} waits already"
-        if operation.try_complete():
-            return True
+        return operation.try_complete() or self.watch(operation, keys)
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+        """The rest of `try_complete_else_watch`, for an operation of which the caller has found out by other means that
+        it was not complete."""
+        assert operation.purgatory is None, f"{operation!r} waits already"
         self._watch(operation, keys)
         if operation.try_complete():
             return True

@@ -7,10 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ottla.broker.broker import Broker
 from ottla.broker.config.server_replication import RACK_AWARE_SELECTOR
+from ottla.broker.connection import Connection
 from ottla.broker.local_cluster import LocalCluster
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.broker.clusters import ask, create_topic, state_of, until
 from tests.broker.replicas import ALL, produced, replica, same_everywhere, three_brokers
@@ -96,3 +100,33 @@ async def test_only_a_registered_broker_is_believed_to_be_a_follower(tmp_path: P
 
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (replica(leader).high_watermark, state_of(leader).isr) == (0, (0, 1, 2))
+
+
+async def test_a_claim_by_the_wrong_door_or_of_an_earlier_life_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§3.4, §14.1.2: of a broker that is one of this cluster."""
+    async with racks(tmp_path) as cluster:
+        leader = cluster.brokers[0]
+        for follower in (1, 2):
+            cluster.brokers[follower].replicas.stop_fetching()
+        assert await produced(cluster, b"a", acks=1) is ErrorCode.NONE
+        topic = FetchTopic(
+            topic_id=leader.image.topics["t"].topic_id,
+            partitions=[FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)],
+        )
+        epoch = leader.image.brokers[1].epoch
+
+        def claim(broker_epoch: int) -> FetchRequest:
+            state = ReplicaState(replica_id=1, replica_epoch=broker_epoch)
+            return FetchRequest(replica_state=state, max_wait_ms=0, topics=[topic])
+
+        assert (await ask(leader, claim(epoch - 1), 17)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "is_inter_broker", False)
+            refused = await ask(leader, claim(epoch), 17)
+        assert refused.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert replica(leader).leadership.followers[1].log_end_offset < 1
+
+        assert (await ask(leader, claim(epoch), 17)).error_code == ErrorCode.NONE
+        assert replica(leader).leadership.followers[1].log_end_offset == 1

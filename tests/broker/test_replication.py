@@ -1,16 +1,24 @@
 """Three brokers in one process: what one acknowledges the others have (SCENARIOS R01 to R13)."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.group_partition import TOO_FEW_REPLICAS_MS
 from ottla.broker.local_cluster import LocalCluster
-from ottla.cluster.image import NO_LEADER, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, NO_LEADER, TopicInfo
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.produce import ProduceResponse
+from ottla.replication.fetcher import Fetcher
 from tests.broker.clusters import ask, create_topic, state_of, until
 from tests.broker.replicas import ALL, append, in_sync, leader_of, produced, replica, same_everywhere, three_brokers
 from tests.broker.requests import delete_records
+from tests.broker.test_group_handlers import codes, commit_request
 from tests.broker.wire import batch, client_of, fetch, produce_request, values_of
 
 
@@ -85,6 +93,25 @@ async def test_too_few_in_sync_is_refused_before_the_append(tmp_path: Path) -> N
         assert replica(cluster.brokers[0]).log.log_end_offset == 0
         assert await produced(cluster, b"b", acks=1) is ErrorCode.NONE
         assert replica(cluster.brokers[0]).high_watermark == 0, "KIP-966: it stands still while the ISR is too small"
+
+
+async def test_a_group_that_cannot_be_stored_is_told_so_a_moment_later(tmp_path: Path) -> None:
+    """§4.6.1. It would ask again at once."""
+    async with three_brokers(tmp_path, offsets_topic_num_partitions=1) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        cluster.brokers[0].topics.ensure_offsets_topic()
+        await until(lambda: cluster.leader_of(CONSUMER_OFFSETS, 0) is not None)
+        leader = leader_of(cluster, CONSUMER_OFFSETS)
+        for broker in list(cluster.brokers.values()):
+            if broker is not leader:
+                await cluster.kill_broker(broker.node_id)
+        await until(lambda: len(state_of(leader, CONSUMER_OFFSETS).isr) == 1)
+        asked = time.monotonic()
+
+        response = await ask(leader, commit_request("g", {("t", 0): 5}), 7)
+
+        assert codes(response) == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert time.monotonic() - asked >= TOO_FEW_REPLICAS_MS / 1000
 
 
 async def test_too_few_in_sync_is_told_after_the_append(tmp_path: Path) -> None:
@@ -198,3 +225,63 @@ async def test_a_fetch_of_a_consumer_waits_for_the_followers(tmp_path: Path) -> 
             await cluster.kill_broker(2)
             # It wakes when the one that nobody hears of has left the ISR.
             assert values_of((await fetch(client, "t", max_wait_ms=9000)).records) == [b"a"]
+
+
+async def test_an_answer_that_cannot_be_understood_does_not_end_a_fetcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R01: it begins again, with a new connection and a new session."""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        answered = Fetcher.answered
+        failures = 5
+
+        def fail_at_first(fetcher: Fetcher, *arguments: Any, **named: Any) -> Any:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise ValueError("a bug")
+            return answered(fetcher, *arguments, **named)
+
+        monkeypatch.setattr(Fetcher, "answered", fail_at_first)
+
+        assert await produced(cluster, b"a") is ErrorCode.NONE
+        await same_everywhere(cluster, 1)
+        assert failures < 0
+
+
+async def test_a_broker_that_stops_cleanly_hands_over_without_an_error(tmp_path: Path) -> None:
+    """R09: the others lead what it led before it is gone, and its log is complete."""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        assert await produced(cluster, b"a") is ErrorCode.NONE
+
+        assert await cluster.stop_broker(0)
+
+        assert cluster.leader_of("t", 0) in (1, 2)
+        await in_sync(cluster, 1, 2)
+        assert await produced(cluster, b"b") is ErrorCode.NONE
+        await cluster.start_broker(0)
+        await in_sync(cluster, *ALL)
+        await same_everywhere(cluster, 2)
+
+
+async def test_a_new_leader_endpoint_is_followed(tmp_path: Path) -> None:
+    """R01: a fetcher whose leader is reached elsewhere is replaced."""
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        assert await produced(cluster, b"a") is ErrorCode.NONE
+        await cluster.stop_broker(0)
+        cluster._listen_on[0] = ("127.0.0.1", 0)
+        await cluster.start_broker(0)
+        await in_sync(cluster, *ALL)
+        await ask(cluster.brokers[1], preferred("t"))
+        await until(lambda: replica(cluster.brokers[0]).is_leader)
+
+        assert await produced(cluster, b"b") is ErrorCode.NONE
+        await same_everywhere(cluster, 2)
+
+
+def preferred(topic: str) -> ElectLeadersRequest:
+    asked = [TopicPartitions(topic=topic, partitions=[0])]
+    return ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=5000)

@@ -109,7 +109,10 @@ class Cluster:
         node.disk.locked.clear()
 
     async def stop(self, node: Node) -> bool:
-        return await self.loop.create_task(node.broker.stop(), context=node.context)
+        """No timer may be left (I-19)."""
+        stopped_cleanly = await self.loop.create_task(node.broker.stop(), context=node.context)
+        assert len(node.broker.wheel) == 0, f"{len(node.broker.wheel)} timers in a broker that has stopped"
+        return stopped_cleanly
 
     async def stop_all(self, *nodes: Node) -> None:
         for node in nodes:

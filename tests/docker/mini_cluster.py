@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,6 +65,11 @@ class MiniCluster(RunningCluster):
 
     def compose(self, *arguments: str) -> str:
         return run(*self._compose, *arguments, **self._environment)
+
+    def paste(self, lines: Iterable[str]) -> str:
+        """Lines for a shell, `docker compose` standing for this cluster; their standard output."""
+        text = "\n".join(lines).replace("docker compose", shlex.join(self._compose))
+        return run("bash", "-e", "-o", "pipefail", "-c", text, **self._environment)
 
     # What befalls a service.
 

@@ -1,14 +1,15 @@
 """compose.yaml brought up, with clients on both sides of its network, while containers are killed and cut off."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.docker.engine import build_image
+from tests.cluster_processes import wait_for
+from tests.docker.engine import ROOT, build_image
 from tests.docker.mini_cluster import BROKERS, MiniCluster, compose_commands, is_whole, running_mini_cluster
 from tests.docker.progress import Progress
 from tests.histories.checker import check
@@ -19,6 +20,7 @@ from tests.storm.settings import PARTITIONS, TOPIC
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS_PER_S = 50
+SAID_WITHIN_S = 30
 READERS = {"member-a": "aiokafka_member", "member-b": "confluent_member", "watcher": "watcher"}
 
 
@@ -58,6 +60,18 @@ def test_what_is_written_outside_is_read_inside(cluster: MiniCluster) -> None:
     assert Counter(read.split()) == Counter(f"word-{number}" for number in range(30))
 
 
+def test_what_readme_says_works_when_pasted(cluster: MiniCluster) -> None:
+    section = (ROOT / "README.md").read_text().partition("## Three brokers\n")[2]
+    up, *lines = section.partition("```sh\n")[2].partition("```")[0].splitlines()
+
+    printed = cluster.paste(lines).splitlines()
+
+    assert up.startswith("docker compose up ")
+    assert printed[0] == "created topic orders"
+    assert [line for line in printed if line.isdecimal()] == ["500", "1500"]
+    cluster.wait_until_all_see("three brokers in sync", is_whole)
+
+
 def test_nothing_acknowledged_is_lost_while_containers_are_killed_and_cut_off(cluster: MiniCluster) -> None:
     """R13: records and committed offsets are there at the end, and no fault stops all of the clients."""
     cluster.create_topic(TOPIC, PARTITIONS, 3)
@@ -91,17 +105,32 @@ def faults(cluster: MiniCluster, progress: Progress) -> None:
     cluster.start("ottla1")
     cluster.wait_until_all_see("three brokers in sync", is_whole)
 
-    cluster.cut_off("ottla2")
+    with said_by(cluster, ["ottla2"], "the metadata store does not answer"):
+        cluster.cut_off("ottla2")
     progress.wait("with ottla2 cut off")
     cluster.reconnect("ottla2")
     cluster.wait_until_all_see("three brokers in sync", is_whole)
-    assert "the metadata store does not answer" in cluster.logs("ottla2")
 
-    cluster.kill("etcd")
+    with said_by(cluster, BROKERS, "the metadata store does not answer"):
+        cluster.kill("etcd")
     progress.wait("without etcd")
-    cluster.start("etcd")
+    with said_by(cluster, BROKERS, "the metadata store answers again"):
+        cluster.start("etcd")
 
     cluster.stop("ottla3")
     progress.wait("without ottla3")
     cluster.start("ottla3")
     cluster.wait_until_all_see("three brokers in sync", is_whole)
+
+
+@contextmanager
+def said_by(cluster: MiniCluster, brokers: Sequence[str], words: str) -> Iterator[None]:
+    """Waits until each of the brokers has said, in answer to what the context does, what it may have said before."""
+    before = {broker: cluster.logs(broker).count(words) for broker in brokers}
+    yield
+    for broker in brokers:
+        wait_for(
+            lambda broker=broker: cluster.logs(broker).count(words) > before[broker],
+            SAID_WITHIN_S,
+            f"{broker} did not say {words!r}",
+        )

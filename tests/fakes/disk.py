@@ -275,6 +275,8 @@ class FakeDisk:
 
     def sync_directory(self, path: Path) -> None:
         self.maybe_fail("sync_directory")
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
         self.do(("syncdir", path))
 
     def lock(self, path: Path) -> FakeLock | None:

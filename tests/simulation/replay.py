@@ -26,7 +26,7 @@ def replayed(broker: Any, index: int) -> Snapshot:
     durable = DurableState()
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
+        chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True, wait=True)
         for record in records_of(chunk.records):
             durable.replay(record.key, record.value, record.offset)
         offset = chunk.end_offset

@@ -57,6 +57,14 @@ def test_an_acknowledgement_waits_for_the_flush_that_follows_its_write() -> None
     assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH)) == [(0, b"a"), (1, b"b")]
 
 
+def test_what_is_flushed_keeps_its_topic_id() -> None:
+    disk = FakeDisk()
+    log = new_log(disk, EACH)
+    append(log, batch("a"))
+    log.flush()
+    assert reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH).topic_id == TOPIC_ID
+
+
 def test_all_logs_that_wait_are_flushed_together() -> None:
     told, disk = Told(), FakeDisk()
     directory = open_directory(disk, EACH)

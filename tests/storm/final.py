@@ -2,7 +2,7 @@
 
 import time
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.cluster_processes import wait_for
 from tests.histories.events import FinalLog
@@ -62,9 +62,20 @@ def _read_log(consumer: Consumer, index: int) -> FinalLog:
 
 
 def _offsets(consumer: Consumer, index: int) -> tuple[int, int]:
-    answer = consumer.get_watermark_offsets(TopicPartition(TOPIC, index), ANSWER_WITHIN_S)
-    assert answer is not None, f"the offsets of partition {index} were not answered"
-    return answer
+    """Start and end of a partition; asked again where its leader has just changed."""
+    answers: list[tuple[int, int]] = []
+
+    def is_answered() -> bool:
+        try:
+            answer = consumer.get_watermark_offsets(TopicPartition(TOPIC, index), ANSWER_WITHIN_S)
+        except KafkaException:
+            return False
+        if answer is not None:
+            answers.append(answer)
+        return answer is not None
+
+    wait_for(is_answered, ANSWER_WITHIN_S, f"the offsets of partition {index} were not answered")
+    return answers[0]
 
 
 def _consumer(bootstrap: str) -> Consumer:

@@ -6,6 +6,8 @@ PARTITIONS = 6
 REPLICATION_FACTOR = 3
 MIN_IN_SYNC = 2
 SESSION_TIMEOUT_MS = 3000
+# How long aiokafka waits for an answer: a machine that has vanished does not close its connections.
+REQUEST_TIMEOUT_MS = 15_000
 
 
 def broker_settings(brokers: int) -> dict[str, str]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,12 +25,17 @@ from tests.storm.replicas import differences, high_watermarks
 from tests.storm.settings import PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
 
 CLIENT_STOPS_WITHIN_S = 90
-PRODUCERS = {"confluent": "confluent_producer", "aiokafka": "aiokafka_producer"}
+# Kinds and further arguments of clients by name. Who is impatient leaves records in doubt.
+PRODUCERS = {
+    "confluent": ["confluent_producer"],
+    "aiokafka": ["aiokafka_producer"],
+    "impatient": ["confluent_producer", "--patience-ms", "2500"],
+}
 READERS = {
-    "member-a": "aiokafka_member",
-    "member-b": "aiokafka_member",
-    "member-c": "confluent_member",
-    "watcher": "watcher",
+    "member-a": ["aiokafka_member"],
+    "member-b": ["aiokafka_member"],
+    "member-c": ["confluent_member"],
+    "watcher": ["watcher"],
 }
 
 
@@ -87,7 +92,7 @@ def _weather(
 
 
 @contextmanager
-def clients(cluster: ClusterProcesses, kinds: Mapping[str, str], records_per_s: int) -> Iterator[None]:
+def clients(cluster: ClusterProcesses, kinds: Mapping[str, Sequence[str]], records_per_s: int) -> Iterator[None]:
     """Clients for as long as the context is open; AssertionError if one of them fails."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
@@ -108,10 +113,10 @@ def clients(cluster: ClusterProcesses, kinds: Mapping[str, str], records_per_s: 
             process.wait()
 
 
-def _client_command(cluster: ClusterProcesses, name: str, kind: str, records_per_s: int) -> list[str]:
+def _client_command(cluster: ClusterProcesses, name: str, kind: Sequence[str], records_per_s: int) -> list[str]:
     history = str(cluster.directory / f"history-{name}.jsonl")
     where = ["--name", name, "--bootstrap", cluster.bootstrap, "--history", history]
-    return [sys.executable, "-m", "tests.storm.clients", kind, *where, "--records-per-s", str(records_per_s)]
+    return [sys.executable, "-m", "tests.storm.clients", *kind, *where, "--records-per-s", str(records_per_s)]
 
 
 def _strike(cluster: ClusterProcesses, steps: list[Step], duration_s: float, outcome: Outcome) -> None:
@@ -192,6 +197,7 @@ def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome
     kinds = Counter(type(event) for event in events)
     outcome.counts["sent"] = kinds[Sent]
     outcome.counts["acknowledged"] = kinds[Acknowledged]
+    outcome.counts["in doubt"] = kinds[Sent] - kinds[Acknowledged]
     outcome.counts["read"] = kinds[Read]
     outcome.counts["commits acknowledged"] = kinds[CommitAcknowledged]
     times = sorted(event.at_us for event in events if isinstance(event, Acknowledged))

@@ -32,7 +32,7 @@ def test_a_log_cut_by_hand_is_a_loss(tmp_path: Path) -> None:
     """And nothing else: the broker recovers from it as from any torn tail."""
     with ClusterProcesses(tmp_path, broker_settings(1), brokers=1) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, 1)
-        with storm.clients(cluster, {"confluent": "confluent_producer"}, records_per_s=200):
+        with storm.clients(cluster, {"confluent": ["confluent_producer"]}, records_per_s=200):
             written = tmp_path / "history-confluent.jsonl"
             wait_for(lambda: written.exists() and written.read_text().count("Acknowledged") > 300, 20, "no progress")
         cluster.brokers[1].kill()

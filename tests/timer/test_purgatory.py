@@ -64,6 +64,18 @@ def test_an_event_between_the_first_try_and_the_watching_is_not_missed(purgatory
     assert is_empty(purgatory, wheel)
 
 
+def test_what_its_caller_has_tried_is_tried_once_more_and_waits(purgatory, wheel):
+    operation = Wait()
+    assert not purgatory.watch(operation, ["a"])
+    assert operation.events == ["tried"]
+
+    operation.ready = True
+    purgatory.check_and_complete("a")
+
+    assert operation.events == ["tried", "tried", "completed"]
+    assert is_empty(purgatory, wheel)
+
+
 def test_it_is_watched_under_every_key_before_the_second_try_and_gets_its_timer_after(purgatory, wheel):
     seen = []
     operation = Wait(on_try=lambda _: seen.append((purgatory.watched(), len(wheel))))

@@ -4,6 +4,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from tests.simulation.cluster.admin import Admin
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.store import STORE_HOST, StoreConditions
@@ -23,6 +24,7 @@ class Faults:
     def __init__(self, world: "ClusterWorld", rng: random.Random) -> None:
         self._world = world
         self._rng = rng
+        self._admin = Admin(world, random.Random(rng.getrandbits(64)))
 
     @property
     def kinds(self) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -38,6 +40,9 @@ class Faults:
             "store": self._trouble_the_store,
             "slow": self._slow_disk,
             "clock": self._jump,
+            "elect": lambda: self._administer("elect", self._admin.elect),
+            "reassign": lambda: self._administer("reassign", self._admin.reassign),
+            "churn": lambda: self._administer("churn", self._admin.churn),
         }
 
     async def storm(self) -> None:
@@ -53,6 +58,7 @@ class Faults:
         world.calm_down()
         for task in under_way:
             await task
+        self._admin.client.close()
 
     def _note(self, name: str, *words: object) -> None:
         self._world.judge.counts[name] += 1
@@ -169,9 +175,10 @@ class Faults:
     async def _slow_disk(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))
         self._note("slow disk", node.host)
-        node.is_slow = True
+        # Nothing is in the page cache either.
+        node.is_slow = node.disk.is_cold = True
         await self._sleep(500, 8_000)
-        node.is_slow = False
+        node.is_slow = node.disk.is_cold = False
 
     async def _jump(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))
@@ -179,8 +186,15 @@ class Faults:
         # Within what a record's timestamp may be off.
         node.clock.wall_start_ms = WALL_START_MS + self._rng.randint(-1_800_000, 1_800_000)
 
+    async def _administer(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
+        self._note(name)
+        await action()
+
     async def _sleep(self, at_least_ms: int, at_most_ms: int) -> None:
         await self._world.sleep_ms(self._rng.randint(at_least_ms, at_most_ms))
 
 
-KINDS = ("stop", "kill", "power", "crash", "pause", "cut", "reset", "stall", "store", "slow", "clock")
+LIVES = ("stop", "kill", "power", "crash", "pause")
+SURROUNDINGS = ("cut", "reset", "stall", "store", "slow", "clock")
+OPERATIONS = ("elect", "reassign", "churn")
+KINDS = LIVES + SURROUNDINGS + OPERATIONS

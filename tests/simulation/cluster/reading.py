@@ -10,6 +10,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from tests.histories.events import EndSeen, Read
 from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, Client, Partition
 from tests.simulation.traffic import records_of
+from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -27,6 +28,8 @@ class Reader:
     name: str
     session: int = 0
     positions: dict[Partition, int] = field(default_factory=dict)
+    epochs: dict[Partition, int] = field(default_factory=dict)
+    """Of the leaders that have told where the partition ends."""
 
     def __post_init__(self) -> None:
         self.client = Client(self.world, self.rng, self.name)
@@ -37,10 +40,7 @@ class Reader:
     async def live(self) -> None:
         while not self.world.is_over:
             try:
-                if self.rng.random() < 0.15:
-                    await self._ask_for_the_end(self.rng.choice(self.world.partitions))
-                else:
-                    await self._read(self.rng.choice(self.world.partitions))
+                await self._attend(self.rng.choice(self.world.partitions))
             except OSError:
                 self.client.metadata_is_stale()
                 await self.world.sleep_ms(self.rng.randint(20, 500))
@@ -50,8 +50,15 @@ class Reader:
             await self.world.sleep_ms(self.rng.randint(5, 600))
         self.client.close()
 
-    async def _read(self, partition: Partition) -> None:
+    async def _attend(self, partition: Partition) -> None:
+        """A new leader is asked for the end first: it must not be a smaller one than its predecessor told."""
         wire, epoch = await self.client.leader(partition)
+        if epoch != self.epochs.get(partition) or self.rng.random() < 0.05:
+            await self._ask_for_the_end(partition, wire, epoch)
+        else:
+            await self._read(partition, wire, epoch)
+
+    async def _read(self, partition: Partition, wire: Wire, epoch: int) -> None:
         offset, size = self.positions.get(partition, 0), self.rng.choice([1, 1 << 20])
         part = FetchPartition(
             partition=partition[1], current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=size
@@ -77,8 +84,7 @@ class Reader:
                 self.positions[partition] = record.offset + 1
         self.world.judge.counts["records read"] += self.positions.get(partition, 0) - offset
 
-    async def _ask_for_the_end(self, partition: Partition) -> None:
-        wire, epoch = await self.client.leader(partition)
+    async def _ask_for_the_end(self, partition: Partition, wire: Wire, epoch: int) -> None:
         asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=LATEST)
         topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
         sent_us = self.world.now_us
@@ -87,6 +93,7 @@ class Reader:
         told = response.topics[0].partitions[0]
         error = ErrorCode(told.error_code)
         if error is ErrorCode.NONE:
+            self.epochs[partition] = epoch
             self.world.record(EndSeen(sent_us, self.world.now_us, self.name, *partition, told.offset))
         else:
             self.client.metadata_is_stale()

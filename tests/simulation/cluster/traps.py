@@ -11,7 +11,6 @@ from typing import Any
 from ottla.broker import group_loading, group_service
 from ottla.broker.group_partition import GroupPartition
 from ottla.broker.membership import Membership
-from ottla.coordinator import partition as coordinator_partition
 from ottla.replication.follower import Follower, FollowerState
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
@@ -29,19 +28,6 @@ def truncates_to_the_high_watermark(patch: Patch) -> None:
         return self._truncate(self.partition.high_watermark, FollowerState.FETCHING)
 
     patch.setattr(Follower, "start", start)
-
-
-def compares_one_round(patch: Patch) -> None:
-    """T-15: the leader's first answer about an epoch is taken for all there is to know."""
-    truncation_point = Follower.truncation_point
-
-    def at_once(self: Follower, epoch: int, end_offset: int) -> tuple[int, bool]:
-        offset, _ = truncation_point(self, epoch, end_offset)
-        return (min(end_offset, self.partition.log.log_end_offset) if end_offset >= 0 else offset), True
-
-    position = Follower.position
-    patch.setattr(Follower, "truncation_point", at_once)
-    patch.setattr(Follower, "position", lambda self: position(self)._replace(last_fetched_epoch=-1))
 
 
 def counts_the_committed_isr_only(patch: Patch) -> None:
@@ -92,13 +78,6 @@ def loads_to_the_high_watermark(patch: Patch) -> None:
     patch.setattr(group_service, "load", short)
 
 
-def answers_while_loading(patch: Patch) -> None:
-    """T-10: offsets are fetched from a cache that is still being filled."""
-    phases = coordinator_partition.Phase
-    refusals = {phase: error for phase, error in coordinator_partition._REFUSALS.items() if phase is not phases.LOADING}
-    patch.setattr(coordinator_partition, "_REFUSALS", refusals)
-
-
 def looks_for_repetitions_last(patch: Patch) -> None:
     """T-20: a batch is held against what should come next before it is held against what has come."""
     patch.setattr(producer_state, "_find_duplicate", lambda *_: None)
@@ -145,16 +124,9 @@ def takes_deadlines_from_the_wall_clock(patch: Patch) -> None:
     patch.setattr(VirtualClock, "now_ms", VirtualClock.wall_ms)
 
 
-def raises_the_high_watermark_below_min_isr(patch: Patch) -> None:
-    """§19.4.3 a: records count as committed while too few have them."""
-    patch.setattr(Partition, "min_isr", property(lambda self: 1))
-
-
 TRAPS: dict[str, Callable[[Patch], None]] = {
-    "T-10": answers_while_loading,
     "T-11": loads_to_the_high_watermark,
     "T-14": truncates_to_the_high_watermark,
-    "T-15": compares_one_round,
     "T-16": counts_the_committed_isr_only,
     "T-17": tells_any_end,
     "T-18": believes_every_answer,
@@ -163,5 +135,4 @@ TRAPS: dict[str, Callable[[Patch], None]] = {
     "T-22": leaves_the_mark_of_a_clean_shutdown,
     "T-26": believes_in_torn_logs,
     "T-28": takes_deadlines_from_the_wall_clock,
-    "§19.4.3": raises_the_high_watermark_below_min_isr,
 }

@@ -227,7 +227,7 @@ class ClusterWorld:
         self.store_machine.conditions = CALM_STORE
         for node in self.nodes.values():
             node.disk.put_out_fuse()
-            node.is_slow = False
+            node.is_slow = node.disk.is_cold = False
         self.calm.set()
 
     # The story.

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from tests.histories.files import HistoryFile
-from tests.storm.clients.client import Client
+from tests.storm.clients.client import ENDLESS_MS, Client
 
 KINDS = ("aiokafka_member", "aiokafka_producer", "confluent_member", "confluent_producer", "watcher")
 
@@ -20,12 +20,13 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--history", required=True, type=Path)
     parser.add_argument("--records-per-s", type=int, default=200)
+    parser.add_argument("--patience-ms", type=int, default=ENDLESS_MS)
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with HistoryFile(options.history) as history:
-        client = Client(options.name, options.bootstrap, options.records_per_s, history, stopping)
+        client = Client(options.name, options.bootstrap, options.records_per_s, options.patience_ms, history, stopping)
         importlib.import_module(f"tests.storm.clients.{options.kind}").run(client)
 
 

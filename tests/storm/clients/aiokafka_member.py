@@ -11,7 +11,7 @@ from aiokafka.structs import OffsetAndMetadata
 from tests.histories.files import now_us
 from tests.storm.clients.client import Client, to_commit_id, to_metadata
 from tests.storm.clients.positions import Positions
-from tests.storm.settings import GROUP, TOPIC
+from tests.storm.settings import GROUP, REQUEST_TIMEOUT_MS, TOPIC
 
 COMMIT_EVERY_S = 0.3
 
@@ -28,6 +28,7 @@ async def _run(client: Client) -> None:
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         session_timeout_ms=6000,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
         heartbeat_interval_ms=500,
         partition_assignment_strategy=(RangePartitionAssignor,),
     )

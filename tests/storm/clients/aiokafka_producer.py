@@ -12,7 +12,6 @@ from tests.histories.files import now_us
 from tests.storm.clients.client import Client, to_payload
 from tests.storm.settings import PARTITIONS, TOPIC
 
-REQUEST_TIMEOUT_MS = 30_000
 CLOSE_WITHIN_S = 60
 
 
@@ -42,7 +41,7 @@ class _Life:
             enable_idempotence=True,
             acks="all",
             linger_ms=5,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            request_timeout_ms=client.patience_ms,
         )
 
     async def produce(self) -> None:
@@ -61,7 +60,9 @@ class _Life:
     async def _send(self, number: int) -> None:
         partition = number % PARTITIONS
         value = f"{self._name}/{number}"
-        self._client.history.write(Sent(now_us(), self._name, TOPIC, partition, number, value))
+        self._client.history.write(
+            Sent(now_us(), self._name, TOPIC, partition, number, value, idempotent=not self._client.gives_up)
+        )
         delivery = await self._producer.send(TOPIC, to_payload(value), partition=partition)
         delivery.add_done_callback(lambda done: self._delivered(value, done))
 

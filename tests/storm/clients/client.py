@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from tests.histories.files import HistoryFile
 
+# Longer than any storm keeps a partition from being written.
+ENDLESS_MS = 300_000
 # Records have some weight, so that segments roll and fetches come back full.
 PADDING = b" " + b"." * 200
 
@@ -16,8 +18,16 @@ class Client:
     name: str
     bootstrap: str
     records_per_s: int
+    patience_ms: int
+    """How long a producer tries to write a record; after that, whether it is there is not known."""
     history: HistoryFile
     stopping: threading.Event
+
+    @property
+    def gives_up(self) -> bool:
+        """A producer that gives a record up begins another epoch, and librdkafka sends anew in that what it had under
+        way in the other: once more, for all that a broker can know. It is not held to writing once and in order."""
+        return self.patience_ms < ENDLESS_MS
 
 
 def to_payload(value: str) -> bytes:

@@ -34,7 +34,7 @@ class _Life:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 5,
-                "message.timeout.ms": 30_000,
+                "message.timeout.ms": client.patience_ms,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 2,
             }
@@ -53,7 +53,9 @@ class _Life:
     def _send(self, number: int) -> None:
         partition = number % PARTITIONS
         value = f"{self._name}/{number}"
-        self._client.history.write(Sent(now_us(), self._name, TOPIC, partition, number, value))
+        self._client.history.write(
+            Sent(now_us(), self._name, TOPIC, partition, number, value, idempotent=not self._client.gives_up)
+        )
         while not self._broken.is_set():
             try:
                 self._producer.produce(TOPIC, to_payload(value), partition=partition, on_delivery=self._delivered)

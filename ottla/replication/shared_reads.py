@@ -1,0 +1,61 @@
+"""What a leader has just read for one follower, for the next one: they are milliseconds apart and ask for the same.
+
+Reading, and checking what was read, costs a leader as much as sending it. So the last read of each log is kept, of all
+logs together no more than `KEPT_BYTES_MAX`. Records do not change once they are in a log; whatever takes some away
+changes its count of `cuts`.
+"""
+
+from typing import NamedTuple
+
+from ottla.storage.log import Log
+
+# One answer of the default `replica.fetch.max.bytes`, and the beginning of the batch behind it.
+KEPT_BYTES_MAX = (1 << 20) + (64 << 10)
+
+
+class _Kept(NamedTuple):
+    cuts: int
+    offset: int
+    max_bytes: int
+    upper_bound: int
+    end_offset: int
+    records: memoryview
+
+    def answers(self, cuts: int, offset: int, max_bytes: int, upper_bound: int) -> bool:
+        """Whether the same read would find the same. One that ended before its bound was ended by its size."""
+        return (
+            offset == self.offset
+            and (upper_bound == self.upper_bound or self.end_offset < self.upper_bound)
+            and max_bytes == self.max_bytes
+            and cuts == self.cuts
+        )
+
+
+class SharedReads:
+    def __init__(self) -> None:
+        # The oldest first.
+        self._kept: dict[Log, _Kept] = {}
+        self._bytes = 0
+
+    def read(self, log: Log, offset: int, max_bytes: int, *, upper_bound: int) -> memoryview:
+        """As `Log.read` with at least one batch, and raises what that does."""
+        kept = self._kept.get(log)
+        if kept is not None and kept.answers(log.cuts, offset, max_bytes, upper_bound):
+            return kept.records
+        result = log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True)
+        self._keep(log, _Kept(log.cuts, offset, max_bytes, upper_bound, result.end_offset, result.records))
+        return result.records
+
+    def _keep(self, log: Log, read: _Kept) -> None:
+        self._forget(log)
+        if len(read.records) > KEPT_BYTES_MAX:
+            return
+        self._kept[log] = read
+        self._bytes += len(read.records)
+        while self._bytes > KEPT_BYTES_MAX:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, log: Log) -> None:
+        kept = self._kept.pop(log, None)
+        if kept is not None:
+            self._bytes -= len(kept.records)

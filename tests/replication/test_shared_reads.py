@@ -1,0 +1,105 @@
+"""What a leader has read for one follower and gives to the next."""
+
+import pytest
+
+from ottla.protocol.errors import OffsetOutOfRange
+from ottla.replication.shared_reads import KEPT_BYTES_MAX, SharedReads
+from ottla.storage.config import LogConfig
+from ottla.storage.log import Log
+from tests.fakes.disk import FakeDisk
+from tests.storage.support import append, batch, new_log
+
+PLENTY = 1 << 20
+# All reads together may be kept of three of them.
+LARGE = "x" * (KEPT_BYTES_MAX // 4)
+
+
+@pytest.fixture
+def log() -> Log:
+    log = new_log(FakeDisk())
+    append(log, batch("a"), batch("b"), batch("c"))
+    return log
+
+
+def read(reads: SharedReads, log: Log, offset: int, max_bytes: int = PLENTY) -> memoryview:
+    return reads.read(log, offset, max_bytes, upper_bound=log.log_end_offset)
+
+
+def as_read_anew(log: Log, offset: int, max_bytes: int = PLENTY) -> bytes:
+    return bytes(log.read(offset, max_bytes, upper_bound=log.log_end_offset).records)
+
+
+def test_the_next_follower_gets_what_the_first_one_got(log: Log) -> None:
+    reads = SharedReads()
+
+    first = read(reads, log, 1)
+
+    assert read(reads, log, 1) is first
+    assert bytes(first) == as_read_anew(log, 1)
+
+
+def test_who_comes_after_an_append_gets_all_there_is(log: Log) -> None:
+    reads = SharedReads()
+    read(reads, log, 1)
+
+    append(log, batch("d"))
+
+    assert bytes(read(reads, log, 1)) == as_read_anew(log, 1)
+
+
+def test_a_read_that_ended_by_its_size_is_the_same_after_an_append(log: Log) -> None:
+    reads = SharedReads()
+    first = read(reads, log, 0, max_bytes=1)
+
+    append(log, batch("d"))
+
+    assert read(reads, log, 0, max_bytes=1) is first
+    assert bytes(read(reads, log, 0)) == as_read_anew(log, 0)
+
+
+def test_another_offset_is_read_anew(log: Log) -> None:
+    reads = SharedReads()
+    read(reads, log, 1)
+
+    assert bytes(read(reads, log, 2)) == as_read_anew(log, 2)
+
+
+def test_records_that_were_cut_off_are_not_given_out_again(log: Log) -> None:
+    reads = SharedReads()
+    read(reads, log, 1)
+
+    log.truncate_to(1)
+    append(log, batch("other"), batch("records"))
+
+    assert bytes(read(reads, log, 1)) == as_read_anew(log, 1)
+
+
+def test_what_cannot_be_read_is_not_kept(log: Log) -> None:
+    reads = SharedReads()
+
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange):
+            read(reads, log, 4)
+
+
+def test_no_more_is_kept_than_one_answer() -> None:
+    reads = SharedReads()
+    logs = [new_log(FakeDisk(), topic=f"t{number}") for number in range(4)]
+    for log in logs:
+        append(log, batch(LARGE))
+
+    first = [read(reads, log, 0) for log in logs]
+
+    assert [read(reads, log, 0) is one for log, one in zip(logs[1:], first[1:], strict=True)] == [True] * 3
+    assert read(reads, logs[0], 0) is not first[0]
+
+
+def test_a_batch_larger_than_that_is_read_every_time() -> None:
+    reads, log = SharedReads(), new_log(FakeDisk(), LogConfig(max_message_bytes=2 * KEPT_BYTES_MAX))
+    append(log, batch("x" * (KEPT_BYTES_MAX + 1)))
+
+    first = read(reads, log, 0)
+
+    again = read(reads, log, 0)
+    assert again is not first
+    assert again == first

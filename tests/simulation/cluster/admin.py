@@ -1,0 +1,94 @@
+"""An operator who is busy while all this happens: elects leaders, moves replicas, makes topics and deletes them."""
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.cluster.plan import NODE_IDS
+from tests.simulation.cluster.producing import batch_of, produce_request
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+PREFERRED = 0
+SHORT_LIVED = "gamma"
+# What an operator is told who is too early, too late, or asks for what cannot be done at the moment.
+UNTIMELY = {
+    ErrorCode.NONE,
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    *PASSING,
+}
+
+
+class Admin:
+    def __init__(self, world: "ClusterWorld", rng: random.Random) -> None:
+        self.client = Client(world, rng, "admin")
+        self._world = world
+        self._rng = rng
+
+    async def elect(self) -> None:
+        """Gives leadership back to the first replicas, wherever they are in sync."""
+        request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=REQUEST_TIMEOUT_MS)
+        response = await self._ask(request, 2)
+        if response is not None:
+            results = [result for topic in response.replica_election_results for result in topic.partition_result]
+            self._judge("elect leaders", response.error_code, *(result.error_code for result in results))
+
+    async def reassign(self) -> None:
+        """Moves one partition to other brokers, or fewer, or in another order; or calls a move off."""
+        replicas = self._rng.choice([None, self._some_brokers(), self._some_brokers(), self._some_brokers()])
+        topic, index = self._rng.choice(self._world.partitions)
+        partition = ReassignablePartition(partition_index=index, replicas=replicas)
+        topics = [ReassignableTopic(name=topic, partitions=[partition])]
+        response = await self._ask(AlterPartitionReassignmentsRequest(timeout_ms=REQUEST_TIMEOUT_MS, topics=topics), 0)
+        if response is not None:
+            results = [result for topic in response.responses for result in topic.partitions]
+            self._judge(f"reassign {replicas}", response.error_code, *(result.error_code for result in results))
+
+    async def churn(self) -> None:
+        """A topic that is made, written to, and deleted while it is still being copied."""
+        topic = CreatableTopic(name=SHORT_LIVED, num_partitions=2, replication_factor=self._rng.choice([2, 3]))
+        response = await self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 7)
+        if response is not None:
+            self._judge("create topic", *(result.error_code for result in response.topics))
+        await self._write(self._rng.randint(0, 4))
+        response = await self._ask(DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=REQUEST_TIMEOUT_MS), 5)
+        if response is not None:
+            self._judge("delete topic", *(result.error_code for result in response.responses))
+
+    async def _write(self, batches: int) -> None:
+        for number in range(batches):
+            partition: Partition = (SHORT_LIVED, self._rng.randrange(2))
+            records = batch_of([f"short-lived {number}"], self._world.wall_ms())
+            await self._ask(produce_request(partition, records, acks=1), 9)
+
+    def _some_brokers(self) -> list[int]:
+        """As many as acks=all asks for."""
+        return self._rng.sample(NODE_IDS, self._rng.randint(2, len(NODE_IDS)))
+
+    async def _ask(self, request: Any, version: int) -> Any | None:
+        """The answer; None if there was none, and nobody knows what was done."""
+        try:
+            wire = await self.client.any_broker()
+            return await wire.call(request, version, within_ms=REQUEST_TIMEOUT_MS)
+        except OSError:
+            return None
+
+    def _judge(self, what: str, *codes: int) -> None:
+        for error in map(ErrorCode, codes):
+            if error not in UNTIMELY:
+                self._world.judge.violated("answers", f"{what} was answered {error.name}")

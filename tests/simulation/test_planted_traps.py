@@ -1,0 +1,97 @@
+"""Traps that are planted and found by the tests of one room, which is quicker than any simulation (docs/traps.md)."""
+
+import pytest
+
+from ottla.coordinator import sync
+from ottla.coordinator.partition import CoordinatorPartition, Phase
+from ottla.coordinator.states import COMPLETING_REBALANCE
+from ottla.protocol.errors import ErrorCode
+from ottla.timer.purgatory import Purgatory
+from ottla.timer.wheel import TimingWheel
+from tests.coordinator import test_hashing, test_offsets, test_sync
+from tests.coordinator.harness import Shell
+from tests.timer import test_purgatory
+
+
+def check_the_generation_first(patch):
+    error_in = sync._error_in
+
+    def hasty(group, event):
+        return ErrorCode.ILLEGAL_GENERATION if event.generation != group.generation else error_in(group, event)
+
+    patch.setattr(sync, "_error_in", hasty)
+
+
+def an_unknown_member_with_an_old_generation():
+    test_sync.test_g14_t1_order_of_checks(Shell(), *test_sync.CHECKS["T-1: unknown member before generation"])
+
+
+def apply_whatever_was_stored(patch):
+    patch.setattr(sync.AssignmentStored, "_is_awaited", lambda stored: stored.group.state is COMPLETING_REBALANCE)
+
+
+def a_late_store():
+    test_sync.test_g16_t9_a_late_store_of_an_older_generation_changes_nothing(Shell())
+
+
+def answer_while_loading(patch):
+    step = CoordinatorPartition.step
+
+    def eager(partition, event, now_ms, wall_ms):
+        phase = partition.phase
+        partition.phase = Phase.ACTIVE if phase is Phase.LOADING else phase
+        effects = step(partition, event, now_ms, wall_ms)
+        partition.phase = phase
+        return effects
+
+    patch.setattr(CoordinatorPartition, "step", eager)
+
+
+def watch_without_a_second_look(patch):
+    def watch(purgatory, operation, keys):
+        purgatory._watch(operation, keys)
+        operation.timer = purgatory._wheel.schedule(operation.deadline_ms, operation.on_expiration)
+        return False
+
+    patch.setattr(Purgatory, "watch", watch)
+
+
+def an_event_in_between():
+    wheel = TimingWheel()
+    purgatory = Purgatory("fetch", wheel)
+    test_purgatory.test_an_event_between_the_first_try_and_the_watching_is_not_missed(purgatory, wheel)
+
+
+def hash_code_points(patch):
+    def java_hash(text):
+        value = 0
+        for character in text:
+            value = (31 * value + ord(character)) & 0xFFFF_FFFF
+        return value - 2**32 if value >= 2**31 else value
+
+    patch.setattr(test_hashing, "java_hash", java_hash)
+
+
+def a_group_beyond_the_basic_plane():
+    test_hashing.test_g03_t27_the_hash_is_javas_over_utf16_units("😀", 1772899, 49)
+
+
+def offsets_of_a_coordinator_that_loads():
+    test_offsets.test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(Shell(), "loading")
+
+
+PLANTED = {
+    "T-1": (check_the_generation_first, an_unknown_member_with_an_old_generation),
+    "T-9": (apply_whatever_was_stored, a_late_store),
+    "T-10": (answer_while_loading, offsets_of_a_coordinator_that_loads),
+    "T-23": (watch_without_a_second_look, an_event_in_between),
+    "T-27": (hash_code_points, a_group_beyond_the_basic_plane),
+}
+
+
+@pytest.mark.parametrize(("plant", "test"), PLANTED.values(), ids=PLANTED.keys())
+def test_a_planted_trap_is_found(monkeypatch, plant, test):
+    test()
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        test()
