@@ -30,8 +30,8 @@ class EpochFile:
         self._path = directory / checkpoints.LEADER_EPOCHS
         self._latest = list(stored)
         # Writes are numbered as they are begun; several may be under way, and the latest is to remain.
-        self._begun = 0
-        self._written = 0
+        self._begun: int = 0
+        self._written: int = 0
         self._lock = threading.Lock()
 
     def begin_write(self, epochs: LeaderEpochCache, end_offset: int) -> EpochWrite | None:
