@@ -85,13 +85,9 @@ class Appends:
     def write_failed(self, partition: Partition) -> None:
         """Records of a partition that is led here could not be written."""
 
-    @property
-    def has_unwritten(self) -> bool:
-        return bool(self._unwritten or self._own_appends or self._news or self._awake)
-
     def flush_appends(self) -> None:
         """Writes what was appended since the last call, then tells everyone it concerns."""
-        while self.has_unwritten:
+        while self._unwritten or self._own_appends or self._news or self._awake:
             unwritten, self._unwritten = self._unwritten, {}
             own_appends, self._own_appends = self._own_appends, []
             for partition, answers in unwritten.items():
@@ -125,8 +121,9 @@ class Appends:
             self._disk_sync.written(partition)
 
     def _look_again(self, partition: Partition) -> None:
-        for outcome in self._own_waiting.pop(partition, ()):
-            self._broker.guard(self._settle_own, outcome)
+        if self._own_waiting:
+            for outcome in self._own_waiting.pop(partition, ()):
+                self._broker.guard(self._settle_own, outcome)
         self.delayed_produce.check_and_complete(partition)
         self.delayed_delete_records.check_and_complete(partition)
         self.delayed_fetch.check_and_complete(partition)

@@ -343,8 +343,7 @@ class Broker:
 
     def settle(self) -> None:
         """Ends every event: writes what was appended in it, and tells everyone who waits for that."""
-        if self.replicas.has_unwritten:
-            self.replicas.flush_appends()
+        self.replicas.flush_appends()
 
     def soon(self, action: Callable[[], None]) -> None:
         """Runs `action` as an event of its own."""

@@ -298,12 +298,14 @@ class Partition:
             if candidate <= self.high_watermark:
                 return False
         self.high_watermark = candidate
-        self.stir_followers()
+        if self.follower_sessions:
+            self.stir_followers()
         return True
 
     def written(self, now_ms: int) -> bool:
         """Appends are in the log now; returns whether the high watermark rose by that."""
-        self.stir_followers()
+        if self.follower_sessions:
+            self.stir_followers()
         return self.maybe_raise_high_watermark(now_ms)
 
     # Followers, as their leader sees them.

@@ -9,7 +9,7 @@ from ottla.cluster.controller import BrokerChanged, decide, first_unsettled, is_
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topic_values
 from ottla.cluster.follow import Follower
-from ottla.cluster.image import NO_LEADER, BrokerState, Listener, MetadataImage, TopicInfo
+from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, MetadataImage, TopicInfo
 from ottla.cluster.registration import (
     AlreadyRegistered,
     Registration,
@@ -23,7 +23,7 @@ from ottla.cluster.registration import (
     stored_cluster_id,
     unregister,
 )
-from ottla.cluster.store import Committed, Conflict, Put, Transaction
+from ottla.cluster.store import NO_LEASE, Committed, Conflict, Put, Transaction
 from ottla.cluster.topics import new_partition
 from ottla.cluster.updates import applied
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -295,3 +295,15 @@ def test_two_who_both_find_nobody_are_not_both_the_controller() -> None:
 
     assert isinstance(world.commit(first), Committed)
     assert isinstance(world.commit(second), Conflict)
+
+
+def test_a_session_that_has_ended_is_not_moved_to_another_state() -> None:
+    """Under no lease it would never end again, and its broker never come back."""
+    fenced = BrokerInfo(1, "b", 9092, epoch=3, state=BrokerState.FENCED)
+    active = replace(fenced, state=BrokerState.ACTIVE, session_revision=4)
+
+    with pytest.raises(AssertionError):
+        begin_shutdown(fenced, 7)
+    with pytest.raises(AssertionError):
+        begin_shutdown(active, NO_LEASE)
+    assert [change.lease_id for change in begin_shutdown(active, 7).changes if isinstance(change, Put)] == [7]

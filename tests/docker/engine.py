@@ -12,6 +12,8 @@ from tests.cluster_processes import wait_for
 ROOT = Path(__file__).parents[2]
 IMAGE = "ottla-under-test"
 HEALTHY_WITHIN_S = 60
+# A build without anything in its cache takes longest.
+DONE_WITHIN_S = 300
 
 
 def docker(*arguments: str) -> str:
@@ -19,8 +21,9 @@ def docker(*arguments: str) -> str:
 
 
 def run(*command: str, **environment: str) -> str:
-    """Its standard output; AssertionError with what it complained of."""
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, cwd=ROOT)
+    """Its standard output; AssertionError with what it complained of, TimeoutExpired after a long while."""
+    surroundings = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=surroundings, cwd=ROOT, timeout=DONE_WITHIN_S)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout.strip()
 

@@ -19,6 +19,7 @@ from tests.cluster_processes import RunningCluster, free_ports, wait_for
 from tests.docker.engine import IMAGE, ROOT, docker, inspect, logs, run, wait_until_healthy
 
 BROKERS = ("ottla1", "ottla2", "ottla3")
+NO_COMPOSE = "there is neither `docker compose` nor docker-compose"
 SEEN_WITHIN_S = 60
 ANSWER_WITHIN_S = 5
 METADATA_VERSION = 12
@@ -109,7 +110,7 @@ class MiniCluster(RunningCluster):
             wait_for(lambda address=address: _answers(address, is_so), SEEN_WITHIN_S, complaint)
 
     @contextmanager
-    def client_inside(self, name: str, kind: str, records_per_s: int = 0) -> Iterator[None]:
+    def client_inside(self, name: str, *arguments: str) -> Iterator[None]:
         """A client of the storm in a container in the cluster's network, for as long as the context is open.
 
         AssertionError if it fails."""
@@ -119,8 +120,8 @@ class MiniCluster(RunningCluster):
             *("--network", self.network, "--user", f"{os.getuid()}:{os.getgid()}", "--workdir", "/source"),
             *("--volume", f"{ROOT / 'tests'}:/source/tests:ro", "--volume", f"{self.directory}:/histories"),
             *("--env", "PYTHONDONTWRITEBYTECODE=1", "--entrypoint", "python", IMAGE),
-            *("-m", "tests.storm.clients", kind, "--name", name, "--bootstrap", INSIDE),
-            *("--history", f"/histories/history-{name}.jsonl", "--records-per-s", str(records_per_s)),
+            *("-m", "tests.storm.clients", *arguments, "--name", name, "--bootstrap", INSIDE),
+            *("--history", f"/histories/history-{name}.jsonl"),
         )
         try:
             yield
@@ -156,7 +157,7 @@ def _answers(address: tuple[str, int], is_so: Callable[[Any], bool]) -> bool:
 def running_mini_cluster(directory: Path) -> Iterator[MiniCluster]:
     commands = compose_commands()
     if not commands:
-        pytest.skip("there is neither `docker compose` nor docker-compose")
+        pytest.skip(NO_COMPOSE)
     cluster = MiniCluster(commands[0], directory)
     try:
         cluster.up()

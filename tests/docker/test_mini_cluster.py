@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from tests.cluster_processes import wait_for
 from tests.docker.engine import ROOT, build_image
-from tests.docker.mini_cluster import BROKERS, MiniCluster, compose_commands, is_whole, running_mini_cluster
+from tests.docker.mini_cluster import BROKERS, NO_COMPOSE, MiniCluster, compose_commands, is_whole, running_mini_cluster
 from tests.docker.progress import Progress
 from tests.histories.checker import check
 from tests.histories.files import HistoryFile, read_histories
@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS_PER_S = 50
 SAID_WITHIN_S = 30
-READERS = {"member-a": "aiokafka_member", "member-b": "confluent_member", "watcher": "watcher"}
+READERS = {"member-a": ["aiokafka_member"], "member-b": ["confluent_member"], "watcher": ["watcher"]}
+# A container that is gone closes no connection: how long aiokafka waits for its answer.
+PATIENCE_MS = 15_000
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +35,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniCluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("command", compose_commands(), ids=" ".join)
-def test_every_compose_that_is_installed_can_read_the_file(command: tuple[str, ...], tmp_path: Path) -> None:
-    services = MiniCluster(command, tmp_path).compose("config", "--services")
+def test_every_compose_that_is_installed_can_read_the_file(tmp_path: Path) -> None:
+    commands = compose_commands()
+    if not commands:
+        pytest.skip(NO_COMPOSE)
 
-    assert sorted(services.split()) == ["etcd", *BROKERS]
+    services = {command: MiniCluster(command, tmp_path).compose("config", "--services") for command in commands}
+
+    assert {tuple(sorted(each.split())) for each in services.values()} == {("etcd", *BROKERS)}
 
 
 def test_each_side_is_told_the_addresses_that_it_can_reach(cluster: MiniCluster) -> None:
@@ -92,8 +97,10 @@ def test_nothing_acknowledged_is_lost_while_containers_are_killed_and_cut_off(cl
 @contextmanager
 def producers(cluster: MiniCluster) -> Iterator[None]:
     with (
-        storm.clients(cluster, {"outside": "confluent_producer"}, RECORDS_PER_S),
-        cluster.client_inside("inside", "aiokafka_producer", RECORDS_PER_S),
+        storm.clients(cluster, {"outside": ["confluent_producer"]}, RECORDS_PER_S),
+        cluster.client_inside(
+            "inside", "aiokafka_producer", "--patience-ms", str(PATIENCE_MS), "--records-per-s", str(RECORDS_PER_S)
+        ),
     ):
         yield
 
@@ -108,7 +115,9 @@ def faults(cluster: MiniCluster, progress: Progress) -> None:
     with said_by(cluster, ["ottla2"], "the metadata store does not answer"):
         cluster.cut_off("ottla2")
     progress.wait("with ottla2 cut off")
-    cluster.reconnect("ottla2")
+    # Before that, it sees the cluster as it was.
+    with said_by(cluster, ["ottla2"], "the metadata store answers again"):
+        cluster.reconnect("ottla2")
     cluster.wait_until_all_see("three brokers in sync", is_whole)
 
     with said_by(cluster, BROKERS, "the metadata store does not answer"):
