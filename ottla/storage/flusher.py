@@ -37,6 +37,7 @@ class FlushWork:
         self.cuts = cuts
         self.flushed_segments = flushed_segments
         self.error: OSError | None = None
+        self.epochs_error: OSError | None = None
         self._files = files
         self._log_files = log_files
         self._epochs = epochs
@@ -44,12 +45,11 @@ class FlushWork:
         self._directory = directory
 
     def run(self) -> None:
-        """Sync everything, in any thread. A failure is kept in `error`."""
+        """Sync everything, in any thread. A failure is kept in `error`, one that concerns only the file of leader
+        epochs in `epochs_error`."""
         try:
             for file in self._log_files:
                 file.fsync()
-            if self._epochs is not None:
-                self._epochs()
             for path in self._other_paths:
                 if self._files.exists(path):
                     sync_file(self._files, path)
@@ -61,6 +61,11 @@ class FlushWork:
         finally:
             for file in self._log_files:
                 file.close()
+        if self._epochs is not None and self.error is None:
+            try:
+                self._epochs()
+            except OSError as error:
+                self.epochs_error = error
 
 
 class Flushable(Protocol):
