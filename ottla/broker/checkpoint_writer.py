@@ -19,13 +19,20 @@ class CheckpointWriter:
         self._make = make
         self._is_writing = False
         self._is_outdated = False
+        # Who waits for the write that is to come.
+        self._waiting: list[Callable[[], None]] = []
 
-    def request(self) -> None:
-        """Write the file soon. However often it is asked meanwhile, it is then written once more."""
+    def request(self, done: Callable[[], None] | None = None) -> None:
+        """Write the file soon. However often it is asked meanwhile, it is then written once more.
+
+        `done` is called when what it is to say now has been written, or could not be."""
+        if done is not None:
+            self._waiting.append(done)
         if self._is_writing:
             self._is_outdated = True
             return
         self._is_writing, self._is_outdated = True, False
+        waiting, self._waiting = self._waiting, []
         checkpoint = self._make()
         failures: list[KafkaError] = []
 
@@ -35,11 +42,13 @@ class CheckpointWriter:
             except KafkaError as error:
                 failures.append(error)
 
-        self._broker.offload(work, lambda: self._written(failures))
+        self._broker.offload(work, lambda: self._written(failures, waiting))
 
-    def _written(self, failures: list[KafkaError]) -> None:
+    def _written(self, failures: list[KafkaError], waiting: list[Callable[[], None]]) -> None:
         self._is_writing = False
         for error in failures:
             self._broker.log.error("checkpoint failed", name=self._name, why=str(error))
+        for done in waiting:
+            self._broker.guard(done)
         if self._is_outdated:
             self.request()

@@ -54,6 +54,7 @@ class DeletedTopics:
             topic = self._broker.image.topic(name)
             if log.topic_id in deleted or (log.topic_id is None and name in names):
                 directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
+                self._broker.housekeeping.recovery_points_fell()
             elif topic is not None and log.topic_id is None:
                 directory.assign_topic_id(log, topic.topic_id)
             elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):

@@ -15,6 +15,9 @@ from ottla.storage.flusher import Flushable, Flusher
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+# What failed without harm to the log, as for want of space, is tried again.
+RETRY_MS = 1000
+
 
 class DiskSync:
     def __init__(self, broker: "Broker", synced: Callable[[Partition], None]) -> None:
@@ -57,4 +60,11 @@ class DiskSync:
         if error is not None:
             self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
             self._broker.replicas.write_failed(partition)
+            if partition.log.failure is None:
+                deadline_ms = self._broker.clock.now_ms() + RETRY_MS
+                self._broker.wheel.schedule(deadline_ms, lambda: self._try_again(partition))
         self._synced(partition)
+
+    def _try_again(self, partition: Partition) -> None:
+        if id(partition.log) in self._partition_of and partition.log.failure is None and partition.log.needs_flush:
+            self.request(partition)

@@ -2,7 +2,8 @@
 
 A task asks what its fetcher wants asked, hands it the answer, and tells the replica manager what came of it; when there
 is nothing to ask it sleeps until the fetcher wants to look again or is woken. What a log has lost to a truncation is
-made durable before the next request: else the old end could come back with the power, under the epochs of the new one.
+made durable before the next request: else the old end could come back with the power, under the epochs of the new one,
+or be taken for it by a recovery point that spoke of the old one.
 """
 
 import asyncio
@@ -111,6 +112,9 @@ class Fetching:
             elif isinstance(fact, Failed):
                 self._broker.replicas.ailing.write_failed(fact.partition)
                 self._try_later(fact.partition)
+        if cut:
+            # At once, for a replica may begin to lead before it would fetch again.
+            self._broker.housekeeping.recovery_points_fell()
         return cut
 
     def _is_here(self, partition: Partition) -> bool:
@@ -242,6 +246,11 @@ class FetcherTask:
         """Syncs the logs that were cut, in a thread."""
         cut, self.cut = self.cut, []
         finished = self._broker.loop.create_future()
+
+        def finish() -> None:
+            if not finished.done():
+                finished.set_result(None)
+
         works: list[tuple[Partition, FlushWork]] = []
         for partition in cut:
             with self._logging(partition):
@@ -255,8 +264,7 @@ class FetcherTask:
             for partition, work in works:
                 with self._logging(partition):
                     partition.log.finish_flush(work)
-            if not finished.done():
-                finished.set_result(None)
+            self._broker.housekeeping.recovery_points_fell(finish)
 
         self._broker.offload(run, done)
         await finished

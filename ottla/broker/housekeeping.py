@@ -29,6 +29,9 @@ class Housekeeping:
         self._broker = broker
         self._timers: dict[str, TimerEntry] = {}
         self._cleaner_checkpoint = CheckpointWriter(broker, "cleaned offsets", broker.log_directory.cleaner_checkpoint)
+        self._recovery_points = CheckpointWriter(
+            broker, "recovery points", broker.log_directory.recovery_point_checkpoint
+        )
         self._cleaner = Cleaner(broker, self.gaps_changed)
 
     def start(self) -> None:
@@ -46,9 +49,7 @@ class Housekeeping:
         self._checkpoint_every(
             config.replica_high_watermark_checkpoint_interval_ms, "high watermarks", self.high_watermark_checkpoint
         )
-        self._checkpoint_every(
-            config.log_flush_offset_checkpoint_interval_ms, "recovery points", directory.recovery_point_checkpoint
-        )
+        self._every(config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._recovery_points.request)
         self._checkpoint_every(
             config.log_flush_start_offset_checkpoint_interval_ms, "log starts", directory.log_start_checkpoint
         )
@@ -65,6 +66,12 @@ class Housekeeping:
 
         Without it, recovery would take them for damage."""
         self._cleaner_checkpoint.request()
+
+    def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None:
+        """Logs were cut or deleted: what comes to stand there must not count as durable, or as read, for what is gone.
+
+        `done` is called when the checkpoint no longer says so."""
+        self._recovery_points.request(done)
 
     def _every(self, interval_ms: int, job: str, action: Callable[[], None]) -> None:
         def run() -> None:

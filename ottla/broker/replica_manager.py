@@ -122,6 +122,7 @@ class ReplicaManager(Appends):
         self._disk_sync.forget(partition)
         self.ailing.forget(partition)
         self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
+        self._broker.housekeeping.recovery_points_fell()
 
     def metadata_applied(self, update: ImageUpdate) -> None:
         """All partitions have their states: see to the connections to their leaders."""

@@ -252,7 +252,7 @@ class Fetcher:
                     else (topic.name, answer.partition_index)
                 )
                 asked = planned.asked.get((name, index))
-                if asked is not None:
+                if asked is not None and self._follows(asked[0]):
                     facts += asked[0].answered(asked[1], answer, now_ms=now_ms, wall_ms=wall_ms)
         # Those that the leader left out ask again.
         self._look_at(planned)
@@ -267,9 +267,12 @@ class Fetcher:
 
     def _look_at(self, planned: Planned) -> None:
         for follower, _ in planned.asked.values():
-            key = key_of(follower)
-            if self.followers.get(key) is follower:
-                self._due[key] = follower
+            if self._follows(follower):
+                self._due[key_of(follower)] = follower
+
+    def _follows(self, follower: Follower) -> bool:
+        """Whether it has not been removed or replaced while an answer was on its way to it."""
+        return self.followers.get(key_of(follower)) is follower
 
     def _fetched(self, planned: Planned, response: Any, now_ms: int, wall_ms: int) -> Facts:
         if response.error_code in _SESSION_ERRORS:

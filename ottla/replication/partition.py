@@ -157,9 +157,7 @@ class Partition:
         elr: Sequence[int] = (),
         now_ms: int,
     ) -> Taken:
-        """The state that the controller has committed. One that is not newer than what is known is ignored (§14.2.1).
-
-        Raises KafkaStorageError if a term cannot be begun; the state is then not taken."""
+        """The state that the controller has committed. One not newer than what is known is ignored (§14.2.1)."""
         if partition_epoch <= self.partition_epoch:
             return Taken.NOTHING
         begins_term = leader_epoch > self.leader_epoch or leader != self.leader_id

@@ -179,6 +179,7 @@ class Appending(Cutting, Flushing):
         segment.rewind(self._mark)
         self.producers.undo()
         self._next_offset = self.log_end_offset
+        self.epochs.truncate_from_end(self.log_end_offset)
         try:
             segment.file.truncate(segment.size)
         except OSError as error:

@@ -15,7 +15,7 @@ class Cutting(LogBase):
         """Drop all batches that end after `offset`. The log then ends at or before it."""
         assert not self._queue, "a log is not cut while batches are queued"
         if offset >= self.log_end_offset:
-            self._guarded("truncate", lambda: self.epochs.truncate_from_end(offset))
+            self.epochs.truncate_from_end(offset)
         elif offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
         else:
@@ -24,7 +24,11 @@ class Cutting(LogBase):
     def _truncate(self, offset: int) -> None:
         self.cuts += 1
         keeper = self.segments[self.segments.index_of(offset)]
-        self._drop([segment for segment in self.segments if segment.base_offset > keeper.base_offset])
+        following = [segment for segment in self.segments if segment.base_offset > keeper.base_offset]
+        if following:
+            self._drop(following)
+            # A segment must not be cut on the disk while one that follows on it is still there.
+            self.files.sync_directory(self.directory)
         position, end_offset = keeper.cut_point(offset)
         if end_offset < self.log_start_offset:
             # The batch that goes holds the log start, and what is before the start is deleted already.
@@ -79,7 +83,7 @@ class Cutting(LogBase):
             raise OffsetOutOfRange(f"offset {offset} is above log end offset {self.log_end_offset}")
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            self._guarded("note the log start in", lambda: self.epochs.truncate_from_start(offset))
+            self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_wall_ms: int, high_watermark: int) -> list[Expired]:
         """Give up old segments: what went, and why. Their files are renamed now and due for removal later."""
@@ -135,6 +139,10 @@ class Cutting(LogBase):
 
     def _swap(self, groups: list[tuple[tuple[Segment, ...], Segment]], now_wall_ms: int) -> None:
         self.cuts += 1
+        # The batches that go may be all that recovery could take an epoch from.
+        write_epochs = self._epoch_file.begin_write(self.epochs, self.log_end_offset)
+        if write_epochs is not None:
+            write_epochs()
         for _, new in groups:
             new.rename(SWAP_SUFFIX)
         # From here on, recovery finishes what is left of this.

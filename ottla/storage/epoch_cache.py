@@ -1,11 +1,11 @@
 """Which leader epoch began at which offset: what a replica compares with another to find where their logs part.
 
-The cache is a list of (epoch, start offset), both columns strictly rising. It is as durable as the records it speaks
-of: every change is handed to `save` before the records that need it are written.
+The cache is a list of (epoch, start offset), both columns strictly rising. It lives in memory; `epoch_file` says when
+it is written down.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 UNKNOWN_EPOCH = -1
@@ -18,22 +18,18 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """The epochs of one log. `save` is called with all entries after each change of them.
+    """The epochs of one log. `latest_epoch` is the newest one, or -1."""
 
-    `latest_epoch` is the newest one, or -1.
-    """
-
-    def __init__(self, entries: Iterable[EpochEntry], save: Callable[[list[EpochEntry]], None]) -> None:
-        self._entries = rising_entries(entries)
-        self._save = save
-        self._note_latest()
-
-    def _note_latest(self) -> None:
-        self.latest_epoch = self._entries[-1].epoch if self._entries else UNKNOWN_EPOCH
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._replace(rising_entries(entries))
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return tuple(self._entries)
+
+    def below(self, offset: int) -> list[EpochEntry]:
+        """The entries that begin below `offset`."""
+        return entries_below(self._entries, offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Say that `epoch` begins at `start_offset`. Entries that contradict it go."""
@@ -61,7 +57,7 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, offset: int) -> None:
         """The log now ends at `offset`."""
-        self._replace(self._entries[: bisect_left(self._entries, offset, key=lambda entry: entry.start_offset)])
+        self._replace(self.below(offset))
 
     def truncate_from_start(self, offset: int) -> None:
         """The log now starts at `offset`; the epoch that covers it begins there."""
@@ -73,10 +69,12 @@ class LeaderEpochCache:
         self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        if entries != self._entries:
-            self._save(entries)
-            self._entries = entries
-            self._note_latest()
+        self._entries = entries
+        self.latest_epoch = entries[-1].epoch if entries else UNKNOWN_EPOCH
+
+
+def entries_below(entries: list[EpochEntry], offset: int) -> list[EpochEntry]:
+    return entries[: bisect_left(entries, offset, key=lambda entry: entry.start_offset)]
 
 
 def rising_entries(entries: Iterable[EpochEntry]) -> list[EpochEntry]:

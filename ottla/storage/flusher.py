@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from ottla.protocol.errors import KafkaStorageError
+from ottla.storage.epoch_file import EpochWrite
 from ottla.storage.files import File, FileSystem, sync_file
 from ottla.storage.segment import Segment
 
@@ -27,6 +28,7 @@ class FlushWork:
         end_offset: int,
         cuts: int,
         log_files: list[File],
+        epochs: EpochWrite | None,
         other_paths: list[Path],
         directory: Path | None,
         flushed_segments: tuple[Segment, ...],
@@ -35,13 +37,16 @@ class FlushWork:
         self.cuts = cuts
         self.flushed_segments = flushed_segments
         self.error: OSError | None = None
+        self.epochs_error: OSError | None = None
         self._files = files
         self._log_files = log_files
+        self._epochs = epochs
         self._other_paths = other_paths
         self._directory = directory
 
     def run(self) -> None:
-        """Sync everything, in any thread. A failure is kept in `error`."""
+        """Sync everything, in any thread. A failure is kept in `error`, one that concerns only the file of leader
+        epochs in `epochs_error`."""
         try:
             for file in self._log_files:
                 file.fsync()
@@ -56,6 +61,11 @@ class FlushWork:
         finally:
             for file in self._log_files:
                 file.close()
+        if self._epochs is not None and self.error is None:
+            try:
+                self._epochs()
+            except OSError as error:
+                self.epochs_error = error
 
 
 class Flushable(Protocol):

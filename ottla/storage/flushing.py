@@ -55,6 +55,7 @@ class Flushing(LogBase):
             end_offset=self.log_end_offset,
             cuts=self.cuts,
             log_files=log_files,
+            epochs=self._epoch_file.begin_write(self.epochs, self.log_end_offset),
             other_paths=paths,
             directory=self.directory if changed else None,
             flushed_segments=tuple(unflushed[:-1]),
@@ -63,8 +64,9 @@ class Flushing(LogBase):
     def finish_flush(self, work: FlushWork) -> None:
         """Take note of what is durable now. A log that was cut meanwhile has to be flushed again.
 
-        Raises KafkaStorageError if the flush failed: the kernel may have dropped what it could not write, so the log
-        refuses everything until it has been recovered.
+        Raises KafkaStorageError if the flush failed. If it was the log that could not be synced, the kernel may have
+        dropped what it could not write, and the log refuses everything until it has been recovered. If it was the file
+        of leader epochs, nothing is lost, and the next flush writes it anew.
         """
         if work.error is not None:
             raise self._fail(storage_error("flush", self.directory, work.error)) from work.error
@@ -73,4 +75,6 @@ class Flushing(LogBase):
             return
         for segment in work.flushed_segments:
             segment.is_flushed = True
+        if work.epochs_error is not None:
+            raise storage_error("write the leader epochs of", self.directory, work.epochs_error) from work.epochs_error
         self.flushed_offset = max(self.flushed_offset, work.end_offset)

@@ -1,17 +1,17 @@
 """What all parts of a log share: its segments, its ends, its configuration, and what to do when the disk fails."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.crc import crc32c
-from ottla.storage import checkpoints
 from ottla.storage.config import LogConfig
 from ottla.storage.deletions import Deletions
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
+from ottla.storage.epoch_file import EpochFile
 from ottla.storage.errors import storage_error
-from ottla.storage.files import Buffer, FileSystem, write_atomically
+from ottla.storage.files import Buffer, FileSystem
 from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.scan import InvalidBatchError
@@ -25,7 +25,7 @@ class LoadedLog(NamedTuple):
     segments: Segments
     producers: ProducerStateManager
     snapshots: ProducerSnapshots
-    epochs: list[EpochEntry]
+    epochs: LeaderEpochCache
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
@@ -34,8 +34,8 @@ class LoadedLog(NamedTuple):
     cleaned_offset: int
     """Where compaction goes on."""
     loaded_at_ms: int
-    stored_epochs: tuple[EpochEntry, ...] = ()
-    """Those in the file, which may know of an epoch without records."""
+    stored_epochs: Sequence[EpochEntry] = ()
+    """Those in the file. Below `recovery_point` they are the same as `epochs`."""
 
 
 class LogBase:
@@ -64,8 +64,8 @@ class LogBase:
         self.gaps_until = loaded.gaps_until
         self.cleaned_offset = loaded.cleaned_offset
         self.restored_high_watermark = loaded.log_start_offset
-        self._stored_epochs = loaded.stored_epochs
-        self.epochs = LeaderEpochCache(loaded.epochs, self._save_epochs)
+        self.epochs = loaded.epochs
+        self._epoch_file = EpochFile(files, directory, loaded.stored_epochs)
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.deletions = Deletions(files)
@@ -132,25 +132,12 @@ class LogBase:
     # Leader epochs
 
     def maybe_assign_leader_epoch(self, epoch: int) -> None:
-        """Note that `epoch` begins at the log end, if it is news; durable before any record of it is written."""
-        try:
-            self.epochs.assign(epoch, self._next_offset)
-        except OSError as error:
-            raise storage_error("note the leader epoch in", self.directory, error) from error
+        """Note that `epoch` begins at the log end, if it is news. Its records carry it; a flush makes both durable."""
+        self.epochs.assign(epoch, self._next_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The answer to OffsetForLeaderEpoch: (epoch, end offset), each -1 if unknown."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def _save_epochs(self, entries: list[EpochEntry]) -> None:
-        is_empty = self.log_end_offset == self.log_start_offset
-        if is_empty and tuple(entries) == self._stored_epochs:
-            return
-        # Before the first record there is nothing to lose, unless an older file tells of records that are gone.
-        sync = not is_empty or bool(self._stored_epochs)
-        content = checkpoints.build_epochs(entries)
-        write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content, sync=sync)
-        self._stored_epochs = tuple(entries)
 
     # Failing
 

@@ -226,7 +226,8 @@ class LogDirectory:
             # Before anything is loaded: should we crash from here on, nobody may believe the files again.
             self._files.remove(mark)
             self._files.sync_directory(self.path)
-        histories = self._read_histories()
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        histories = self._histories(recovery_points)
         for name in self._files.list_directory(self.path):
             path = self.path / name
             if not self._files.is_directory(path):
@@ -240,6 +241,14 @@ class LogDirectory:
                 continue
             history = histories(key)
             self._logs[key] = self._open_log(path, *key, self._config_of(key[0]), history, now_wall_ms)
+        self._lower_recovery_points(recovery_points)
+
+    def _lower_recovery_points(self, told: Mapping[TopicPartition, int]) -> None:
+        """What comes to stand where records were lost is not durable because those were."""
+        flushed = {key: log.flushed_offset for key, log in self._logs.items()}
+        if any(offset > flushed.get(key, 0) for key, offset in told.items()):
+            checkpoint = self.recovery_point_checkpoint()
+            write_atomically(self._files, checkpoint.path, checkpoint.content)
 
     def _open_log(
         self, path: Path, topic: str, partition: int, config: LogConfig, history: LogHistory, now_wall_ms: int
@@ -255,8 +264,7 @@ class LogDirectory:
             notices=self._notices,
         )
 
-    def _read_histories(self) -> Callable[[TopicPartition], LogHistory]:
-        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+    def _histories(self, recovery_points: Mapping[TopicPartition, int]) -> Callable[[TopicPartition], LogHistory]:
         starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         cleaned = self._read_offsets(checkpoints.CLEANED_OFFSETS)

@@ -11,7 +11,7 @@ Before that, files that a crash left half-way are brought to one side or the oth
     .log.swap                   a compacted segment that was complete: takes the place of those it replaces
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,22 +83,25 @@ class _Opening(NamedTuple):
         bases = bases_of(names, LOG_SUFFIX)
         self._remove_orphans(names, set(bases))
         loaded = [self._load_segment(base) for base in bases]
-        epochs: list[EpochEntry] = []
-        stored_epochs = self._read_epochs()
-        epoch_cache = LeaderEpochCache(stored_epochs, lambda entries: epochs.__setitem__(slice(None), entries))
-        epochs[:] = epoch_cache.entries
-        loaded, log_end_offset = self._find_end(loaded, epoch_cache)
+        stored_epochs = LeaderEpochCache(self._read_epochs())
+        epochs = LeaderEpochCache(stored_epochs.entries)
+        loaded, log_end_offset = self._find_end(loaded, epochs)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
         if not loaded or log_end_offset < log_start_offset:
             loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
-        epoch_cache.truncate_from_end(log_end_offset)
-        epoch_cache.truncate_from_start(log_start_offset)
-        # A log without records leaves the file alone: the first one to come is not written before its epoch is.
-        if epochs != stored_epochs and (epochs or log_end_offset > log_start_offset):
-            content = checkpoints.build_epochs(epochs)
+        clean = self.history.was_closed_cleanly
+        recovery_point = log_end_offset if clean else min(self.history.recovery_point, log_end_offset)
+        recovery_point = max(recovery_point, log_start_offset)
+        for each in (epochs, stored_epochs):
+            each.truncate_from_end(log_end_offset)
+            each.truncate_from_start(log_start_offset)
+        if epochs.below(recovery_point) != stored_epochs.below(recovery_point):
+            content = checkpoints.build_epochs(epochs.entries)
             write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
             stored_epochs = epochs
-        return self._build(Segments(loaded), epochs, stored_epochs, log_start_offset, log_end_offset)
+        return self._build(
+            Segments(loaded), epochs, stored_epochs.entries, log_start_offset, log_end_offset, recovery_point
+        )
 
     # Leftovers
 
@@ -157,7 +160,7 @@ class _Opening(NamedTuple):
 
     def _find_end(self, segments: list[Segment], epochs: LeaderEpochCache) -> tuple[list[Segment], int]:
         """The segments that are sound, indexed, and the offset where they end."""
-        first_suspect = self._first_suspect(segments)
+        first_suspect = self._first_suspect(segments, epochs)
         end_offset = segments[0].base_offset if segments else 0
         for n, segment in enumerate(segments):
             is_last = n == len(segments) - 1
@@ -169,15 +172,18 @@ class _Opening(NamedTuple):
                 if found is not None:
                     return segments, found
             end_offset, is_whole = self._recover(segment, epochs, end_offset if n else segment.base_offset)
-            if not is_whole:
+            if not is_whole or (not is_last and self._misses_records(segment, end_offset, segments[n + 1])):
                 self._remove(segments[n + 1 :])
                 return segments[: n + 1], end_offset
         return segments, end_offset
 
-    def _first_suspect(self, segments: list[Segment]) -> int:
+    def _first_suspect(self, segments: list[Segment], epochs: LeaderEpochCache) -> int:
         """The first segment that may hold something that never reached the disk."""
         if self.history.was_closed_cleanly:
             return len(segments)
+        if not epochs.entries:
+            # Whatever the recovery point says, it does not speak of this log: no flush leaves records without epochs.
+            return 0
         # A flush that ended exactly with a segment may have come before its indexes were written: strictly below.
         before = [n for n, segment in enumerate(segments) if segment.base_offset < self.history.recovery_point]
         return before[-1] if before else 0
@@ -233,6 +239,13 @@ class _Opening(NamedTuple):
         segment.write_indexes()
         return end_offset, not problem
 
+    def _misses_records(self, segment: Segment, end_offset: int, following: Segment) -> bool:
+        """As after a truncation of which only one part reached the disk."""
+        if end_offset == following.base_offset or self._is_gap(following.base_offset, end_offset):
+            return False
+        self.notices(f"{segment.name}: ends at offset {end_offset}, but the next begins at {following.base_offset}")
+        return True
+
     def _is_gap(self, base_offset: int, expected: int) -> bool:
         return expected < base_offset <= self._gaps_until(INT64_MAX)
 
@@ -277,10 +290,11 @@ class _Opening(NamedTuple):
     def _build(
         self,
         segments: Segments,
-        epochs: list[EpochEntry],
-        stored_epochs: list[EpochEntry],
+        epochs: LeaderEpochCache,
+        stored_epochs: Sequence[EpochEntry],
         log_start_offset: int,
         log_end_offset: int,
+        recovery_point: int,
     ) -> Log:
         offsets = bases_of(self.files.list_directory(self.directory), SNAPSHOT_SUFFIX)
         snapshots = ProducerSnapshots(self.files, self.directory, offsets)
@@ -288,8 +302,6 @@ class _Opening(NamedTuple):
         snapshots.keep_only({segment.base_offset for segment in segments})
         producers = ProducerStateManager(self.config.producer_id_expiration_ms)
         rebuild_producers(producers, snapshots, segments, log_end_offset, self.now_wall_ms)
-        clean = self.history.was_closed_cleanly
-        recovery_point = log_end_offset if clean else min(self.history.recovery_point, log_end_offset)
         loaded = LoadedLog(
             segments=segments,
             producers=producers,
@@ -297,11 +309,11 @@ class _Opening(NamedTuple):
             epochs=epochs,
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
-            recovery_point=max(recovery_point, log_start_offset),
+            recovery_point=recovery_point,
             gaps_until=self._gaps_until(log_end_offset),
             cleaned_offset=min(self.history.cleaned_until, log_end_offset),
             loaded_at_ms=self.now_wall_ms,
-            stored_epochs=tuple(stored_epochs),
+            stored_epochs=stored_epochs,
         )
         log = Log(
             self.files,

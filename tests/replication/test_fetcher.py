@@ -6,7 +6,12 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -225,6 +230,40 @@ def test_a_partition_out_of_range_asks_for_the_leaders_offsets() -> None:
     talk.fetcher.failed(talk.planned, 0)
     talk.now_ms = 1000
     assert isinstance(talk.ask(), ListOffsetsRequest), "it asks again"
+
+
+def epoch_answer(topic: str, *, end_offset: int) -> OffsetForLeaderEpochResponse:
+    answer = EpochEndOffset(partition=0, leader_epoch=0, end_offset=end_offset)
+    return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=topic, partitions=[answer])])
+
+
+def offset_answer(topic: str, *, offset: int) -> ListOffsetsResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic, partitions=[answer])])
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("asks_for", ["epoch", "offset"])
+def test_an_answer_to_a_follower_that_was_removed_or_replaced_is_dropped(asks_for: str, *, comes_back: bool) -> None:
+    """Its log may have been deleted meanwhile."""
+    talk = Talk(fetcher_of("a", records=2 if asks_for == "epoch" else 0))
+    talk.ask()
+    response: Any = epoch_answer("a", end_offset=1)
+    if asks_for == "offset":
+        talk.hear_of("a", error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert isinstance(talk.ask(), ListOffsetsRequest)
+        response = offset_answer("a", offset=-1)
+    follower = talk.fetcher.remove((topic_id("a"), 0))
+    assert follower is not None
+    log = follower.partition.log
+    end_offset, state = log.log_end_offset, follower.state
+    log.retire()
+    if comes_back:
+        talk.fetcher.add(Follower(partition("a"), back_off_ms_max=1000))
+
+    talk.hear(response)
+
+    assert (talk.facts, log.log_end_offset, follower.state) == ([], end_offset, state)
 
 
 # The manager

@@ -7,7 +7,7 @@ from ottla.storage.time_index import TimeIndex
 
 
 def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
-    return LeaderEpochCache([EpochEntry(*entry) for entry in entries], lambda _: None)
+    return LeaderEpochCache(EpochEntry(*entry) for entry in entries)
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,6 @@ def test_truncation_trims_the_cache_on_either_side() -> None:
     epochs.truncate_from_start(150)
     assert epochs.entries == ((4, 150),)
     assert [epochs.epoch_at(offset) for offset in (149, 150, 900)] == [-1, 4, 4]
-
-
-def test_every_change_is_saved_and_nothing_else() -> None:
-    saved: list[list[EpochEntry]] = []
-    epochs = LeaderEpochCache([], saved.append)
-    epochs.assign(1, 0)
-    epochs.assign(1, 5)
-    epochs.truncate_from_end(10)
-    epochs.assign(2, 10)
-    assert saved == [[(1, 0)], [(1, 0), (2, 10)]]
 
 
 def test_a_file_whose_entries_do_not_rise_is_believed_from_its_end() -> None:

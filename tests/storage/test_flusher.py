@@ -65,6 +65,21 @@ def test_what_is_flushed_keeps_its_topic_id() -> None:
     assert reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH).topic_id == TOPIC_ID
 
 
+def test_leader_epochs_that_cannot_be_written_are_written_by_the_next_flush() -> None:
+    disk = FakeDisk()
+    log = new_log(disk, EACH)
+    append(log, batch("a"), leader_epoch=3)
+    disk.fail("writev", OSError(errno.ENOSPC, "full"))
+    with pytest.raises(KafkaStorageError, match="leader epochs"):
+        log.flush()
+    assert (log.failure, log.flushed_offset) == (None, 0), "the recovery point may not pass what the file lacks"
+
+    append(log, batch("b"), leader_epoch=3)
+    log.flush()
+    after = reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH)
+    assert (read_all(after), after.epochs.latest_epoch) == ([(0, b"a"), (1, b"b")], 3)
+
+
 def test_all_logs_that_wait_are_flushed_together() -> None:
     told, disk = Told(), FakeDisk()
     directory = open_directory(disk, EACH)

@@ -5,8 +5,6 @@ import pytest
 from ottla.protocol.errors import CorruptMessage
 from ottla.storage import checkpoints
 from ottla.storage.config import LogConfig
-from ottla.storage.epoch_cache import EpochEntry
-from ottla.storage.files import write_atomically
 from ottla.storage.log import Log
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
 from tests.fakes.disk import FakeDisk, Loss
@@ -162,6 +160,26 @@ def test_segments_after_a_damaged_one_are_removed() -> None:
     ]
 
 
+def test_segments_after_one_that_lost_its_tail_are_removed() -> None:
+    """Its bytes may have got to the disk later than the name of the next one; a replica fetches from the end only."""
+    disk = FakeDisk()
+    log = new_log(disk, CONFIG)
+    for n in range(20):
+        append(log, batch(f"value {n}"))
+    second = log.segments[1]
+    last = list(second.batches_from(0))[-1]
+    file = disk.open(second.path(".log"))
+    file.truncate(last.position)
+    notices: list[str] = []
+    disk.locked.clear()
+
+    log = open_directory(disk, CONFIG, notices=notices.append).logs["t", 0]
+
+    assert [offset for offset, _ in read_all(log)] == list(range(last.header.base_offset))
+    assert log.log_end_offset == last.header.base_offset
+    assert f"ends at offset {log.log_end_offset}" in notices[0]
+
+
 def test_missing_and_damaged_indexes_are_rebuilt_even_after_a_clean_shutdown() -> None:
     config = LogConfig(segment_bytes=500, index_interval_bytes=10)
     disk = FakeDisk()
@@ -312,61 +330,3 @@ def test_any_flipped_bit_is_found_by_recovery() -> None:
         if 12 <= bit // 8 % (size // 6) < 16:
             continue
         assert read_all(reopened(copy, log.config)) == [record for record in good if record[0] < damaged_from]
-
-
-def test_an_empty_log_whose_epoch_is_known_is_opened_without_a_write() -> None:
-    """Of a thousand partitions most may be empty, and a start should not write a file for each."""
-    disk = FakeDisk()
-    new_log(disk).maybe_assign_leader_epoch(3)
-    log = reopened(disk)
-
-    disk.fail("rename", OSError("nothing is to be written"))
-    log.maybe_assign_leader_epoch(3)
-
-    assert log.epochs.latest_epoch == 3
-
-
-def stored_epochs(disk: FakeDisk, log: Log) -> tuple[tuple[int, int], ...]:
-    return tuple(checkpoints.parse_epochs(disk.read_bytes(log.directory / checkpoints.LEADER_EPOCHS)))
-
-
-@pytest.mark.parametrize("told", [((0, 0), (3, 1)), ((0, 0), (7, 2)), ((5, 0),), ()])
-def test_what_batches_say_of_their_epoch_counts_more_than_the_file(told: tuple[tuple[int, int], ...]) -> None:
-    """§14.3: by these entries replicas find where their logs part."""
-    disk = FakeDisk()
-    log = new_log(disk)
-    append(log, batch("a"), batch("b"), leader_epoch=0)
-    append(log, batch("c"), leader_epoch=3)
-    entries = [EpochEntry(*each) for each in told]
-    write_atomically(disk, log.directory / checkpoints.LEADER_EPOCHS, checkpoints.build_epochs(entries))
-
-    log = reopened(disk)
-
-    assert log.epochs.entries == ((0, 0), (3, 2))
-    assert stored_epochs(disk, log) == ((0, 0), (3, 2)), "the next life may find the log closed cleanly"
-
-
-def test_epochs_of_records_that_are_gone_do_not_come_back() -> None:
-    disk = FakeDisk()
-    log = new_log(disk)
-    append(log, batch("a"), leader_epoch=1)
-    log.flush()
-    append(log, batch("lost"), leader_epoch=2)
-    disk = FakeDisk.after(disk.journal, Loss.UNSYNCED)
-
-    log = reopened(disk)
-
-    assert read_all(log) == [(0, b"a")]
-    assert log.epochs.entries == stored_epochs(disk, log) == ((1, 0),)
-
-
-def test_the_first_epoch_of_an_empty_log_is_durable_where_the_file_had_another() -> None:
-    """§14.3: records of it may be flushed, and must not be taken for records of the epoch that was lost."""
-    disk = FakeDisk()
-    log = new_log(disk)
-    log.flush()
-    log.maybe_assign_leader_epoch(1)
-    log = reopened(disk)
-    log.maybe_assign_leader_epoch(2)
-
-    assert stored_epochs(FakeDisk.after(disk.journal, Loss.UNSYNCED), log) == ((2, 0),)

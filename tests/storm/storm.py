@@ -66,6 +66,7 @@ def run(directory: Path, steps: list[Step], *, duration_s: float, brokers: int, 
     finally:
         cluster.close()
     outcome.failures += _complaints(cluster)
+    outcome.failures += _fatal_errors(directory)
     _judge(directory, logs, outcome)
     return outcome
 
@@ -192,6 +193,14 @@ def _complaints(cluster: ClusterProcesses) -> list[str]:
     ]
 
 
+def _fatal_errors(directory: Path) -> list[str]:
+    """Of idempotent producers that librdkafka gave up: the broker had forgotten them, or what they had written."""
+    complaints: list[str] = []
+    for path in sorted(directory.glob("client-*.stderr")):
+        complaints += [line for line in path.read_text(errors="replace").splitlines() if "cannot go on" in line]
+    return complaints
+
+
 def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome) -> None:
     events: list[Event] = list(read_histories(sorted(directory.glob("history-*.jsonl"))))
     kinds = Counter(type(event) for event in events)
@@ -206,5 +215,7 @@ def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome
         outcome.failures.append("the logs could not be read back: nothing was judged")
         return
     outcome.violations += check(events, logs)
+    names = {event.producer for event in events if isinstance(event, Sent)}
+    outcome.counts["producers begun anew"] = len(names) - len(PRODUCERS)
     if not (kinds[Acknowledged] and kinds[Read] and kinds[CommitAcknowledged]):
         outcome.failures.append(f"the storm went past the clients: {dict(outcome.counts)}")

@@ -45,6 +45,7 @@ class IdempotentProducer:
     waiting: deque[Batch] = field(default_factory=deque)
     """Sent or not, and not acknowledged."""
     next_sequences: dict[Partition, int] = field(default_factory=dict)
+    known_at: set[Partition] = field(default_factory=set)
     sent: int = 0
     beginnings: int = 0
 
@@ -83,7 +84,10 @@ class IdempotentProducer:
         if self.waiting or self.world.writing_is_over:
             return
         partition = self.rng.choice(self.world.partitions)
-        for _ in range(self.rng.choice([1, 1, 2, IN_FLIGHT_MAX])):
+        # Where a producer is new, a broker accepts any first sequence (§13.6.2 e), also that of a batch which has
+        # overtaken a refused one: only Kafka's clients that wait here are safe.
+        count = self.rng.choice([1, 1, 2, IN_FLIGHT_MAX]) if partition in self.known_at else 1
+        for _ in range(count):
             self.waiting.append(self._next_batch(partition))
 
     def _next_batch(self, partition: Partition) -> Batch:
@@ -131,6 +135,7 @@ class IdempotentProducer:
         batch = self.waiting[0]
         if error is ErrorCode.NONE or error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self.waiting.popleft()
+            self.known_at.add(batch.partition)
             offset = answer.base_offset if error is ErrorCode.NONE else UNKNOWN_OFFSET
             acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL)
             return True
@@ -147,6 +152,7 @@ class IdempotentProducer:
         self.producer_id = NO_PRODUCER_ID
         self.beginnings += 1
         self.waiting.clear()
+        self.known_at.clear()
         self.next_sequences.clear()
 
 

@@ -14,7 +14,7 @@ from ottla.broker.membership import Membership
 from ottla.replication.follower import Follower, FollowerState
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
-from ottla.storage import log_base, log_directory, producer_state, recovery
+from ottla.storage import epoch_file, log_directory, producer_state, recovery
 from tests.fakes.disk import FakeDisk
 from tests.simulation.loop import VirtualClock
 
@@ -94,7 +94,7 @@ def writes_checkpoints_in_place(patch: Patch) -> None:
         finally:
             file.close()
 
-    for module in (log_base, log_directory, recovery):
+    for module in (epoch_file, log_directory, recovery):
         patch.setattr(module, "write_atomically", in_place)
 
 

@@ -1,10 +1,10 @@
 """An idempotent producer of confluent-kafka."""
 
 import itertools
-import threading
+import logging
 import time
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.histories.events import Acknowledged, Sent
 from tests.histories.files import now_us
@@ -18,7 +18,11 @@ def run(client: Client) -> None:
     for life in itertools.count():
         if client.stopping.is_set():
             return
-        _Life(client, f"{client.name}.{life}").produce()
+        try:
+            _Life(client, f"{client.name}.{life}").produce()
+        except KafkaException as error:
+            # A fatal one: this producer writes nothing any more.
+            logging.getLogger(client.name).error("cannot go on: %s", error)
 
 
 class _Life:
@@ -27,7 +31,6 @@ class _Life:
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
         self._name = name
-        self._broken = threading.Event()
         self._producer = Producer(
             {
                 "bootstrap.servers": client.bootstrap,
@@ -43,7 +46,7 @@ class _Life:
     def produce(self) -> None:
         started = time.monotonic()
         for number in itertools.count():
-            if self._client.stopping.is_set() or self._broken.is_set():
+            if self._client.stopping.is_set():
                 break
             self._send(number)
             due = started + number / self._client.records_per_s
@@ -56,7 +59,7 @@ class _Life:
         self._client.history.write(
             Sent(now_us(), self._name, TOPIC, partition, number, value, idempotent=not self._client.gives_up)
         )
-        while not self._broken.is_set():
+        while True:
             try:
                 self._producer.produce(TOPIC, to_payload(value), partition=partition, on_delivery=self._delivered)
                 return
@@ -69,5 +72,3 @@ class _Life:
             assert payload is not None
             assert offset is not None
             self._client.history.write(Acknowledged(now_us(), to_value(payload), offset))
-        elif error.fatal() or error.code() == KafkaError._FATAL:
-            self._broken.set()
