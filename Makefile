@@ -6,7 +6,7 @@ SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
 
-.PHONY: serve test check rebalance sim storm fuzz bench bench-pipeline docs clean
+.PHONY: serve test test-pipeline check check-pipeline rebalance sim storm fuzz bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -14,12 +14,21 @@ serve: $(VENV)/ready
 test: $(VENV)/ready-dev
 	$(BIN)/python -m pytest $(ARGS)
 
+# The jobs on Spark. Installs PySpark into the same environment; what needs Java or Spark's jars skips where they are missing.
+test-pipeline: $(VENV)/ready-pipeline
+	$(BIN)/python -m pytest tests/pipeline $(ARGS)
+
 check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# The types of the pipeline, which only PySpark can tell.
+check-pipeline: $(VENV)/ready-pipeline
+	$(BIN)/mypy
+	$(BIN)/pyright --project pyright-pipeline.json
 
 # A consumer group of three rebalancing before your eyes.
 rebalance: $(VENV)/ready
@@ -40,7 +49,7 @@ bench: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # The archive beside a bare consumer, and the observatory over a million events.
-bench-pipeline: $(VENV)/ready-dev
+bench-pipeline: $(VENV)/ready-pipeline
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 # Regenerate what is made from the code: message stubs, the README table of APIs, docs/configuration.md, docs/cli.md.
@@ -59,6 +68,10 @@ $(VENV)/ready: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/ready-dev: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
+	@touch $@
+
+$(VENV)/ready-pipeline: $(VENV)/ready-dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group pipeline
 	@touch $@
 
 clean:

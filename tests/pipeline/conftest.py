@@ -1,5 +1,6 @@
 """One Spark for all tests of a process, with the jars that users get."""
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -23,10 +24,24 @@ SMALL = {
 }
 
 
+class WithoutPySpark(pytest.Module):
+    """A module of tests that says why it is not imported."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        pytest.skip("PySpark is not installed: make test-pipeline installs it", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Modules of this directory are imported only where PySpark is."""
+    if importlib.util.find_spec("pyspark") is None:
+        return WithoutPySpark.from_parent(parent, path=module_path)
+    return None
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Skips where there is no PySpark, no Java, or no jars."""
-    pyspark = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
+    """Skips where there is no Java, or no jars."""
+    pyspark = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
         pytest.skip("java is not installed")
     os.environ |= {"PYSPARK_PYTHON": sys.executable, **QUICK_JAVA}
