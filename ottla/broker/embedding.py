@@ -14,6 +14,7 @@ Without arguments: free ports of 127.0.0.1, and a temporary directory that is re
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,7 +55,7 @@ class BrokerOptions(TypedDict, total=False):
     """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block."""
 
 
-class _Embedded:
+class _Embedded(ABC):
     """What one broker and several have in common: their options, their directory, and being a context."""
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -94,11 +95,11 @@ class _Embedded:
     ) -> None:
         await self.stop()
 
-    async def _open(self, data_dir: Path) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _open(self, data_dir: Path) -> None: ...
 
-    async def _close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _close(self) -> None: ...
 
     def _observe(self, broker: core.Broker) -> None:
         broker.groups.observers += self._observers

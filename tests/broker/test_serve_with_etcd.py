@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.serve import ServeOptions, run
 from tests.cluster.etcd_server import free_port
-from tests.cluster_processes import ClusterProcesses
+from tests.cluster_processes import ClusterProcesses, wait_for
 from tests.served import ServedBroker
 
 IMPATIENT = {"initial.broker.registration.timeout.ms": "300"}
@@ -47,10 +46,7 @@ def test_sigterm_ends_the_wait_for_an_etcd(tmp_path: Path) -> None:
     nowhere = f"etcd://127.0.0.1:{free_port()}"
     waiting = ServedBroker(tmp_path / "data", arguments=["--metadata", nowhere, "--node-id", "1"])
     waiting.launch()
-    deadline = time.monotonic() + 20
-    while "metadata store" not in waiting.stderr:
-        assert time.monotonic() < deadline, "nothing was said of the store"
-        time.sleep(0.02)
+    wait_for(lambda: "metadata store" in waiting.stderr, 20, "nothing was said of the store")
 
     assert waiting.stop() == 0
     assert "Traceback" not in waiting.stderr
