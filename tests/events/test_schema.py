@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from ottla.broker.events import publisher, samples
+from ottla.broker.events.cluster_facts import ClusterFact, LeaderChanged
 from ottla.broker.events.schema import TYPES, VERSION, Envelope, build_event, field_names, fields_of
 from ottla.coordinator.facts import (
     Cause,
@@ -42,7 +43,7 @@ def rejoined(protocol_type: str, subscription: bytes) -> MemberRejoined:
 
 
 def test_every_fact_has_a_type_or_is_summed_up() -> None:
-    assert set(get_args(Fact)) - {OffsetsCommitted} == set(TYPES)
+    assert {*get_args(Fact), *get_args(ClusterFact)} - {OffsetsCommitted} == set(TYPES)
 
 
 def test_the_document_names_every_type_and_field() -> None:
@@ -73,6 +74,19 @@ def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
 
 def test_errors_are_told_by_name() -> None:
     assert fields_of(StoreFailed("g", 1, "the assignment", ErrorCode.NOT_COORDINATOR))["error"] == "NOT_COORDINATOR"
+
+
+def test_a_partition_that_nobody_leads_has_no_leader_in_its_event() -> None:
+    fact = LeaderChanged("t", 2, leader=None, previous_leader=1, leader_epoch=5, partition_epoch=9, isr=(1,))
+
+    assert fields_of(fact) == {
+        "topic": "t",
+        "partition": 2,
+        "previous_leader": 1,
+        "leader_epoch": 5,
+        "partition_epoch": 9,
+        "isr": (1,),
+    }
 
 
 def test_what_a_consumer_keeps_is_told_by_topic() -> None:

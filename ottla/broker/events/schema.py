@@ -1,4 +1,4 @@
-"""Facts of the coordinator as the fields of events.
+"""Facts of the coordinator and of the cluster as the fields of events.
 
 An event is one flat JSON object: an envelope that all have, and the fields of its type, which carry the names of the
 fact's attributes. A field that is null in the fact is left out. What the fields mean is written in docs/events.md; a
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ottla.broker.events import cluster_facts
+from ottla.broker.events.cluster_facts import ClusterFact
 from ottla.coordinator import facts
 from ottla.coordinator.facts import Fact, MemberAssigned, MemberRejoined
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscription
@@ -46,6 +48,10 @@ TYPES: Final[Mapping[type, str]] = {
     facts.OffsetsRemoved: "offsets_removed",
     facts.GroupLoaded: "group_loaded",
     facts.RecordsSkipped: "records_skipped",
+    cluster_facts.LeaderChanged: "leader_changed",
+    cluster_facts.IsrChanged: "isr_changed",
+    cluster_facts.FollowerLagSampled: "follower_lag_sampled",
+    cluster_facts.CoordinatorMoved: "coordinator_moved",
 }
 # Counts are told apart from lists by name, so that every field has one type.
 _RENAMED: Final = {"members": "member_count", "offsets": "offset_count", "partitions": "partition_count"}
@@ -81,7 +87,7 @@ def build_event(envelope: Envelope, values: Mapping[str, Any]) -> bytes:
     return (head + body).encode("utf-8", "replace")
 
 
-def fields_of(fact: Fact) -> Fields:
+def fields_of(fact: Fact | ClusterFact) -> Fields:
     """The fields of the event that tells `fact`; its type is `TYPES[type(fact)]`."""
     found: Fields = {}
     for attribute, name in _ATTRIBUTES[type(fact)]:
