@@ -208,7 +208,7 @@ class Broker:
 
             self._groups = GroupService(self)
             if self._events is not None:
-                self._groups.observers.append(self._events.observe)
+                self._events.listen_to(self._groups)
             if self._serving:
                 self._groups.start()
         return self._groups
@@ -277,10 +277,12 @@ class Broker:
         await self.listeners.open(self.server, self.network)
         # Who connects before the end of this function waits. A broker with a store of its own does not give way to
         # others any more: its first client meets a broker that is ready.
+        if self.config.ottla_events_enable:
+            self._prepare_events()
         await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())
         self._serving = True
-        if self.config.ottla_events_enable:
-            self._start_events()
+        if self._events is not None:
+            self._events.start()
         if self._groups is not None:
             self._groups.start()
         elif CONSUMER_OFFSETS in self.image.topics:
@@ -289,14 +291,14 @@ class Broker:
         self.settle()
         self.server.begin_to_serve()
 
-    def _start_events(self) -> None:
+    def _prepare_events(self) -> None:
         """Imported here: brokers that tell nothing start without it."""
         from ottla.broker.events.publisher import Publisher
 
         self._events = Publisher(self, is_alone=self._owns_store)
-        self._events.start()
+        self.metadata.watchers.append(self._events.follow)
         if self._groups is not None:
-            self._groups.observers.append(self._events.observe)
+            self._events.listen_to(self._groups)
 
     def _patience_ms(self) -> int:
         """With a store that is not there. A file that cannot be written stays so."""

@@ -37,6 +37,8 @@ class ClusterMetadata:
         self._store = store
         self._follower = Follower(store, "", self.entering(self._take), self.entering(self._unreadable))
         self._retry_timer: TimerEntry | None = None
+        # Told of every update after the first, before anything follows it.
+        self.watchers: list[Callable[[MetadataImage, ImageUpdate], None]] = []
         self._calling = 0
         self._is_known = False
         # (revision, number, action), the number keeping those of one revision in order.
@@ -111,7 +113,10 @@ class ClusterMetadata:
         # No append may be queued while a replica takes a new state.
         self._broker.settle()
         self.image = update.image
-        if not self._is_known:
+        if self._is_known:
+            for watcher in self.watchers:
+                self._broker.guard(watcher, before, update)
+        else:
             self._is_known = True
             self._broker.guard(self.deleted.finish)
         for step in (

@@ -41,6 +41,7 @@ class GroupPartition:
         self.is_unloaded = False
         self._service = service
         self._broker = service.broker
+        self.began_ms = self._broker.clock.now_ms()
         self._queue: deque[Event] = deque()
         self._deleted_while_loading: list[TopicsDeleted] = []
         self._stepping = False

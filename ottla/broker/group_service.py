@@ -52,6 +52,8 @@ class GroupService:
         self.broker = broker
         # Told every fact as it happens; they must not call back into the service.
         self.observers: list[Callable[[Fact], None]] = []
+        # Told of every partition whose groups are served from now on.
+        self.when_loaded: list[Callable[[GroupPartition], None]] = []
         self._partitions: dict[int, GroupPartition] = {}
         self._partition_count = 0
         self._waiting: dict[int, Deliver] = {}
@@ -119,7 +121,7 @@ class GroupService:
         coordinator = CoordinatorPartition(index, self._config, self._new_member_id)
         hosted = self._partitions[index] = GroupPartition(self, index, coordinator, replica.leader_epoch)
         if replica.log.log_start_offset == replica.log.log_end_offset:
-            hosted.finish_loading()
+            self._finish_loading(hosted)
             return
         self._to_load.append(hosted)
         if self._loader is None:
@@ -247,9 +249,14 @@ class GroupService:
             return
         if hosted.is_unloaded:
             return
-        hosted.finish_loading()
+        self._finish_loading(hosted)
         # A task is an event of its own.
         self.broker.settle()
+
+    def _finish_loading(self, hosted: GroupPartition) -> None:
+        hosted.finish_loading()
+        for observer in self.when_loaded:
+            observer(hosted)
 
     def _schedule_expiry(self) -> None:
         deadline_ms = self.broker.clock.now_ms() + self.broker.config.offsets_retention_check_interval_ms

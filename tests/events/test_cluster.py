@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import ClusterThread
 from ottla.broker.events.schema import EVENTS_TOPIC
 from tests.broker.clusters import QUICK_SESSIONS
 from tests.clients.group_watch import Member
 from tests.cluster_processes import wait_for
-from tests.pipeline.topics import create_topic_at
 
 WITHIN_S = 60
 SETTINGS = {
@@ -46,7 +46,7 @@ class Reader:
 
 def test_when_a_coordinator_dies_its_successor_goes_on_telling() -> None:
     with ClusterThread(3, settings=SETTINGS) as cluster:
-        create_topic_at(cluster.bootstrap, "t", partitions=3, replicas=3)
+        create_topic(cluster.bootstrap, "t", partitions=3)
         member = Member(cluster.bootstrap, "t", "g", client_id="app")
         reader = Reader(cluster.bootstrap, "g")
         try:
@@ -66,6 +66,11 @@ def test_when_a_coordinator_dies_its_successor_goes_on_telling() -> None:
     completed = [event["generation"] for event in events if event["type"] == "generation_completed"]
     assert loaded["generation"] in completed
     assert events[-1]["broker"] == successor
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(WITHIN_S)
 
 
 def kinds(reader: Reader) -> set[str]:

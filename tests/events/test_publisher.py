@@ -35,9 +35,17 @@ def logged(partition: Partition) -> Iterator[dict[str, Any]]:
                 assert record.key is not None
                 event = json.loads(record.value)
                 assert event["wall_ms"] == record.timestamp
-                assert record.key.decode() == event.get("group_id", f"broker-{event['broker']}")
+                assert record.key.decode() == key_of(event)
                 yield event
         offset = chunk.end_offset
+
+
+def key_of(event: dict[str, Any]) -> str:
+    if "group_id" in event:
+        return str(event["group_id"])
+    if "partition" in event:
+        return f"{event.get('topic', '__consumer_offsets')}-{event['partition']}"
+    return f"broker-{event['broker']}"
 
 
 def events_of(broker: Asking) -> list[dict[str, Any]]:

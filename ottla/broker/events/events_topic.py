@@ -19,7 +19,8 @@ FELLOWS_WITHIN_MS: Final = 10_000
 class EventsTopic:
     def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
         self._broker = broker
-        self._alone_from_ms = broker.clock.now_ms() + (0 if is_alone else FELLOWS_WITHIN_MS)
+        self._patience_ms = 0 if is_alone else FELLOWS_WITHIN_MS
+        self._alone_from_ms: int | None = None
         self._led: list[int] = []
         self._partition_count = 0
         self._ask_again_ms = 0
@@ -50,6 +51,8 @@ class EventsTopic:
             return
         config = self._broker.config
         wanted, there = config.ottla_events_replication_factor, len(self._broker.image.brokers)
+        if self._alone_from_ms is None:
+            self._alone_from_ms = now_ms + self._patience_ms
         if there < wanted and now_ms < self._alone_from_ms:
             return
         self._ask_again_ms = now_ms + RETRY_MS

@@ -10,11 +10,16 @@ that a broker never waits for another to tell what it knows. Readers order event
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from ottla.broker.events.cluster_facts import ClusterFact, CoordinatorMoved, LeaderChanged
 from ottla.broker.events.events_topic import EventsTopic
+from ottla.broker.events.follower_lag import FollowerLag
+from ottla.broker.events.leadership import last_leader, leadership_told
 from ottla.broker.events.samples import Commits, lag_samples
-from ottla.broker.events.schema import EVENTS_TOPIC, TYPES, Envelope, build_event, fields_of
+from ottla.broker.events.schema import EVENTS_TOPIC, TYPES, Envelope, build_event, fields_of, key_of
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
+from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact, OffsetsCommitted
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record, build_batch
@@ -23,6 +28,8 @@ from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.group_partition import GroupPartition
+    from ottla.broker.group_service import GroupService
 
 # A slice takes some two milliseconds.
 EVENTS_PER_SLICE: Final = 100
@@ -33,15 +40,19 @@ DROPPED: Final = "dropped"
 BROKER_STARTED: Final = "broker_started"
 
 
+Told: TypeAlias = Fact | ClusterFact | tuple[str, Mapping[str, Any]]
+"""A fact, or the type and fields of an event that no fact stands for."""
+
+
 class _Noted(NamedTuple):
     wall_ms: int
     mono_ms: int
-    told: Fact | tuple[str, Mapping[str, Any]]
-    """A fact, or the type and fields of an event that no fact stands for."""
+    told: Told
 
 
 class Publisher:
-    """`start` when the broker serves, `stop` when no more facts are told."""
+    """It listens from the beginning, and writes from `start`, when the broker serves, to `stop`, when no more facts are
+    told."""
 
     def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
         """`is_alone`: no other broker will ever be in its cluster."""
@@ -52,20 +63,28 @@ class Publisher:
         self._buffer_max = config.ottla_events_buffer_max
         self._buffer: deque[_Noted] = deque()
         self._commits = Commits(self._buffer_max)
+        self._follower_lag = FollowerLag()
+        # Who led the partitions of `__consumer_offsets` that are led here, before.
+        self._former_coordinators: dict[int, int | None] = {}
         self._dropped = 0
         self._run = broker.clock.wall_ms()
         self._seq = 0
         self._in_flight = 0
-        self._flush_is_due = False
+        self._flushing: TimerEntry | None = None
+        # While it is true, nothing more needs to be done for what is in the buffer.
+        self._flush_is_due = True
         self._sampling: TimerEntry | None = None
+        self.note(BROKER_STARTED, {})
 
     def start(self) -> None:
-        self.note(BROKER_STARTED, {})
+        self._flush_later()
         self._sample_later()
 
     def stop(self) -> None:
-        if self._sampling is not None:
-            self._sampling.cancel()
+        for timer in (self._sampling, self._flushing):
+            if timer is not None:
+                timer.cancel()
+        self._flush_is_due = True
         self.write_out()
 
     def write_out(self) -> None:
@@ -75,6 +94,30 @@ class Publisher:
             pass
 
     # What is told.
+
+    def listen_to(self, groups: "GroupService") -> None:
+        groups.observers.append(self.observe)
+        groups.when_loaded.append(self._loaded)
+
+    def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
+        """The metadata has changed."""
+        for fact in leadership_told(before, update, self._broker.node_id):
+            self._put(fact)
+            if isinstance(fact, LeaderChanged) and fact.topic == CONSUMER_OFFSETS:
+                former = last_leader(before.partition(CONSUMER_OFFSETS, fact.partition))
+                self._former_coordinators[fact.partition] = former
+
+    def _loaded(self, hosted: "GroupPartition") -> None:
+        self._put(
+            CoordinatorMoved(
+                hosted.index,
+                coordinator=self._broker.node_id,
+                previous_coordinator=self._former_coordinators.get(hosted.index),
+                coordinator_epoch=hosted.leader_epoch,
+                groups=len(hosted.coordinator.groups),
+                load_ms=self._broker.clock.now_ms() - hosted.began_ms,
+            )
+        )
 
     def observe(self, fact: Fact) -> None:
         if getattr(fact, "group_id", "").startswith(self._ignored):
@@ -88,7 +131,7 @@ class Publisher:
         """An event that no fact of the coordinator stands for."""
         self._put((event_type, fields))
 
-    def _put(self, told: Fact | tuple[str, Mapping[str, Any]]) -> None:
+    def _put(self, told: Told) -> None:
         if len(self._buffer) >= self._buffer_max:
             self._dropped += 1
             return
@@ -106,12 +149,19 @@ class Publisher:
     def _sample(self) -> None:
         self._sample_later()
         self._sum_up_commits()
-        groups = (
+        for fact in self._follower_lag.sample(self._broker.replicas):
+            self._put(fact)
+        groups = self._broker.replicas.groups
+        if groups is not None:
+            self._sample_lag(groups)
+
+    def _sample_lag(self, groups: "GroupService") -> None:
+        told_of = (
             (group_id, offsets)
-            for group_id, offsets in self._broker.groups.committed_offsets()
+            for group_id, offsets in groups.committed_offsets()
             if not group_id.startswith(self._ignored)
         )
-        for sample in lag_samples(groups, self._end_of):
+        for sample in lag_samples(told_of, self._end_of):
             self.note(sample.type, sample.fields)
 
     def _sum_up_commits(self) -> None:
@@ -129,7 +179,7 @@ class Publisher:
     def _flush_later(self) -> None:
         self._flush_is_due = True
         deadline_ms = self._broker.clock.now_ms() + self._broker.config.ottla_events_flush_interval_ms
-        self._broker.wheel.schedule(deadline_ms, self._flush)
+        self._flushing = self._broker.wheel.schedule(deadline_ms, self._flush)
 
     def _flush(self) -> None:
         self._flush_is_due = False
@@ -166,9 +216,8 @@ class Publisher:
         node_id = self._broker.node_id
         envelope = Envelope(event_type, noted.wall_ms, noted.mono_ms, node_id, self._run, self._seq)
         self._seq += 1
-        key = fields.get("group_id") or f"broker-{node_id}"
         value = build_event(envelope, fields)
-        return Record(timestamp=noted.wall_ms, key=str(key).encode("utf-8", "replace"), value=value)
+        return Record(timestamp=noted.wall_ms, key=key_of(fields, node_id), value=value)
 
     def _append(self, index: int, records: list[Record]) -> None:
         count = len(records)

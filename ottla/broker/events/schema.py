@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.events import cluster_facts
 from ottla.broker.events.cluster_facts import ClusterFact
+from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator import facts
 from ottla.coordinator.facts import Fact, MemberAssigned, MemberRejoined
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscription
@@ -85,6 +86,18 @@ def build_event(envelope: Envelope, values: Mapping[str, Any]) -> bytes:
     )
     body = f",{_encode(values)[1:]}" if values else "}"
     return (head + body).encode("utf-8", "replace")
+
+
+def key_of(values: Mapping[str, Any], broker: int) -> bytes:
+    """The key of the event's record: its group, else its partition or topic, else its broker."""
+    group_id, topic, partition = values.get("group_id"), values.get("topic"), values.get("partition")
+    if group_id:
+        key = group_id
+    elif isinstance(partition, int):
+        key = f"{topic or CONSUMER_OFFSETS}-{partition}"
+    else:
+        key = topic or f"broker-{broker}"
+    return str(key).encode("utf-8", "replace")
 
 
 def fields_of(fact: Fact | ClusterFact) -> Fields:
