@@ -16,10 +16,13 @@ SCHEMA = ", ".join(
         "is_leader BOOLEAN, member_ids ARRAY<STRING>, join_phase_ms BIGINT, sync_phase_ms BIGINT",
         "old_member_id STRING, new_member_id STRING",
         f"owned {_PARTITIONS}, assigned {_PARTITIONS}",
-        "topic STRING, partition ARRAY<INT>, committed ARRAY<BIGINT>, end ARRAY<BIGINT>",
+        "topic STRING, partition STRING, committed ARRAY<BIGINT>, end ARRAY<BIGINT>",
+        "leader INT, previous_leader INT, leader_epoch INT, partition_epoch INT, isr ARRAY<INT>",
+        "coordinator INT, previous_coordinator INT, coordinator_epoch INT, groups INT, load_ms BIGINT",
     )
 )
-"""The fields that the tables are made of; events have more."""
+"""The fields that the tables are made of; events have more. `partition` is kept as its JSON: samples tell of a list of
+partitions, other events of one."""
 
 
 def events_of(records: DataFrame) -> DataFrame:
@@ -30,7 +33,14 @@ def events_of(records: DataFrame) -> DataFrame:
         F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
     )
     known = values.select("event.*").where((F.col("v") == VERSION) & F.col("type").isNotNull())
-    return known.dropDuplicates(["broker", "run", "seq"]).withColumn("incarnation", _incarnation())
+    # Copies of one event come next to each other. One order of each group's events serves both questions, and most
+    # tables after them.
+    of_group = in_order("group_id")
+    identity = F.struct("broker", "run", "seq")
+    once = known.withColumn("is_copy", identity.eqNullSafe(F.lag(identity).over(of_group))).where(~F.col("is_copy"))
+    begins_anew = (F.col("to_state") == "Dead") | (F.col("type") == "group_loaded")
+    so_far = of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return once.drop("is_copy").withColumn("incarnation", F.sum(F.when(begins_anew, 1).otherwise(0)).over(so_far))
 
 
 def in_order(*keys: str) -> WindowSpec:
@@ -41,9 +51,3 @@ def in_order(*keys: str) -> WindowSpec:
 def moment(milliseconds: str) -> Column:
     """A wall-clock column of milliseconds as a timestamp."""
     return F.timestamp_millis(milliseconds)
-
-
-def _incarnation() -> Column:
-    begins_anew = (F.col("to_state") == "Dead") | (F.col("type") == "group_loaded")
-    before = in_order("group_id").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return F.sum(F.when(begins_anew, 1).otherwise(0)).over(before)

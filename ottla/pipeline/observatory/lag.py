@@ -10,10 +10,13 @@ COLUMNS = ("group_id", "topic", "partition", "sampled_at", "sampled_ms", "commit
 
 def lag(events: DataFrame) -> DataFrame:
     """`lag` is null where the coordinator did not know the partition's end."""
-    samples = events.where(F.col("type") == "lag_sampled").select(
+    samples = events.where(F.col("type") == "lag_sampled").withColumn(
+        "partition", F.from_json("partition", "ARRAY<INT>")
+    )
+    each = samples.select(
         "group_id", "topic", "wall_ms", F.explode(F.arrays_zip("partition", "committed", "end")).alias("one")
     )
-    return samples.select(
+    return each.select(
         "group_id",
         "topic",
         "one.partition",

@@ -3,12 +3,12 @@
 A rebalance is known by its group, the group's incarnation and the generation that it ends.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
-from ottla.pipeline.events import in_order, moment
+from ottla.pipeline.events import moment
 
-KEY = ["group_id", "incarnation", "generation"]
+KEY = ["group_id", "incarnation", "ended_generation"]
 COLUMNS = (
     "group_id", "incarnation", "generation", "cause", "cause_member_id", "client_reason", "broker", "started_at",
     "started_ms", "outcome", "duration_ms", "join_phase_ms", "sync_phase_ms", "members", "leader_id", "protocol_name",
@@ -18,107 +18,76 @@ COLUMNS = (
 emptied or open. Durations are milliseconds; `slowest_ms` is how long the others waited for the last to join, or to be
 dropped because it did not."""
 
+_TOLD = ("rebalance_started", "member_joined", "member_rejoined", "generation_started", "generation_completed")
 HELD_UP = ("did not rejoin in time", "session expired", "new member's join timed out")
 
 
 def rebalances(events: DataFrame) -> DataFrame:
-    started = _started(events)
-    joined = started.join(_generations(events), KEY, "left").join(_completions(events), KEY, "left")
-    joined = joined.join(_emptied(events), KEY, "left").join(_slowest(events, started), KEY, "left")
-    superseded = F.col("join_phase_ms").isNotNull() & F.col("superseded")
+    in_turn = Window.partitionBy("group_id", "incarnation").orderBy("started.wall_ms", "ended_generation")
+    facts = _facts(events).withColumn("next_mono_ms", F.lead("started.mono_ms").over(in_turn))
+    completed_mono_ms = F.col("completed.mono_ms")
+    superseded_mono_ms = F.when(F.col("formed").isNotNull(), F.col("next_mono_ms"))
     outcome = (
-        F.when(F.col("sync_phase_ms").isNotNull(), "completed")
+        F.when(completed_mono_ms.isNotNull(), "completed")
         .when(F.col("emptied_mono_ms").isNotNull(), "emptied")
-        .when(superseded, "superseded")
+        .when(superseded_mono_ms.isNotNull(), "superseded")
         .otherwise("open")
     )
-    ended_mono_ms = F.coalesce("completed_mono_ms", "emptied_mono_ms", F.when(superseded, F.col("next_mono_ms")))
-    return joined.select(
+    ended_mono_ms = F.coalesce(completed_mono_ms, "emptied_mono_ms", superseded_mono_ms)
+    return facts.select(
         "group_id",
         "incarnation",
-        (F.col("generation") + 1).alias("generation"),
-        "cause",
-        "cause_member_id",
-        "client_reason",
-        "broker",
-        moment("started_ms").alias("started_at"),
-        "started_ms",
+        (F.col("ended_generation") + 1).alias("generation"),
+        "started.cause",
+        F.col("started.member_id").alias("cause_member_id"),
+        "started.client_reason",
+        "started.broker",
+        moment("started.wall_ms").alias("started_at"),
+        F.col("started.wall_ms").alias("started_ms"),
         outcome.alias("outcome"),
-        (ended_mono_ms - F.col("started_mono_ms")).alias("duration_ms"),
-        "join_phase_ms",
-        "sync_phase_ms",
-        "members",
-        "leader_id",
-        "protocol_name",
-        "slowest_member_id",
-        "slowest_client_id",
-        "slowest_ms",
-        F.coalesce("dropped_members", F.lit(0)).alias("dropped_members"),
+        (ended_mono_ms - F.col("started.mono_ms")).alias("duration_ms"),
+        "formed.join_phase_ms",
+        "completed.sync_phase_ms",
+        F.array_size("formed.member_ids").alias("members"),
+        "formed.leader_id",
+        "formed.protocol_name",
+        F.col("slowest.member_id").alias("slowest_member_id"),
+        F.col("slowest.client_id").alias("slowest_client_id"),
+        F.col("slowest.waited_ms").alias("slowest_ms"),
+        "dropped_members",
     )
 
 
-def _started(events: DataFrame) -> DataFrame:
-    following = in_order("group_id", "incarnation")
-    return events.where(F.col("type") == "rebalance_started").select(
-        *KEY,
-        "cause",
-        F.col("member_id").alias("cause_member_id"),
-        "client_reason",
-        "broker",
-        F.col("wall_ms").alias("started_ms"),
-        F.col("mono_ms").alias("started_mono_ms"),
-        F.lead("mono_ms").over(following).isNotNull().alias("superseded"),
-        F.lead("mono_ms").over(following).alias("next_mono_ms"),
+def _facts(events: DataFrame) -> DataFrame:
+    """One row per rebalance that began: what is told of it, as one struct each, null where it is not told."""
+    is_empty = (F.col("type") == "state_changed") & (F.col("to_state") == "Empty")
+    # These are told in the new generation, as is the state of a group that nobody is in any more.
+    is_after = F.col("type").isin("generation_started", "generation_completed") | is_empty
+    told = events.where(F.col("type").isin(*_TOLD) | is_empty | _is_held_up()).withColumn(
+        "ended_generation", F.col("generation") - F.when(is_after, 1).otherwise(0)
     )
-
-
-def _generations(events: DataFrame) -> DataFrame:
-    return events.where(F.col("type") == "generation_started").select(
-        "group_id",
-        "incarnation",
-        (F.col("generation") - 1).alias("generation"),
-        "join_phase_ms",
-        F.size("member_ids").alias("members"),
-        "leader_id",
-        "protocol_name",
-    )
-
-
-def _completions(events: DataFrame) -> DataFrame:
-    return events.where(F.col("type") == "generation_completed").select(
-        "group_id",
-        "incarnation",
-        (F.col("generation") - 1).alias("generation"),
-        "sync_phase_ms",
-        F.col("mono_ms").alias("completed_mono_ms"),
-    )
-
-
-def _emptied(events: DataFrame) -> DataFrame:
-    """The state's change is told in the generation that nobody is in."""
-    became_empty = (F.col("type") == "state_changed") & (F.col("to_state") == "Empty")
-    return events.where(became_empty).select(
-        "group_id",
-        "incarnation",
-        (F.col("generation") - 1).alias("generation"),
-        F.col("mono_ms").alias("emptied_mono_ms"),
-    )
-
-
-def _slowest(events: DataFrame, started: DataFrame) -> DataFrame:
-    """Whose join, or whose removal for want of it, came last in the join phase."""
-    is_held_up = (F.col("type") == "member_removed") & F.col("cause").isin(*HELD_UP)
-    arrivals = events.where(F.col("type").isin("member_joined", "member_rejoined") | is_held_up).select(
-        *KEY, "member_id", "client_id", "mono_ms", is_held_up.alias("was_dropped")
-    )
-    waits = arrivals.join(started.select(*KEY, "started_mono_ms"), KEY).withColumn(
-        "waited_ms", F.greatest(F.col("mono_ms") - F.col("started_mono_ms"), F.lit(0))
-    )
+    is_start = F.col("type") == "rebalance_started"
+    started_mono_ms = F.max(F.when(is_start, F.col("mono_ms"))).over(Window.partitionBy(*KEY))
+    of_started = told.withColumn("started_mono_ms", started_mono_ms).where(F.col("started_mono_ms").isNotNull())
+    waited_ms = F.greatest(F.col("mono_ms") - F.col("started_mono_ms"), F.lit(0))
     # The removal that sets a rebalance off comes before its start and holds nobody up.
-    waits = waits.where(~F.col("was_dropped") | (F.col("mono_ms") > F.col("started_mono_ms")))
-    return waits.groupBy(*KEY).agg(
-        F.max_by("member_id", "waited_ms").alias("slowest_member_id"),
-        F.max_by("client_id", "waited_ms").alias("slowest_client_id"),
-        F.max("waited_ms").alias("slowest_ms"),
-        F.sum(F.col("was_dropped").cast("int")).cast("int").alias("dropped_members"),
+    is_dropped = _is_held_up() & (F.col("mono_ms") > F.col("started_mono_ms"))
+    came = F.col("type").isin("member_joined", "member_rejoined") | is_dropped
+    return of_started.groupBy(*KEY).agg(
+        _one("rebalance_started", "cause", "member_id", "client_reason", "broker", "wall_ms", "mono_ms").alias(
+            "started"
+        ),
+        _one("generation_started", "join_phase_ms", "member_ids", "leader_id", "protocol_name").alias("formed"),
+        _one("generation_completed", "sync_phase_ms", "mono_ms").alias("completed"),
+        F.min(F.when(is_empty, F.col("mono_ms"))).alias("emptied_mono_ms"),
+        F.max(F.when(came, F.struct(waited_ms.alias("waited_ms"), "member_id", "client_id"))).alias("slowest"),
+        F.count_if(is_dropped).cast("int").alias("dropped_members"),
     )
+
+
+def _one(event_type: str, *fields: str) -> Column:
+    return F.first(F.when(F.col("type") == event_type, F.struct(*fields)), ignorenulls=True)
+
+
+def _is_held_up() -> Column:
+    return (F.col("type") == "member_removed") & F.col("cause").isin(*HELD_UP)
