@@ -8,12 +8,17 @@ process, and owns it, so that no session outlives its process there.
 
 Watches are fed from a queue: a transaction puts what each watch has to see at its end, and one loop empties it, so that
 every watch sees every transaction in order, also those that another watch's callback has made meanwhile.
+
+A store that is shared by several brokers gives way to others between any two pieces of work: an event loop that runs
+them does one transaction, with its sync, or tells one watch of one, in a step. What is asked for meanwhile waits its
+turn.
 """
 
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ottla.cluster.metadata_file import MetadataFile
 from ottla.cluster.store import (
@@ -43,9 +48,7 @@ from ottla.timer.wheel import TimerEntry, TimingWheel
 # So many transactions back a watch may begin; older ones have to be read.
 HISTORY_MAX = 1000
 
-
-def _at_once(action: Callable[[], None]) -> None:
-    action()
+T = TypeVar("T")
 
 
 class EmbeddedStore:
@@ -55,13 +58,14 @@ class EmbeddedStore:
         *,
         clock: Clock | None = None,
         wheel: TimingWheel | None = None,
-        post: Callable[[Callable[[], None]], None] = _at_once,
+        post: Callable[[Callable[[], None]], None] | None = None,
         history_max: int = HISTORY_MAX,
     ) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store.
 
         Without a clock and a wheel no lease expires by itself. `post` runs an action soon, such as a loop's
-        `call_soon`; by default watches are told within the call that made the transaction, after its answer."""
+        `call_soon`. Without it nothing waits: transactions are made within the call, and watches told of them before
+        it returns, after its answer."""
         self._entries: dict[str, Entry] = {}
         self._revision = 0
         self._file = MetadataFile(path) if path is not None else None
@@ -78,23 +82,23 @@ class EmbeddedStore:
         self._watches: list[_Watch] = []
         self._queue: deque[tuple[_Watch, WatchEvent]] = deque()
         self._delivering = False
+        self._will_deliver = False
         self._post = post
+        # Reads and commits that wait for the end of the step in which a transaction was made.
+        self._calls: deque[Callable[[], None]] = deque()
+        self._gives_way = False
 
     def session(self) -> "EmbeddedSession":
         """The store as one broker of several sees it."""
         return EmbeddedSession(self)
 
     def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
-        entries = [self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)]
-        done(Snapshot(entries, self._revision))
+        self._in_turn(lambda: self._read(prefix, done))
 
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
-        try:
-            done(self._commit(expected, changes))
-        finally:
-            self._deliver_soon()
+        self._in_turn(lambda: self._commit(expected, changes, done))
 
     def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "_Watch":
         watch = _Watch(prefix, from_revision, deliver)
@@ -142,9 +146,47 @@ class EmbeddedStore:
             self._file.close()
             self._file = None
 
+    # One after the other.
+
+    def _in_turn(self, call: Callable[[], None]) -> None:
+        if self._gives_way:
+            self._calls.append(call)
+        else:
+            call()
+
+    def _give_way(self) -> None:
+        """What is asked for from now on waits for the next step."""
+        if self._post is not None and not self._gives_way:
+            self._gives_way = True
+            self._post(self._go_on)
+
+    def _go_on(self) -> None:
+        self._gives_way = False
+        try:
+            while self._calls and not self._gives_way:
+                self._calls.popleft()()
+        finally:
+            # A callback that raised does not keep the others from their answers.
+            if self._calls:
+                self._give_way()
+
+    def _read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
+        entries = [self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)]
+        done(Snapshot(entries, self._revision))
+
+    def _commit(
+        self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
+    ) -> None:
+        # Before the answer, for who gets it may commit again.
+        self._give_way()
+        try:
+            done(self._committed(expected, changes))
+        finally:
+            self._deliver_soon()
+
     # Transactions.
 
-    def _commit(self, expected: Sequence[Expect], changes: Sequence[Change]) -> CommitResult:
+    def _committed(self, expected: Sequence[Expect], changes: Sequence[Change]) -> CommitResult:
         assert len({change.key for change in changes}) == len(changes), "a transaction changes a key once"
         for each in expected:
             entry = self._entries.get(each.key)
@@ -227,23 +269,37 @@ class EmbeddedStore:
             self._queue.append((watch, Changes(changes.revision, puts, deletes)))
 
     def _deliver_soon(self) -> None:
-        if self._queue and not self._delivering:
-            self._post(self._deliver)
-
-    def _deliver(self) -> None:
-        if self._delivering:
+        if not self._queue or self._delivering:
             return
-        self._delivering = True
+        if self._post is None:
+            self._deliver_all()
+        elif not self._will_deliver:
+            self._will_deliver = True
+            self._post(self._deliver_one)
+
+    def _deliver_all(self) -> None:
         try:
             while self._queue:
-                watch, event = self._queue.popleft()
-                if watch.active:
-                    watch.deliver(event)
+                self._deliver()
+        finally:
+            # A callback that raised has lost its event, but not those of the others.
+            self._deliver_soon()
+
+    def _deliver_one(self) -> None:
+        self._will_deliver = False
+        try:
+            self._deliver()
+        finally:
+            self._deliver_soon()
+
+    def _deliver(self) -> None:
+        watch, event = self._queue.popleft()
+        self._delivering = True
+        try:
+            if watch.active:
+                watch.deliver(event)
         finally:
             self._delivering = False
-            # A callback that raised has lost its event, but not those of the others.
-            if self._queue:
-                self._post(self._deliver)
 
 
 class EmbeddedSession:
@@ -256,13 +312,13 @@ class EmbeddedSession:
 
     def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
         if not self._closed:
-            self._store.read(prefix, done)
+            self._store.read(prefix, self._answering(done))
 
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
         if not self._closed:
-            self._store.commit(expected, changes, done)
+            self._store.commit(expected, changes, self._answering(done))
 
     def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "_Watch":
         watch = self._store.watch(prefix, from_revision, deliver)
@@ -285,10 +341,18 @@ class EmbeddedSession:
             self._store.revoke(lease_id, done)
 
     def close(self) -> None:
+        """What was asked for is done all the same."""
         self._closed = True
         for watch in self._watches:
             watch.cancel()
         self._watches.clear()
+
+    def _answering(self, done: Callable[[T], None]) -> Callable[[T], None]:
+        def answer(result: T) -> None:
+            if not self._closed:
+                done(result)
+
+        return answer
 
 
 class _Lease:

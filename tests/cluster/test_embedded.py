@@ -15,6 +15,7 @@ from ottla.cluster.store import (
     Entry,
     KeptAlive,
     Put,
+    Snapshot,
     StoreError,
     Unavailable,
 )
@@ -150,10 +151,74 @@ def test_a_watch_whose_callback_raises_does_not_keep_the_others_from_seeing() ->
     store.watch("", 1, seen.append)
     commit(store, Put("a", b"1"))
 
+    posted.pop(0)()
     with pytest.raises(ZeroDivisionError):
         posted.pop(0)()
     posted.pop(0)()
     assert [event.revision for event in seen] == [1]
+
+
+def test_a_store_that_is_shared_makes_one_transaction_in_a_step() -> None:
+    steps: list[Any] = []
+    store = EmbeddedStore(post=steps.append)
+    answers: list[Any] = []
+    for number in range(3):
+        store.commit([], [Put("a", str(number).encode())], answers.append)
+    store.read("a", answers.append)
+    done_by_step = [len(answers)]
+    while steps:
+        steps.pop(0)()
+        done_by_step.append(len(answers))
+
+    assert done_by_step == [1, 2, 3, 4]
+    assert answers == [Committed(1), Committed(2), Committed(3), Snapshot([Entry("a", b"2", 3)], 3)]
+
+
+def test_a_store_that_is_shared_tells_one_watch_of_one_transaction_in_a_step() -> None:
+    steps: list[Any] = []
+    store = EmbeddedStore(post=steps.append)
+    seen: list[tuple[str, int]] = []
+    for name in ("first", "second"):
+        store.watch("", 1, lambda event, name=name: seen.append((name, event.revision)))
+    for key in ("a", "b"):
+        store.commit([], [Put(key, b"1")], lambda result: None)
+    told_by_step: list[int] = []
+    while steps:
+        before = len(seen)
+        steps.pop(0)()
+        told_by_step.append(len(seen) - before)
+
+    assert max(told_by_step) == 1
+    assert sorted(seen) == [("first", 1), ("first", 2), ("second", 1), ("second", 2)]
+    assert [revision for name, revision in seen if name == "first"] == [1, 2]
+
+
+def test_an_answer_that_raises_does_not_keep_the_next_transaction_from_being_made() -> None:
+    steps: list[Any] = []
+    store = EmbeddedStore(post=steps.append)
+    store.commit([], [Put("a", b"1")], lambda result: None)
+    store.commit([], [Put("a", b"2")], lambda result: 1 // 0)
+    store.commit([], [Put("a", b"3")], lambda result: None)
+
+    with pytest.raises(ZeroDivisionError):
+        steps.pop(0)()
+    while steps:
+        steps.pop(0)()
+    assert [entry.value for entry in read(store)] == [b"3"]
+
+
+def test_what_a_session_asked_for_is_done_although_it_was_closed_and_nobody_is_answered() -> None:
+    steps: list[Any] = []
+    store = EmbeddedStore(post=steps.append)
+    session, answers = store.session(), []
+    for number in range(2):
+        session.commit([], [Put("a", str(number).encode())], answers.append)
+    session.close()
+    while steps:
+        steps.pop(0)()
+
+    assert answers == [Committed(1)]
+    assert [entry.value for entry in read(store)] == [b"1"]
 
 
 def test_a_closed_session_hears_and_says_nothing() -> None:
