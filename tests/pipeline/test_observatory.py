@@ -8,6 +8,7 @@ import pytest
 
 from ottla.pipeline.events import SCHEMA, events_of
 from ottla.pipeline.observatory.lag import lag
+from ottla.pipeline.observatory.leadership import COLUMNS as LEADERSHIP_COLUMNS
 from ottla.pipeline.observatory.leadership import leadership
 from ottla.pipeline.observatory.ownership import partition_ownership
 from ottla.pipeline.observatory.rebalances import COLUMNS as REBALANCE_COLUMNS
@@ -26,7 +27,7 @@ RECORDS = "topic STRING, value BINARY"
 class Log:
     """Events as a broker would tell them; times are milliseconds after the start."""
 
-    def __init__(self, spark: Any, *, group: str = "g", broker: int = 1) -> None:
+    def __init__(self, spark: Any, *, group: str | None = "g", broker: int = 1) -> None:
         self.spark = spark
         self.group = group
         self.broker = broker
@@ -71,6 +72,12 @@ class Log:
                 assigned={"t": partitions} if partitions else {},
             )  # fmt: skip
         self.tell(at_ms, "generation_completed", generation=generation, sync_phase_ms=sync_phase_ms)
+
+    def leader_changed(self, at_ms: int, epoch: int, **fields: Any) -> None:
+        self.tell(at_ms, "leader_changed", **{"topic": "t", "partition": 0, "leader_epoch": epoch, **fields})
+
+    def isr_changed(self, at_ms: int, epoch: int, **fields: Any) -> None:
+        self.tell(at_ms, "isr_changed", **{"topic": "t", "partition": 0, "leader_epoch": epoch, **fields})
 
     def frame(self) -> Any:
         rows = [("ottla.events", bytearray(json.dumps(event).encode())) for event in self.events]
@@ -321,16 +328,66 @@ def test_members_that_were_dropped_because_others_waited_for_them(log: Log) -> N
 
 # Leadership
 
+LED = ("leader", "leader_epoch", "previous_leader", "led_ms", "leaderless_ms", "isr_changes", "smallest_isr")
 
-def test_a_coordinator_that_moves(spark: Any) -> None:
-    first, second = Log(spark, broker=1), Log(spark, broker=2)
-    first.tell(0, "group_loaded", generation=4)
-    second.tell(900, "group_loaded", generation=4)
-    frame = events_of(first.frame().union(second.frame()))
 
-    assert rows_of(leadership(frame), "kind", "name", "broker", "previous_broker", "at_ms", order="at_ms") == [
-        ("coordinator", "g", 1, None, START_MS),
-        ("coordinator", "g", 2, 1, START_MS + 900),
+def led(log: Log, *names: str) -> list[tuple[Any, ...]]:
+    return rows_of(leadership(log.parsed()), *(names or LED), order="led_from")
+
+
+def test_a_leaders_term_lasts_until_the_next_one(log: Log) -> None:
+    log.leader_changed(0, 0, leader=1, isr=[1, 2, 3])
+    log.isr_changed(400, 0, leader=1, isr=[1, 2], left=[3])
+    log.isr_changed(700, 0, leader=1, isr=[1, 2, 3], joined=[3])
+    log.leader_changed(900, 1, leader=2, previous_leader=1, isr=[2, 3])
+
+    (first, second) = leadership(log.parsed()).orderBy("led_from").collect()
+
+    assert tuple(first.asDict()) == LEADERSHIP_COLUMNS
+    assert (first.topic, first.partition, first.led_from, first.led_until) == ("t", 0, when(0), when(900))
+    assert led(log) == [(1, 0, None, 900, None, 2, 2), (2, 1, 1, None, 0, 0, 2)]
+    assert second.led_until is None
+
+
+def test_the_time_that_nobody_led_a_partition(log: Log) -> None:
+    log.leader_changed(0, 0, leader=1, isr=[1])
+    log.leader_changed(500, 1, previous_leader=1, isr=[1])
+    log.leader_changed(1700, 2, leader=1, isr=[1])
+
+    assert led(log, "leader", "leader_epoch", "previous_leader", "led_ms", "leaderless_ms") == [
+        (1, 0, None, 500, None),
+        (1, 2, 1, None, 1200),
+    ]
+
+
+def test_a_term_that_nobody_told_of_begins_with_the_first_thing_told_in_it(log: Log) -> None:
+    log.isr_changed(0, 3, leader=1, isr=[1, 2], left=[3])
+    log.isr_changed(600, 5, leader=2, isr=[2, 3], left=[1])
+
+    assert led(log, "leader", "leader_epoch", "led_ms", "isr_changes") == [(1, 3, 600, 1), (2, 5, None, 1)]
+
+
+def test_terms_of_one_partition_are_no_terms_of_another(log: Log) -> None:
+    for at_ms, topic, partition in ((0, "t", 0), (10, "t", 1), (20, "u", 0)):
+        log.leader_changed(at_ms, 0, topic=topic, partition=partition, leader=1, isr=[1])
+
+    assert led(log, "topic", "partition", "led_ms") == [("t", 0, None), ("t", 1, None), ("u", 0, None)]
+
+
+def test_a_coordinator_that_moves_says_how_many_groups_it_has_read_and_how_fast(spark: Any) -> None:
+    first, second = Log(spark, group=None, broker=1), Log(spark, group=None, broker=2)
+    offsets = {"topic": "__consumer_offsets", "partition": 7}
+    first.leader_changed(0, 0, leader=1, isr=[1, 2], **offsets)
+    second.leader_changed(900, 1, leader=2, previous_leader=1, isr=[2], **offsets)
+    second.tell(
+        930, "coordinator_moved", partition=7, coordinator=2, previous_coordinator=1, coordinator_epoch=1, groups=4,
+        load_ms=30,
+    )  # fmt: skip
+    told = leadership(events_of(first.frame().union(second.frame())))
+
+    assert rows_of(told, "topic", "partition", "leader", "led_ms", "groups", "load_ms", order="led_from") == [
+        ("__consumer_offsets", 7, 1, 900, None, None),
+        ("__consumer_offsets", 7, 2, None, 4, 30),
     ]
 
 

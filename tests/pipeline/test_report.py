@@ -17,6 +17,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 def eventful(log: Log) -> Log:
     log.tell(0, "group_loaded", generation=0)
+    log.leader_changed(0, 0, leader=1, isr=[1, 2])
+    log.leader_changed(5000, 1, previous_leader=1, isr=[1])
+    log.leader_changed(6000, 2, leader=1, isr=[1])
+    log.leader_changed(7000, 0, topic="quiet", leader=1, isr=[1])
     log.started(10, 0, "member joined", "a")
     log.generation(20, 1, ["a"], 10)
     log.completed(30, 1, 10, a=[0, 1])
@@ -52,7 +56,7 @@ def test_the_page_says_what_the_tables_say(spark: Any, tables: str, tmp_path: Pa
     titles = re.findall(r"<h2>(.*?)</h2>", text)
     assert titles == [
         "Generations of g", "How long rebalances took", "Whom the others waited for", "Lag",
-        "Coordinators and brokers", "Partitions without an owner", "Stuck members",
+        "Who led the partitions that moved", "Partitions without an owner", "Stuck members",
     ]  # fmt: skip
 
 
@@ -70,6 +74,14 @@ def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tab
 def test_only_the_groups_asked_for(spark: Any, tables: str) -> None:
     assert len(read_tables(spark, tables, ["g"]).rebalances) == 2
     assert not read_tables(spark, tables, ["another"]).rebalances
+
+
+def test_only_partitions_that_had_more_than_one_leader_are_shown(spark: Any, tables: str) -> None:
+    terms = [tuple(row) for row in read_tables(spark, tables).leadership]
+    assert terms == [
+        ("t-0", 1, START_MS, START_MS + 5000, None),
+        ("t-0", 1, START_MS + 6000, None, 1000),
+    ]
 
 
 def test_members_are_ranked_by_how_long_others_waited(spark: Any) -> None:

@@ -48,7 +48,7 @@ def _sections(findings: Findings) -> Iterator[tuple[str, str, str]]:
     if findings.lag:
         yield "lag", "Lag", plots.lag(findings.lag)
     if findings.leadership:
-        yield "leadership", "Coordinators and brokers", plots.leadership(findings.leadership)
+        yield "leadership", "Who led the partitions that moved", plots.leadership(findings.leadership)
 
 
 def _page(findings: Findings, sections: Sequence[tuple[str, str, str]]) -> str:

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import cycle
 from typing import Any
 
 from matplotlib import rc_context
@@ -15,6 +16,7 @@ from matplotlib.patches import Patch
 
 WIDTH_IN = 10.5
 JOINING, SYNCING, STABLE, OPEN = "#d1495b", "#edae49", "#c7dbe6", "#8d99ae"
+BROKERS = ("#2e6f95", "#66a182", "#b388c9", "#c9a227", "#5c6784", "#7fb7be")
 _STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -102,23 +104,34 @@ def lag(samples: Sequence[Any]) -> str:
     return _svg(draw, height_in=3)
 
 
-def leadership(moves: Sequence[Any]) -> str:
-    """Which broker was whose coordinator, and when brokers started."""
+def leadership(terms: Sequence[Any]) -> str:
+    """One line per partition: who led it from when to when, and when nobody did."""
+    names = list(dict.fromkeys(row["name"] for row in terms))
+    color_of = dict(zip(sorted({row["leader"] for row in terms}), cycle(BROKERS), strict=False))
+    # Who leads still does so to the right edge.
+    moments = [row["from_ms"] for row in terms] + [row["until_ms"] for row in terms if row["until_ms"] is not None]
+    first_ms, last_ms = min(moments), max(moments)
+    edge_ms = last_ms + max(1000, (last_ms - first_ms) // 20)
 
     def draw(axes: Any) -> None:
-        names = list(dict.fromkeys(row["name"] for row in moves))
-        for row in moves:
-            marker = "D" if row["kind"] == "broker" else "o"
-            axes.scatter(_time(row["at_ms"]), names.index(row["name"]), marker=marker, color="#2e6f95", s=28)
-            axes.annotate(
-                f"broker {row['broker']}", (_time(row["at_ms"]), names.index(row["name"])),
-                textcoords="offset points", xytext=(5, 4), fontsize=8,
-            )  # fmt: skip
+        def bar(name: str, from_ms: int, until_ms: int, color: str) -> None:
+            begin = _time(from_ms)
+            axes.barh(
+                names.index(name), _time(until_ms) - begin, left=begin, color=color, height=0.7, edgecolor="white"
+            )
+
+        for row in terms:
+            bar(row["name"], row["from_ms"], row["until_ms"] or edge_ms, color_of[row["leader"]])
+            if row["leaderless_ms"]:
+                bar(row["name"], row["from_ms"] - row["leaderless_ms"], row["from_ms"], JOINING)
         axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(-0.6, len(names) - 0.4)
+        axes.invert_yaxis()
+        patches = [Patch(color=color, label=f"broker {leader}") for leader, color in color_of.items()]
+        patches += [Patch(color=JOINING, label="no leader")] if any(row["leaderless_ms"] for row in terms) else []
+        axes.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=8, frameon=False)
         _time_axis(axes)
 
-    return _svg(draw, height_in=0.9 + 0.4 * len({row["name"] for row in moves}))
+    return _svg(draw, height_in=1.1 + 0.28 * len(names))
 
 
 def _svg(draw: Callable[[Any], None], *, height_in: float) -> str:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
 REBALANCES_MAX = 2000
 MEMBERS_MAX = 15
 STUCK_MAX = 50
+PARTITIONS_MAX = 25
 POINTS_OF_LAG = 300
 
 
@@ -27,6 +28,7 @@ class Findings:
     """`group_id`, `topic`, `partition`, `moves`, `unowned_ms`, `longest_ms`."""
     stuck: Sequence[Any]
     leadership: Sequence[Any]
+    """`name`, `leader`, `from_ms`, `until_ms`, `leaderless_ms`: the terms of the partitions that moved most."""
 
 
 def read_tables(spark: SparkSession, directory: str, groups: Sequence[str] | None = None) -> Findings:
@@ -43,7 +45,7 @@ def read_tables(spark: SparkSession, directory: str, groups: Sequence[str] | Non
         lag=lag_over_time(table("lag")).collect(),
         unowned=time_without_owner(table("partition_ownership")).limit(MEMBERS_MAX).collect(),
         stuck=table("stuck_members").orderBy(F.desc("until")).limit(STUCK_MAX).collect(),
-        leadership=_latest(table("leadership")),
+        leadership=moved_most(table("leadership")).collect(),
     )
 
 
@@ -86,5 +88,19 @@ def time_without_owner(ownership: DataFrame) -> DataFrame:
     )
 
 
-def _latest(leadership: DataFrame) -> list[Row]:
-    return leadership.orderBy(F.desc("at_ms")).limit(REBALANCES_MAX).collect()[::-1]
+def moved_most(leadership: DataFrame) -> DataFrame:
+    """The terms of partitions that had more than one, in the order of names and time."""
+    partition = ["topic", "partition"]
+    moves = leadership.groupBy(*partition).agg(F.count("*").alias("terms")).where(F.col("terms") > 1)
+    chosen = moves.orderBy(F.desc("terms"), *partition).limit(PARTITIONS_MAX)
+    return (
+        leadership.join(F.broadcast(chosen), partition)
+        .orderBy(*partition, "led_from")
+        .select(
+            F.concat_ws("-", *partition).alias("name"),
+            "leader",
+            F.unix_millis("led_from").alias("from_ms"),
+            F.unix_millis("led_until").alias("until_ms"),
+            "leaderless_ms",
+        )
+    )
