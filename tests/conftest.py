@@ -1,12 +1,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.served import ServedBroker
 
 # Rebalances start at once unless a test wants to see the delay.
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
+
+# The same examples in every run, and no failure for being slow: what a test finds depends on the code alone.
+# `pytest --hypothesis-profile default` looks for new ones.
+hypothesis.settings.load_profile("ci")
 
 
 @pytest.fixture
