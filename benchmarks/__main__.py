@@ -14,6 +14,7 @@ SUITES = (
     "requests",
     "footprint",
     "groups",
+    "events",
     "timer",
     "codec",
     "replication",

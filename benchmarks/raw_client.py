@@ -19,11 +19,17 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
+)
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -38,6 +44,8 @@ VERSIONS = {
     "Heartbeat": 4,
     "JoinGroup": 5,
     "SyncGroup": 3,
+    "LeaveGroup": 4,
+    "OffsetCommit": 8,
     "CreateTopics": 5,
     "FindCoordinator": 2,
     "Metadata": 9,
@@ -191,6 +199,22 @@ def joined_member(client: RawClient, group: str) -> tuple[str, int]:
     assert isinstance(synced, SyncGroupResponse)
     assert synced.error_code == 0
     return second.member_id, second.generation_id
+
+
+def leave(client: RawClient, group: str, member_id: str) -> None:
+    request = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
+    response = client.call(request, LeaveGroupResponse, VERSIONS["LeaveGroup"])
+    assert isinstance(response, LeaveGroupResponse)
+    assert response.error_code == 0
+
+
+def commit_frame(group: str, generation: int, member_id: str, topic: str, offset: int) -> bytes:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    request = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics
+    )
+    return _frame(request, "OffsetCommit")
 
 
 def find_coordinator(client: RawClient, group: str) -> None:

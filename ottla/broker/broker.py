@@ -187,6 +187,8 @@ class Broker:
         self.replicas.stop_fetching()
         if self._groups is not None:
             self._groups.stop_loading()
+        if self._events is not None:
+            self._events.abandon()
         self.housekeeping.stop()
         self._stop_following()
         self.wheel.stop()

@@ -14,6 +14,7 @@ from ottla.protocol.headers import build_request_frame, parse_response
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ VERSIONS: dict[Any, tuple[Any, int]] = {
     FetchRequest: (FetchResponse, 17),
     ListOffsetsRequest: (ListOffsetsResponse, 7),
     OffsetForLeaderEpochRequest: (OffsetForLeaderEpochResponse, 4),
+    ProduceRequest: (ProduceResponse, 11),
 }
 
 SIZE_BYTES = 4
@@ -66,6 +68,10 @@ class Peer(asyncio.BufferedProtocol):
         # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
         self._timer: TimerEntry | None = None
         self._correlation_id = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     async def connect(self) -> None:
         """Raises PeerError."""

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.events.cluster_facts import FollowerLagSampled
+from ottla.broker.events.broker_facts import FollowerLagSampled
 from ottla.broker.events.follower_lag import FollowerLag
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ottla.broker.events.cluster_facts import IsrChanged, LeaderChanged
+from ottla.broker.events.broker_facts import IsrChanged, LeaderChanged
 from ottla.broker.events.leadership import last_leader, leadership_told
 from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate

@@ -1,5 +1,6 @@
 """Commits summed up, lag sampled."""
 
+from ottla.broker.events.broker_facts import CommitsSummedUp, LagSampled
 from ottla.broker.events.samples import Commits, lag_samples
 from ottla.coordinator.facts import OffsetsCommitted
 
@@ -9,9 +10,9 @@ def test_commits_are_summed_up_by_member() -> None:
     for member, partitions in [("a", 1), ("b", 2), ("a", 3)]:
         commits.add(OffsetsCommitted("g", member, partitions))
 
-    assert [sample.fields for sample in commits.take()] == [
-        {"group_id": "g", "member_id": "a", "commits": 2, "partition_count": 4},
-        {"group_id": "g", "member_id": "b", "commits": 1, "partition_count": 2},
+    assert commits.take() == [
+        CommitsSummedUp("g", "a", commits=2, partitions=4),
+        CommitsSummedUp("g", "b", commits=1, partitions=2),
     ]
     assert commits.take() == []
 
@@ -29,9 +30,7 @@ def test_lag_is_told_by_group_and_topic_in_order_of_partitions() -> None:
     groups = [("g", {("t", 1): 5, ("u", 0): 9, ("t", 0): 7, ("ottla.events", 0): 3})]
     ends = {("t", 0): 10, ("u", 0): 9}
 
-    told = [sample.fields for sample in lag_samples(groups, lambda topic, partition: ends.get((topic, partition)))]
-
-    assert told == [
-        {"group_id": "g", "topic": "t", "partition": [0, 1], "committed": [7, 5], "end": [10, None]},
-        {"group_id": "g", "topic": "u", "partition": [0], "committed": [9], "end": [9]},
+    assert list(lag_samples(groups, lambda topic, partition: ends.get((topic, partition)))) == [
+        LagSampled("g", "t", partition=(0, 1), committed=(7, 5), end=(10, None)),
+        LagSampled("g", "u", partition=(0,), committed=(9,), end=(9,)),
     ]

@@ -3,22 +3,23 @@
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from ottla.broker.events import publisher, samples
-from ottla.broker.events.cluster_facts import ClusterFact, LeaderChanged
-from ottla.broker.events.schema import TYPES, VERSION, Envelope, build_event, field_names, fields_of
+from ottla.broker.events.broker_facts import BrokerFact, CoordinatorMoved, Dropped, FollowerLagSampled, LeaderChanged
+from ottla.broker.events.schema import TYPES, VERSION, Envelope, Fact, build_event, field_names, key_of
 from ottla.coordinator.facts import (
     Cause,
-    Fact,
     MemberAssigned,
     MemberRejoined,
     MemberRemoved,
     OffsetsCommitted,
+    StateChanged,
     StoreFailed,
 )
+from ottla.coordinator.facts import Fact as GroupFact
+from ottla.coordinator.states import GroupState
 from ottla.protocol.consumer_protocol import build_assignment, build_subscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (
@@ -38,21 +39,22 @@ def documented() -> dict[str, set[str]]:
     return {name: set(re.findall(r"`(\w+)`", fields)) for name, fields in rows}
 
 
+def told(fact: Fact) -> dict[str, Any]:
+    """The fields of the event without its envelope."""
+    event = json.loads(build_event(fact, Envelope(0, 0, 0, 0, 0)))
+    return {name: value for name, value in event.items() if name not in {"v", "type", *Envelope._fields}}
+
+
 def rejoined(protocol_type: str, subscription: bytes) -> MemberRejoined:
     return MemberRejoined("g", 4, "m", None, "app", "/h", None, protocol_type, subscription, 250)
 
 
 def test_every_fact_has_a_type_or_is_summed_up() -> None:
-    assert {*get_args(Fact), *get_args(ClusterFact)} - {OffsetsCommitted} == set(TYPES)
+    assert {*get_args(GroupFact), *get_args(BrokerFact)} - {OffsetsCommitted} == set(TYPES)
 
 
 def test_the_document_names_every_type_and_field() -> None:
-    samples_and_notes = {samples.OFFSETS_COMMITTED, samples.LAG_SAMPLED, publisher.BROKER_STARTED, publisher.DROPPED}
-    fields = documented()
-    assert set(fields) == set(TYPES.values()) | samples_and_notes
-    assert {name: fields[name] for name in TYPES.values()} == {
-        name: set(field_names(kind)) for kind, name in TYPES.items()
-    }
+    assert documented() == {name: set(field_names(kind)) for kind, name in TYPES.items()}
 
 
 def test_the_document_names_every_cause() -> None:
@@ -62,7 +64,7 @@ def test_the_document_names_every_cause() -> None:
 def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
     fact = MemberRemoved("g", 3, "m", None, "app", "/10.0.0.1", Cause.MEMBER_LEFT, "going home", 2)
 
-    value = build_event(Envelope("member_removed", 1000, 50, 1, 900, 7), fields_of(fact))
+    value = build_event(fact, Envelope(wall_ms=1000, mono_ms=50, broker=1, run=900, seq=7))
 
     assert value == (
         b'{"v":1,"type":"member_removed","wall_ms":1000,"mono_ms":50,"broker":1,"run":900,"seq":7,'
@@ -73,25 +75,49 @@ def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
 
 
 def test_errors_are_told_by_name() -> None:
-    assert fields_of(StoreFailed("g", 1, "the assignment", ErrorCode.NOT_COORDINATOR))["error"] == "NOT_COORDINATOR"
+    assert told(StoreFailed("g", 1, "the assignment", ErrorCode.NOT_COORDINATOR))["error"] == "NOT_COORDINATOR"
+
+
+def test_causes_and_states_are_told_in_words() -> None:
+    removed = MemberRemoved("g", 3, "m", None, "app", "/h", Cause.NOT_REJOINED, None, 2)
+    changed = StateChanged("g", 3, GroupState.STABLE, GroupState.PREPARING_REBALANCE, "why")
+
+    assert told(removed)["cause"] == "did not rejoin in time"
+    assert (told(changed)["from_state"], told(changed)["to_state"]) == ("Stable", "PreparingRebalance")
+
+
+def test_lists_and_truths_are_told_as_such() -> None:
+    fact = FollowerLagSampled("t", 2, partition=(0, 1), lag=(5, None), in_sync=(True, False))
+    assert told(fact) == {"topic": "t", "follower": 2, "partition": [0, 1], "lag": [5, None], "in_sync": [True, False]}
+
+
+def test_the_key_is_the_group_or_the_partition_or_the_broker() -> None:
+    facts = (
+        StateChanged("g", 3, GroupState.STABLE, GroupState.DEAD, "why"),
+        LeaderChanged("t", 2, 1, None, 0, 0, (1,)),
+        FollowerLagSampled("t", 2, (0,), (5,), (True,)),
+        CoordinatorMoved(7, 1, None, 4, 0, 3),
+        Dropped(3),
+    )
+    assert [key_of(fact, 6) for fact in facts] == ["g", "t-2", "t", "__consumer_offsets-7", "broker-6"]
 
 
 def test_a_partition_that_nobody_leads_has_no_leader_in_its_event() -> None:
     fact = LeaderChanged("t", 2, leader=None, previous_leader=1, leader_epoch=5, partition_epoch=9, isr=(1,))
 
-    assert fields_of(fact) == {
+    assert told(fact) == {
         "topic": "t",
         "partition": 2,
         "previous_leader": 1,
         "leader_epoch": 5,
         "partition_epoch": 9,
-        "isr": (1,),
+        "isr": [1],
     }
 
 
 def test_what_a_consumer_keeps_is_told_by_topic() -> None:
     subscription = ConsumerProtocolSubscription(topics=["t", "u"], owned_partitions=OWNED)
-    fields = fields_of(rejoined("consumer", build_subscription(subscription, 1)))
+    fields = told(rejoined("consumer", build_subscription(subscription, 1)))
 
     assert (fields["topics"], fields["owned"]) == (["t", "u"], {"t": [0, 2], "u": [1]})
     assert not {"subscription", "protocol_type"} & set(fields)
@@ -99,7 +125,7 @@ def test_what_a_consumer_keeps_is_told_by_topic() -> None:
 
 def test_what_a_consumer_was_given_is_told_by_topic() -> None:
     assignment = build_assignment(ConsumerProtocolAssignment(assigned_partitions=OWNED), 0)
-    fields = fields_of(MemberAssigned("g", 4, "m", "i", "app", "/h", "consumer", assignment))
+    fields = told(MemberAssigned("g", 4, "m", "i", "app", "/h", "consumer", assignment))
 
     assert fields["assigned"] == {"t": [0, 2], "u": [1]}
 
@@ -108,11 +134,10 @@ def test_what_a_consumer_was_given_is_told_by_topic() -> None:
     ("protocol_type", "subscription"), [("connect", b"\0\0"), ("consumer", b"\0"), ("consumer", b"")]
 )
 def test_what_cannot_be_read_is_left_out(protocol_type: str, subscription: bytes) -> None:
-    fields = fields_of(rejoined(protocol_type, subscription))
+    fields = told(rejoined(protocol_type, subscription))
     assert "owned" not in fields
     assert fields["join_phase_ms"] == 250
 
 
 def test_names_that_no_text_can_have_are_replaced_and_not_refused() -> None:
-    value = build_event(Envelope("dropped", 0, 0, 0, 0, 0), {"group_id": "\udcff"})
-    assert json.loads(value)["group_id"] == "?"
+    assert told(StoreFailed("\udcff", 1, '"\n', ErrorCode.NONE))["group_id"] == "?"

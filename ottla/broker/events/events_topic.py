@@ -1,9 +1,11 @@
 """The topic `ottla.events` as its publisher sees it: made when it is missing, written to where this broker leads."""
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.broker.topics import NewTopic, Outcome
+from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.coordinator.hashing import partition_for
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists
@@ -16,6 +18,16 @@ RETRY_MS: Final = 1000
 FELLOWS_WITHIN_MS: Final = 10_000
 
 
+class Way(Enum):
+    """How events get into the topic now."""
+
+    NONE = auto()
+    """It is not there yet, or what this broker is to lead is not ready."""
+    HERE = auto()
+    ELSEWHERE = auto()
+    """This broker leads no partition of it."""
+
+
 class EventsTopic:
     def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
         self._broker = broker
@@ -25,25 +37,29 @@ class EventsTopic:
         self._partition_count = 0
         self._ask_again_ms = 0
 
-    def is_writable(self) -> bool:
-        """Whether this broker leads a partition of the topic; to be asked before `partition_for`. Begins to create the
-        topic where there is none, once a second at most."""
+    def way(self) -> Way:
+        """To be asked before `partition_for`. Begins to create the topic where there is none, once a second at most."""
         topic = self._broker.image.topic(EVENTS_TOPIC)
         if topic is None:
             self._create()
-            return False
+            return Way.NONE
         self._partition_count = len(topic.partitions)
         self._led = [index for index in range(self._partition_count) if self._is_led(index)]
-        return bool(self._led)
+        if self._led:
+            return Way.HERE
+        return Way.NONE if self._is_to_lead(topic) else Way.ELSEWHERE
 
-    def partition_for(self, key: bytes) -> int:
-        text = key.decode("utf-8", "replace")
-        index = partition_for(text, self._partition_count)
-        return index if index in self._led else self._led[partition_for(text, len(self._led))]
+    def partition_for(self, key: str) -> int:
+        """Of those that are led here: that of the key, else one that the key has instead."""
+        index = partition_for(key, self._partition_count)
+        return index if index in self._led else self._led[partition_for(key, len(self._led))]
 
     def _is_led(self, index: int) -> bool:
         partition = self._broker.replicas.find(EVENTS_TOPIC, index)
         return partition is not None and partition.is_leader
+
+    def _is_to_lead(self, topic: TopicInfo) -> bool:
+        return any(partition.leader == self._broker.node_id for partition in topic.partitions)
 
     def _create(self) -> None:
         now_ms = self._broker.clock.now_ms()

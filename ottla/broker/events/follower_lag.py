@@ -6,7 +6,7 @@ caught up is news: a partition that was told of at a sample is told of at the ne
 
 from collections.abc import Iterable, Iterator
 
-from ottla.broker.events.cluster_facts import FollowerLagSampled
+from ottla.broker.events.broker_facts import FollowerLagSampled
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.replication.partition import Partition
 from ottla.replication.progress import UNKNOWN_OFFSET

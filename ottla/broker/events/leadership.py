@@ -6,7 +6,7 @@ controller does, so each change is told once.
 
 from collections.abc import Iterator
 
-from ottla.broker.events.cluster_facts import IsrChanged, LeaderChanged
+from ottla.broker.events.broker_facts import IsrChanged, LeaderChanged
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo
 from ottla.cluster.updates import ImageUpdate

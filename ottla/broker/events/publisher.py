@@ -1,28 +1,30 @@
 """Events from the moment a fact is told to the record in `ottla.events`.
 
-`observe` is called in the middle of a coordinator's step. It only puts the fact aside, in a buffer with a bound: when
-that is full, events are dropped and counted, and the count is an event itself. Everything that takes time (making JSON
-of facts, building batches, appending) is done later, in slices short enough for everybody else.
+`observe` is called in the middle of a coordinator's step. It only puts the fact and the time aside, in a buffer with a
+bound: when that is full, events are dropped and counted, and the count is an event itself. Everything that takes time
+(making JSON of facts, building batches, appending) is done later, in slices short enough for everybody else.
 
 An event goes to the partition of its key, as long as this broker leads that; else to one of those that it does lead, so
-that a broker never waits for another to tell what it knows. Readers order events by `broker`, `run` and `seq`.
+that a broker need not wait for another to tell what it knows. One that leads none sends its events to one that does.
+Readers order events by `broker`, `run` and `seq`.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from ottla.broker.events.cluster_facts import ClusterFact, CoordinatorMoved, LeaderChanged
-from ottla.broker.events.events_topic import EventsTopic
+from ottla.broker.events.broker_facts import BrokerStarted, CoordinatorMoved, Dropped, LeaderChanged
+from ottla.broker.events.event_batch import EventBatch
+from ottla.broker.events.events_topic import EventsTopic, Way
 from ottla.broker.events.follower_lag import FollowerLag
+from ottla.broker.events.forwarding import Forwarding
 from ottla.broker.events.leadership import last_leader, leadership_told
 from ottla.broker.events.samples import Commits, lag_samples
-from ottla.broker.events.schema import EVENTS_TOPIC, TYPES, Envelope, build_event, fields_of, key_of
+from ottla.broker.events.schema import EVENTS_TOPIC, Envelope, Fact, build_event, key_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
-from ottla.coordinator.facts import Fact, OffsetsCommitted
+from ottla.coordinator.facts import Fact as GroupFact
+from ottla.coordinator.facts import OffsetsCommitted
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimerEntry
 
@@ -32,22 +34,11 @@ if TYPE_CHECKING:
     from ottla.broker.group_service import GroupService
 
 # A slice takes some two milliseconds.
-EVENTS_PER_SLICE: Final = 100
+EVENTS_PER_SLICE: Final = 400
 # Batches on their way to the high watermark; while there are more, events wait in the buffer.
 BATCHES_IN_FLIGHT_MAX: Final = 16
-
-DROPPED: Final = "dropped"
-BROKER_STARTED: Final = "broker_started"
-
-
-Told: TypeAlias = Fact | ClusterFact | tuple[str, Mapping[str, Any]]
-"""A fact, or the type and fields of an event that no fact stands for."""
-
-
-class _Noted(NamedTuple):
-    wall_ms: int
-    mono_ms: int
-    told: Told
+# The two clocks are read one after the other, in whole milliseconds: so much they may differ by chance.
+CLOCKS_APART_MS: Final = 1
 
 
 class Publisher:
@@ -59,9 +50,11 @@ class Publisher:
         config = broker.config
         self._broker = broker
         self._topic = EventsTopic(broker, is_alone=is_alone)
+        self._forwarding = Forwarding(broker)
         self._ignored = tuple(prefix for prefix in config.ottla_events_ignored_groups.split(",") if prefix)
         self._buffer_max = config.ottla_events_buffer_max
-        self._buffer: deque[_Noted] = deque()
+        # With the moment each was told, by the clock that is never set.
+        self._buffer: deque[tuple[int, Fact]] = deque()
         self._commits = Commits(self._buffer_max)
         self._follower_lag = FollowerLag()
         # Who led the partitions of `__consumer_offsets` that are led here, before.
@@ -69,35 +62,53 @@ class Publisher:
         self._dropped = 0
         self._run = broker.clock.wall_ms()
         self._seq = 0
+        self._wall_ahead_ms = self._run - broker.clock.now_ms()
         self._in_flight = 0
         self._flushing: TimerEntry | None = None
         # While it is true, nothing more needs to be done for what is in the buffer.
         self._flush_is_due = True
         self._sampling: TimerEntry | None = None
-        self.note(BROKER_STARTED, {})
+        self._put(BrokerStarted())
 
     def start(self) -> None:
         self._flush_later()
         self._sample_later()
 
     def stop(self) -> None:
-        for timer in (self._sampling, self._flushing):
-            if timer is not None:
-                timer.cancel()
-        self._flush_is_due = True
+        self._rest()
         self.write_out()
+        self._forwarding.stop()
+
+    def abandon(self) -> None:
+        """Stops as a killed process does."""
+        self._rest()
+        self._forwarding.stop()
 
     def write_out(self) -> None:
         """Appends what waits, as far as this broker leads a partition of the topic."""
         self._sum_up_commits()
-        while self._buffer and self._append_slice():
+        while self._buffer and self._write_slice():
             pass
+
+    def _rest(self) -> None:
+        for timer in (self._sampling, self._flushing):
+            if timer is not None:
+                timer.cancel()
+        self._flush_is_due = True
 
     # What is told.
 
     def listen_to(self, groups: "GroupService") -> None:
         groups.observers.append(self.observe)
         groups.when_loaded.append(self._loaded)
+
+    def observe(self, fact: GroupFact) -> None:
+        if getattr(fact, "group_id", "").startswith(self._ignored):
+            return
+        if isinstance(fact, OffsetsCommitted):
+            self._commits.add(fact)
+        else:
+            self._put(fact)
 
     def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
         """The metadata has changed."""
@@ -119,24 +130,11 @@ class Publisher:
             )
         )
 
-    def observe(self, fact: Fact) -> None:
-        if getattr(fact, "group_id", "").startswith(self._ignored):
-            return
-        if isinstance(fact, OffsetsCommitted):
-            self._commits.add(fact)
-        else:
-            self._put(fact)
-
-    def note(self, event_type: str, fields: Mapping[str, Any]) -> None:
-        """An event that no fact of the coordinator stands for."""
-        self._put((event_type, fields))
-
-    def _put(self, told: Told) -> None:
+    def _put(self, fact: Fact) -> None:
         if len(self._buffer) >= self._buffer_max:
             self._dropped += 1
             return
-        clock = self._broker.clock
-        self._buffer.append(_Noted(clock.wall_ms(), clock.now_ms(), told))
+        self._buffer.append((self._broker.clock.now_ms(), fact))
         if not self._flush_is_due:
             self._flush_later()
 
@@ -161,14 +159,14 @@ class Publisher:
             for group_id, offsets in groups.committed_offsets()
             if not group_id.startswith(self._ignored)
         )
-        for sample in lag_samples(told_of, self._end_of):
-            self.note(sample.type, sample.fields)
+        for fact in lag_samples(told_of, self._end_of):
+            self._put(fact)
 
     def _sum_up_commits(self) -> None:
         self._dropped += self._commits.lost
         self._commits.lost = 0
-        for sample in self._commits.take():
-            self.note(sample.type, sample.fields)
+        for fact in self._commits.take():
+            self._put(fact)
 
     def _end_of(self, topic: str, partition: int) -> int | None:
         replica = self._broker.replicas.find(topic, partition)
@@ -185,48 +183,73 @@ class Publisher:
         self._flush_is_due = False
         if not self._broker.is_serving:
             return
-        if self._append_slice() and len(self._buffer) >= EVENTS_PER_SLICE:
+        if self._write_slice() and len(self._buffer) >= EVENTS_PER_SLICE:
             self._flush_is_due = True
             self._broker.soon(self._flush)
         elif self._buffer:
             self._flush_later()
 
-    def _append_slice(self) -> bool:
-        """False if nothing can be appended now: the topic is not there yet, or its partitions are slow."""
-        if self._in_flight >= BATCHES_IN_FLIGHT_MAX or not self._topic.is_writable():
-            return False
-        by_partition: dict[int, list[Record]] = {}
-        for record in self._next_records():
-            by_partition.setdefault(self._topic.partition_for(record.key or b""), []).append(record)
-        for index, records in by_partition.items():
-            self._append(index, records)
-        return True
+    def _write_slice(self) -> bool:
+        """False if nothing can be written now: the topic is not there yet, or its partitions are slow."""
+        match self._topic.way():
+            case Way.HERE if self._in_flight < BATCHES_IN_FLIGHT_MAX:
+                self._append_slice()
+                return True
+            case Way.ELSEWHERE if not self._forwarding.is_busy:
+                self._forward_slice()
+                return True
+            case _:
+                return False
 
-    def _next_records(self) -> Iterator[Record]:
+    def _append_slice(self) -> None:
+        batches: dict[int, EventBatch] = {}
+        for mono_ms, fact in self._next_facts():
+            key = key_of(fact, self._broker.node_id)
+            index = self._topic.partition_for(key)
+            batch = batches.get(index)
+            if batch is None:
+                batch = batches[index] = EventBatch()
+            self._add(batch, key, mono_ms, fact)
+        for index, batch in batches.items():
+            self._append(index, batch)
+
+    def _forward_slice(self) -> None:
+        batch = EventBatch()
+        for mono_ms, fact in self._next_facts():
+            self._add(batch, key_of(fact, self._broker.node_id), mono_ms, fact)
+        if len(batch):
+            self._forwarding.send(batch.build(), lambda why: self._sent(len(batch), why))
+
+    def _next_facts(self) -> list[tuple[int, Fact]]:
         clock = self._broker.clock
+        now_ms = clock.now_ms()
+        ahead_ms = clock.wall_ms() - now_ms
+        if abs(ahead_ms - self._wall_ahead_ms) > CLOCKS_APART_MS:
+            self._wall_ahead_ms = ahead_ms
+        count = min(EVENTS_PER_SLICE, len(self._buffer))
+        facts = [self._buffer.popleft() for _ in range(count)]
         if self._dropped:
-            dropped, self._dropped = self._dropped, 0
-            yield self._record(_Noted(clock.wall_ms(), clock.now_ms(), (DROPPED, {"count": dropped})))
-        for _ in range(min(EVENTS_PER_SLICE, len(self._buffer))):
-            yield self._record(self._buffer.popleft())
+            facts.append((now_ms, Dropped(self._dropped)))
+            self._dropped = 0
+        return facts
 
-    def _record(self, noted: _Noted) -> Record:
-        told = noted.told
-        event_type, fields = told if isinstance(told, tuple) else (TYPES[type(told)], fields_of(told))
-        node_id = self._broker.node_id
-        envelope = Envelope(event_type, noted.wall_ms, noted.mono_ms, node_id, self._run, self._seq)
+    def _add(self, batch: EventBatch, key: str, mono_ms: int, fact: Fact) -> None:
+        wall_ms = mono_ms + self._wall_ahead_ms
+        value = build_event(fact, Envelope(wall_ms, mono_ms, self._broker.node_id, self._run, self._seq))
         self._seq += 1
-        value = build_event(envelope, fields)
-        return Record(timestamp=noted.wall_ms, key=key_of(fields, node_id), value=value)
+        batch.add(wall_ms, key.encode("utf-8", "replace"), value)
 
-    def _append(self, index: int, records: list[Record]) -> None:
-        count = len(records)
+    def _append(self, index: int, batch: EventBatch) -> None:
         self._in_flight += 1
 
         def done(_: AppendInfo | None, error: KafkaError | None) -> None:
             self._in_flight -= 1
-            if error is not None:
-                self._dropped += count
-                self._broker.log.warning("events were lost", count=count, why=str(error))
+            self._sent(len(batch), None if error is None else str(error))
 
-        self._broker.replicas.append_records(EVENTS_TOPIC, index, memoryview(build_batch(records)), done)
+        self._broker.replicas.append_records(EVENTS_TOPIC, index, memoryview(batch.build()), done)
+
+    def _sent(self, count: int, why: str | None) -> None:
+        """`why` they may not be in the topic, None if they are."""
+        if why is not None:
+            self._dropped += count
+            self._broker.log.warning("events were lost", count=count, why=why)

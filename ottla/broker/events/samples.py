@@ -1,22 +1,15 @@
 """What is told at intervals: how far groups are behind, and how often they have committed since the last time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from ottla.broker.events.schema import EVENTS_TOPIC, Fields
+from ottla.broker.events.broker_facts import CommitsSummedUp, LagSampled
+from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.coordinator.facts import OffsetsCommitted
-
-LAG_SAMPLED = "lag_sampled"
-OFFSETS_COMMITTED = "offsets_committed"
 
 CommittedOffsets: TypeAlias = Mapping[tuple[str, int], int]
 EndOf: TypeAlias = Callable[[str, int], int | None]
 """The high watermark of a partition, None where this broker has no replica of it."""
-
-
-class Sample(NamedTuple):
-    type: str
-    fields: Fields
 
 
 class Commits:
@@ -41,34 +34,23 @@ class Commits:
         else:
             self.lost += 1
 
-    def take(self) -> list[Sample]:
-        """One event for each member that has committed since the last call."""
+    def take(self) -> list[CommitsSummedUp]:
+        """One fact for each member that has committed since the last call."""
         taken, self._counts = self._counts, {}
         return [
-            Sample(
-                OFFSETS_COMMITTED,
-                {"group_id": group_id, "member_id": member_id, "commits": commits, "partition_count": partitions},
-            )
+            CommitsSummedUp(group_id, member_id, commits, partitions)
             for (group_id, member_id), (commits, partitions) in taken.items()
         ]
 
 
-def lag_samples(groups: Iterable[tuple[str, CommittedOffsets]], end_of: EndOf) -> Iterator[Sample]:
-    """One event per group and topic; `end` is null for a partition that has no replica here."""
+def lag_samples(groups: Iterable[tuple[str, CommittedOffsets]], end_of: EndOf) -> Iterator[LagSampled]:
+    """One fact per group and topic."""
     for group_id, offsets in groups:
         by_topic: dict[str, list[tuple[int, int]]] = {}
         for (topic, partition), offset in offsets.items():
             if topic != EVENTS_TOPIC:
                 by_topic.setdefault(topic, []).append((partition, offset))
         for topic, rows in by_topic.items():
-            rows.sort()
-            yield Sample(
-                LAG_SAMPLED,
-                {
-                    "group_id": group_id,
-                    "topic": topic,
-                    "partition": [partition for partition, _ in rows],
-                    "committed": [offset for _, offset in rows],
-                    "end": [end_of(topic, partition) for partition, _ in rows],
-                },
-            )
+            partitions, committed = zip(*sorted(rows), strict=True)
+            ends = tuple(end_of(topic, partition) for partition in partitions)
+            yield LagSampled(group_id, topic, partitions, committed, ends)

@@ -1,32 +1,35 @@
-"""Facts of the coordinator and of the cluster as the fields of events.
+"""Facts as events: one flat JSON object each.
 
-An event is one flat JSON object: an envelope that all have, and the fields of its type, which carry the names of the
-fact's attributes. A field that is null in the fact is left out. What the fields mean is written in docs/events.md; a
-change that breaks readers raises `VERSION`.
+It begins with an envelope that all have; the fields of its type follow, which carry the names of the fact's attributes.
+A field that is null in the fact is left out. What the fields mean is written in docs/events.md; a change that breaks
+readers raises `VERSION`.
+
+A busy coordinator tells thousands of facts a second, so objects are put together from parts that are ready: names are
+encoded once for each type, values by the encoder of their type.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
+from json.encoder import encode_basestring
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ottla.broker.events import cluster_facts
-from ottla.broker.events.cluster_facts import ClusterFact
-from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.broker.events import broker_facts
+from ottla.broker.events.broker_facts import BrokerFact
 from ottla.coordinator import facts
-from ottla.coordinator.facts import Fact, MemberAssigned, MemberRejoined
+from ottla.coordinator.facts import Cause, MemberAssigned, MemberRejoined
+from ottla.coordinator.facts import Fact as GroupFact
+from ottla.coordinator.states import GroupState
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import DecodeError
 
 VERSION: Final = 1
-# `json.dumps` would make an encoder for each event.
-_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 EVENTS_TOPIC: Final = "ottla.events"
 
-Fields: TypeAlias = dict[str, Any]
-Partitions: TypeAlias = dict[str, list[int]]
-"""Topic names and, in order, the partitions of each."""
+Fact: TypeAlias = GroupFact | BrokerFact
 
 TYPES: Final[Mapping[type, str]] = {
     facts.StateChanged: "state_changed",
@@ -49,26 +52,28 @@ TYPES: Final[Mapping[type, str]] = {
     facts.OffsetsRemoved: "offsets_removed",
     facts.GroupLoaded: "group_loaded",
     facts.RecordsSkipped: "records_skipped",
-    cluster_facts.LeaderChanged: "leader_changed",
-    cluster_facts.IsrChanged: "isr_changed",
-    cluster_facts.FollowerLagSampled: "follower_lag_sampled",
-    cluster_facts.CoordinatorMoved: "coordinator_moved",
+    broker_facts.LeaderChanged: "leader_changed",
+    broker_facts.IsrChanged: "isr_changed",
+    broker_facts.FollowerLagSampled: "follower_lag_sampled",
+    broker_facts.CoordinatorMoved: "coordinator_moved",
+    broker_facts.LagSampled: "lag_sampled",
+    broker_facts.CommitsSummedUp: "offsets_committed",
+    broker_facts.BrokerStarted: "broker_started",
+    broker_facts.Dropped: "dropped",
 }
 # Counts are told apart from lists by name, so that every field has one type.
 _RENAMED: Final = {"members": "member_count", "offsets": "offset_count", "partitions": "partition_count"}
 _OPAQUE: Final = frozenset({"subscription", "assignment", "protocol_type"})
-_ATTRIBUTES: Final = {
-    kind: tuple(
-        (field.name, _RENAMED.get(field.name, field.name)) for field in fields(kind) if field.name not in _OPAQUE
-    )
-    for kind in TYPES
+_MORE_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
+    MemberRejoined: ("topics", "owned"),
+    MemberAssigned: ("assigned",),
 }
 
 
 class Envelope(NamedTuple):
-    """What every event says first. `run` and `seq` number the events of one broker between two starts."""
+    """What every event says first, after its version and type. `run` and `seq` number the events of one broker between
+    two starts."""
 
-    type: str
     wall_ms: int
     mono_ms: int
     broker: int
@@ -76,76 +81,126 @@ class Envelope(NamedTuple):
     seq: int
 
 
-def build_event(envelope: Envelope, values: Mapping[str, Any]) -> bytes:
+def build_event(fact: Fact, envelope: Envelope) -> bytes:
     """The value of the event's record."""
-    event_type, wall_ms, mono_ms, broker, run, seq = envelope
-    # Put together by hand: types are plain words, and the rest are numbers.
-    head = (
-        f'{{"v":{VERSION},"type":"{event_type}","wall_ms":{wall_ms},"mono_ms":{mono_ms},'
-        f'"broker":{broker},"run":{run},"seq":{seq}'
+    plan = _PLANS[type(fact)]
+    wall_ms, mono_ms, broker, run, seq = envelope
+    head = f'{plan.head},"wall_ms":{wall_ms},"mono_ms":{mono_ms},"broker":{broker},"run":{run},"seq":{seq}'
+    told = "".join(
+        [
+            name + _ENCODERS[type(value)](value)
+            for name, value in zip(plan.names, plan.values(fact), strict=True)
+            if value is not None
+        ]
     )
-    body = f",{_encode(values)[1:]}" if values else "}"
-    return (head + body).encode("utf-8", "replace")
+    more = "" if plan.more is None else plan.more(fact)
+    return f"{head}{told}{more}}}".encode("utf-8", "replace")
 
 
-def key_of(values: Mapping[str, Any], broker: int) -> bytes:
+def key_of(fact: Fact, broker: int) -> str:
     """The key of the event's record: its group, else its partition or topic, else its broker."""
-    group_id, topic, partition = values.get("group_id"), values.get("topic"), values.get("partition")
-    if group_id:
-        key = group_id
-    elif isinstance(partition, int):
-        key = f"{topic or CONSUMER_OFFSETS}-{partition}"
-    else:
-        key = topic or f"broker-{broker}"
-    return str(key).encode("utf-8", "replace")
+    return getattr(fact, "group_id", None) or getattr(fact, "key", None) or f"broker-{broker}"
 
 
-def fields_of(fact: Fact | ClusterFact) -> Fields:
-    """The fields of the event that tells `fact`; its type is `TYPES[type(fact)]`."""
-    found: Fields = {}
-    for attribute, name in _ATTRIBUTES[type(fact)]:
-        value = getattr(fact, attribute)
-        if isinstance(value, ErrorCode):
-            found[name] = value.name
-        elif value is not None:
-            found[name] = value
-    if isinstance(fact, MemberRejoined):
-        found |= _subscribed(fact)
-    elif isinstance(fact, MemberAssigned):
-        found |= _assigned(fact)
-    return found
-
-
-def field_names(event_type: type) -> tuple[str, ...]:
+def field_names(kind: type) -> tuple[str, ...]:
     """Names that events made of this fact can have, beyond the envelope."""
-    names = tuple(name for _, name in _ATTRIBUTES[event_type])
-    if event_type is MemberRejoined:
-        return (*names, "topics", "owned")
-    return (*names, "assigned") if event_type is MemberAssigned else names
+    names = tuple(_RENAMED.get(name, name) for name in _attributes(kind))
+    return (*names, *_MORE_NAMES.get(kind, ()))
 
 
-def _subscribed(fact: MemberRejoined) -> Fields:
+# Ready-made parts.
+
+
+class _Plan(NamedTuple):
+    head: str
+    names: tuple[str, ...]
+    """With all that comes before the value."""
+    values: Callable[[Any], Sequence[Any]]
+    more: Callable[[Any], str] | None
+    """Further fields, beginning with a comma."""
+
+
+def _attributes(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name not in _OPAQUE)
+
+
+def _plan(kind: type) -> _Plan:
+    attributes = _attributes(kind)
+    return _Plan(
+        head=f'{{"v":{VERSION},"type":"{TYPES[kind]}"',
+        names=tuple(f',"{_RENAMED.get(name, name)}":' for name in attributes),
+        values=_getter(attributes),
+        more=_MORE.get(kind),
+    )
+
+
+def _getter(attributes: tuple[str, ...]) -> Callable[[Any], Sequence[Any]]:
+    if len(attributes) > 1:
+        return attrgetter(*attributes)
+    # An attrgetter of one name gives no tuple.
+    return lambda fact: [getattr(fact, name) for name in attributes]
+
+
+# `json.dumps` would make an encoder for each event.
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+_ENCODERS: Final[Mapping[type, Callable[[Any], str]]] = {
+    str: encode_basestring,
+    int: int.__repr__,
+    bool: {True: "true", False: "false"}.__getitem__,
+    tuple: _encode,
+    Cause: {cause: encode_basestring(cause) for cause in Cause}.__getitem__,
+    GroupState: {state: encode_basestring(state) for state in GroupState}.__getitem__,
+    ErrorCode: {code: encode_basestring(code.name) for code in ErrorCode}.__getitem__,
+}
+
+
+# What consumers say and are given.
+
+# Members of a group say much the same, and many are given the same again. Longer ones would fill the memory.
+_SHORT: Final = 512
+
+
+def _subscribed(fact: MemberRejoined) -> str:
     """Nothing for groups of other programs than consumers: what their members say is theirs to read."""
-    if fact.protocol_type != PROTOCOL_TYPE:
-        return {}
+    return _understood(fact.protocol_type, fact.subscription, _subscription_fields)
+
+
+def _assigned(fact: MemberAssigned) -> str:
+    return _understood(fact.protocol_type, fact.assignment, _assignment_fields)
+
+
+def _understood(protocol_type: str, data: bytes, fields_of: Callable[[bytes], dict[str, Any]]) -> str:
+    if protocol_type != PROTOCOL_TYPE:
+        return ""
+    return _encoded_short(data, fields_of) if len(data) <= _SHORT else _encoded(data, fields_of)
+
+
+def _encoded(data: bytes, fields_of: Callable[[bytes], dict[str, Any]]) -> str:
     try:
-        subscription = parse_subscription(fact.subscription)
+        return f",{_encode(fields_of(data))[1:-1]}"
     except DecodeError:
-        return {}
+        return ""
+
+
+_encoded_short = lru_cache(maxsize=1024)(_encoded)
+
+
+def _subscription_fields(data: bytes) -> dict[str, Any]:
+    subscription = parse_subscription(data)
     return {"topics": list(subscription.topics), "owned": _by_topic(subscription.owned_partitions)}
 
 
-def _assigned(fact: MemberAssigned) -> Fields:
-    if fact.protocol_type != PROTOCOL_TYPE:
-        return {}
-    try:
-        return {"assigned": _by_topic(parse_assignment(fact.assignment).assigned_partitions)}
-    except DecodeError:
-        return {}
+def _assignment_fields(data: bytes) -> dict[str, Any]:
+    return {"assigned": _by_topic(parse_assignment(data).assigned_partitions)}
 
 
-def _by_topic(rows: Iterable[Any]) -> Partitions:
-    found: Partitions = {}
+def _by_topic(rows: Iterable[Any]) -> dict[str, list[int]]:
+    """Topic names and, in order, the partitions of each."""
+    found: dict[str, list[int]] = {}
     for row in rows:
         found.setdefault(row.topic, []).extend(row.partitions)
     return {topic: sorted(partitions) for topic, partitions in found.items()}
+
+
+_MORE: Final[Mapping[type, Callable[[Any], str]]] = {MemberRejoined: _subscribed, MemberAssigned: _assigned}
+_PLANS: Final = {kind: _plan(kind) for kind in TYPES}

@@ -1,10 +1,14 @@
-"""What happens to the cluster's partitions, as facts beside those of the coordinator (`ottla.coordinator.facts`).
+"""What a broker has to tell beside the facts of its coordinator (`ottla.coordinator.facts`): of partitions, of itself,
+and samples.
 
-They are news as well: nobody needs to hear them, and losing one changes nothing.
+They are news as well: nobody needs to hear them, and losing one changes nothing. Those that concern no group have a
+`key` where they belong to a partition or topic.
 """
 
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from ottla.cluster.image import CONSUMER_OFFSETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,10 @@ class LeaderChanged:
     partition_epoch: int
     isr: tuple[int, ...]
 
+    @property
+    def key(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
@@ -35,6 +43,10 @@ class IsrChanged:
     joined: tuple[int, ...]
     left: tuple[int, ...]
 
+    @property
+    def key(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
 
 @dataclass(frozen=True, slots=True)
 class FollowerLagSampled:
@@ -46,6 +58,10 @@ class FollowerLagSampled:
     lag: tuple[int | None, ...]
     """Records between the follower's end and the leader's; None where it has not fetched in this leader's term."""
     in_sync: tuple[bool, ...]
+
+    @property
+    def key(self) -> str:
+        return self.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +77,49 @@ class CoordinatorMoved:
     load_ms: int
     """From the beginning of the term."""
 
+    @property
+    def key(self) -> str:
+        return f"{CONSUMER_OFFSETS}-{self.partition}"
 
-ClusterFact: TypeAlias = LeaderChanged | IsrChanged | FollowerLagSampled | CoordinatorMoved
+
+@dataclass(frozen=True, slots=True)
+class LagSampled:
+    """How far a group is in a topic: three lists of equal length, in order of partitions."""
+
+    group_id: str
+    topic: str
+    partition: tuple[int, ...]
+    committed: tuple[int, ...]
+    end: tuple[int | None, ...]
+    """High watermarks; None where this broker has no replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsSummedUp:
+    group_id: str
+    member_id: str
+    commits: int
+    partitions: int
+    """Of all those commits together."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStarted:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    count: int
+
+
+BrokerFact: TypeAlias = (
+    LeaderChanged
+    | IsrChanged
+    | FollowerLagSampled
+    | CoordinatorMoved
+    | LagSampled
+    | CommitsSummedUp
+    | BrokerStarted
+    | Dropped
+)

@@ -1,0 +1,86 @@
+"""A record batch for events, written as they come.
+
+`build_batch` makes any batch; here a record is only a time, a key and a value, and that takes a third of the time.
+"""
+
+from typing import Final
+
+from ottla.protocol.records.batch import (
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    pack_batch_header,
+    seal_batch,
+)
+from ottla.protocol.records.record import NO_LEADER_EPOCH
+from ottla.protocol.records.varint import append_varint
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    append_varint(out, number)
+    return bytes(out)
+
+
+# Lengths and deltas of nearly all events.
+_READY: Final = tuple(_varint(number) for number in range(2048))
+
+
+class EventBatch:
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._base_ms = 0
+        self._last_ms = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many events it has."""
+        return self._count
+
+    def add(self, wall_ms: int, key: bytes, value: bytes) -> None:
+        if not self._count:
+            self._base_ms = self._last_ms = wall_ms
+        # First the attributes of a record, which nothing uses yet; at the end, no headers.
+        body = b"".join(
+            (
+                b"\0",
+                _number(wall_ms - self._base_ms),
+                _number(self._count),
+                _number(len(key)),
+                key,
+                _number(len(value)),
+                value,
+                b"\0",
+            )
+        )
+        self._parts += (_number(len(body)), body)
+        self._last_ms = max(self._last_ms, wall_ms)
+        self._count += 1
+
+    def build(self) -> bytearray:
+        """There must be at least one event."""
+        header = BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            partition_leader_epoch=NO_LEADER_EPOCH,
+            magic=MAGIC,
+            crc=0,
+            attributes=0,
+            last_offset_delta=self._count - 1,
+            base_timestamp=self._base_ms,
+            max_timestamp=self._last_ms,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=self._count,
+        )
+        batch = bytearray(pack_batch_header(header))
+        batch += b"".join(self._parts)
+        seal_batch(batch)
+        return batch
+
+
+def _number(number: int) -> bytes:
+    return _READY[number] if 0 <= number < len(_READY) else _varint(number)

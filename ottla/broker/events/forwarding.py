@@ -1,0 +1,114 @@
+"""The way of events from a broker that leads no partition of their topic: to one that does, as a producer.
+
+That happens where brokers are more than partitions, and after a fail-over until leaders are balanced again. One batch
+is under way at a time. While no leader can be reached it waits, and what comes after waits in the publisher's buffer.
+What was sent and not confirmed is not sent again: it would be there twice.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.events.schema import EVENTS_TOPIC
+from ottla.broker.network import SocketOptions
+from ottla.broker.peer import Peer, PeerAddress, PeerError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.replication.partition import ACKS_ALL
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+RETRY_S: Final = 1.0
+TIMEOUT_MS: Final = 30_000
+
+Done = Callable[[str | None], None]
+"""Told why a batch may not have been written, or None: it was."""
+
+
+class _Target(NamedTuple):
+    partition: int
+    address: PeerAddress
+
+
+class Forwarding:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+        self._peer: Peer | None = None
+        self._peer_address: PeerAddress | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._task is not None
+
+    def send(self, batch: bytearray, done: Done) -> None:
+        """Not while it is busy. `done` is called later, as an event."""
+        assert self._task is None, "one batch at a time"
+        self._task = self._broker.loop.create_task(self._deliver(batch, done), name="events forwarding")
+
+    def stop(self) -> None:
+        """`done` is not called any more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._hang_up()
+
+    async def _deliver(self, batch: bytearray, done: Done) -> None:
+        target, peer = await self._reached()
+        why = await self._ask(peer, target.partition, batch)
+        self._task = None
+        self._broker.guard(done, why)
+        self._broker.settle()
+
+    async def _reached(self) -> tuple[_Target, Peer]:
+        """A leader and an open connection to it."""
+        while True:
+            target = self._target()
+            if target is not None:
+                try:
+                    return target, await self._connected(target.address)
+                except PeerError:
+                    self._hang_up()
+            await asyncio.sleep(RETRY_S)
+
+    def _target(self) -> _Target | None:
+        """A partition that is led; brokers begin their search at different ones."""
+        image = self._broker.image
+        topic = image.topic(EVENTS_TOPIC)
+        count = 0 if topic is None else len(topic.partitions)
+        for offset in range(count):
+            index = (self._broker.node_id + offset) % count
+            state = image.partition(EVENTS_TOPIC, index)
+            leader = None if state is None else image.brokers.get(state.leader)
+            if leader is not None and leader.is_live:
+                return _Target(index, PeerAddress(*leader.endpoint(self._broker.listeners.inter_broker)))
+        return None
+
+    async def _connected(self, address: PeerAddress) -> Peer:
+        if self._peer is not None and self._peer.is_open and self._peer_address == address:
+            return self._peer
+        self._hang_up()
+        client_id = f"broker-{self._broker.node_id}-events"
+        peer = self._peer = Peer(self._broker, address, client_id, SocketOptions())
+        self._peer_address = address
+        await peer.connect()
+        return peer
+
+    async def _ask(self, peer: Peer, partition: int, batch: bytearray) -> str | None:
+        data = PartitionProduceData(index=partition, records=memoryview(batch))
+        topic = TopicProduceData(name=EVENTS_TOPIC, partition_data=[data])
+        try:
+            response = await peer.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic]))
+        except PeerError as error:
+            self._hang_up()
+            return str(error)
+        (answer,) = response.responses[0].partition_responses
+        if answer.error_code:
+            return answer.error_message or ErrorCode(answer.error_code).name
+        return None
+
+    def _hang_up(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
