@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
+from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed
 from tests.pipeline.jobs import QUICK_JAVA
 from tests.served import ServedBroker
 
@@ -21,6 +22,22 @@ SMALL = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+}
+BROKER_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "3",
+    "offsets.topic.num.partitions": "4",
+    # Tests have records of long ago; retention is what a topic asks for.
+    "log.retention.ms": "-1",
+    "log.retention.check.interval.ms": "300",
+}
+# A broker that was killed is missed soon.
+CLUSTER_SETTINGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "4000",
 }
 
 
@@ -59,8 +76,16 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    settings = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "3", "offsets.topic.num.partitions": "4"}
-    with ServedBroker(tmp_path_factory.mktemp("broker") / "data", settings) as served:
+    with ServedBroker(tmp_path_factory.mktemp("broker") / "data", BROKER_SETTINGS) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    """Three brokers, to kill one of; three replicas of every topic."""
+    if not etcd_is_installed():
+        pytest.skip(ETCD_MISSING)
+    with ClusterProcesses(tmp_path_factory.mktemp("cluster"), BROKER_SETTINGS | CLUSTER_SETTINGS) as served:
         yield served
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.cluster_processes import wait_for
-from tests.served import ServedBroker
+from tests.pipeline.topics import Reachable
 
 WITHIN_S = 60
 
 
-def options_of(broker: ServedBroker, options: Mapping[str, object]) -> dict[str, str]:
+def options_of(broker: Reachable, options: Mapping[str, object]) -> dict[str, str]:
     texts = {"kafka.bootstrap.servers": broker.bootstrap}
     for name, value in options.items():
         texts[name] = (
@@ -23,13 +23,13 @@ def options_of(broker: ServedBroker, options: Mapping[str, object]) -> dict[str,
     return texts
 
 
-def batch(spark: Any, broker: ServedBroker, topic: str, **options: object) -> Any:
+def batch(spark: Any, broker: Reachable, topic: str, **options: object) -> Any:
     """Underscores in names stand for dots: `kafka_isolation_level`."""
     named = {"subscribe": topic, **{name.replace("_", "."): value for name, value in options.items()}}
     return spark.read.format("kafka").options(**options_of(broker, named)).load()
 
 
-def stream(spark: Any, broker: ServedBroker, topic: str, **options: object) -> Any:
+def stream(spark: Any, broker: Reachable, topic: str, **options: object) -> Any:
     named = {"subscribe": topic, "startingOffsets": "earliest"}
     named |= {name.replace("_", "."): value for name, value in options.items()}
     return spark.readStream.format("kafka").options(**options_of(broker, named)).load()

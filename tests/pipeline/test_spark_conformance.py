@@ -1,33 +1,39 @@
-"""What Spark's official Kafka connector asks of a broker, one way of asking after the other."""
+"""What Spark's official Kafka connector asks of a broker, one way of asking after the other; of three as of one."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.cluster_processes import wait_for
 from tests.pipeline import topics
 from tests.pipeline.streams import Running, batch, options_of, run_available, stream, values_of
-from tests.pipeline.topics import WAIT_S, make_topic, produce
-from tests.served import ServedBroker
+from tests.pipeline.topics import WAIT_S, Reachable, make_topic, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+LONG_AGO_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+# A second one goes into a segment of its own.
+ONE_BATCH_OF_TEN = "250"
+
+
+@pytest.fixture(scope="module", params=["broker", "cluster"])
+def broker(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
 
 
 def numbers(*ranges: range) -> list[str]:
     return sorted(f"{number:05}" for each in ranges for number in each)
 
 
-def fill(broker: ServedBroker, topic: str, values: range, **fields: Any) -> None:
+def fill(broker: Reachable, topic: str, values: range, **fields: Any) -> None:
     produce(broker, topic, numbers(values), **fields)
 
 
 # Batches
 
 
-def test_a_batch_has_every_field_of_every_record(spark: Any, broker: ServedBroker) -> None:
+def test_a_batch_has_every_field_of_every_record(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker)
     headers = [("a", b"1"), ("empty", b""), ("null", None), ("a", b"2")]
     produce(broker, topic, ["v"], key="k", partition=2, timestamp=1_700_000_000_123, headers=headers)
@@ -43,14 +49,14 @@ def test_a_batch_has_every_field_of_every_record(spark: Any, broker: ServedBroke
     assert (bare.key, bytes(bare.value), bare.headers) == (None, b"", None)
 
 
-def test_a_tombstone_is_a_null_value(spark: Any, broker: ServedBroker) -> None:
+def test_a_tombstone_is_a_null_value(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker, 1)
     produce(broker, topic, [None], key="k")
     (row,) = batch(spark, broker, topic).collect()
     assert (bytes(row.key), row.value) == (b"k", None)
 
 
-def test_a_batch_is_bounded_by_offsets(spark: Any, broker: ServedBroker) -> None:
+def test_a_batch_is_bounded_by_offsets(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker, 2)
     fill(broker, topic, range(10), partition=0)
     fill(broker, topic, range(10, 20), partition=1)
@@ -63,7 +69,7 @@ def test_a_batch_is_bounded_by_offsets(spark: Any, broker: ServedBroker) -> None
     assert values_of(frame) == numbers(range(3, 10), range(10, 14))
 
 
-def test_a_batch_is_bounded_by_timestamps(spark: Any, broker: ServedBroker) -> None:
+def test_a_batch_is_bounded_by_timestamps(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker, 1)
     for number in range(5):
         fill(broker, topic, range(number, number + 1), partition=0, timestamp=1_700_000_000_000 + 1000 * number)
@@ -74,7 +80,7 @@ def test_a_batch_is_bounded_by_timestamps(spark: Any, broker: ServedBroker) -> N
     assert values_of(batch(spark, broker, topic, **by_partition)) == numbers(range(2, 5))
 
 
-def test_a_start_after_the_last_record_is_an_error_or_the_end_as_asked(spark: Any, broker: ServedBroker) -> None:
+def test_a_start_after_the_last_record_is_an_error_or_the_end_as_asked(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker, 1)
     fill(broker, topic, range(3))
     beyond = {"startingTimestamp": 4_000_000_000_000}
@@ -84,7 +90,7 @@ def test_a_start_after_the_last_record_is_an_error_or_the_end_as_asked(spark: An
         batch(spark, broker, topic, **beyond).collect()
 
 
-def test_partitions_are_split_among_more_tasks(spark: Any, broker: ServedBroker) -> None:
+def test_partitions_are_split_among_more_tasks(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker, 2)
     fill(broker, topic, range(1000))
 
@@ -94,7 +100,7 @@ def test_partitions_are_split_among_more_tasks(spark: Any, broker: ServedBroker)
     assert values_of(frame) == numbers(range(1000))
 
 
-def test_topics_by_pattern_and_partitions_by_name(spark: Any, broker: ServedBroker) -> None:
+def test_topics_by_pattern_and_partitions_by_name(spark: Any, broker: Reachable) -> None:
     first, second = make_topic(broker, 2), make_topic(broker, 2)
     fill(broker, first, range(5), partition=0)
     fill(broker, second, range(5, 10), partition=1)
@@ -106,20 +112,20 @@ def test_topics_by_pattern_and_partitions_by_name(spark: Any, broker: ServedBrok
     assert values_of(by_name.load()) == numbers(range(5, 10))
 
 
-def test_a_topic_that_is_not_there_is_named(spark: Any, broker: ServedBroker) -> None:
+def test_a_topic_that_is_not_there_is_named(spark: Any, broker: Reachable) -> None:
     with pytest.raises(Exception, match="UnknownTopicOrPartition"):
         batch(spark, broker, topics.topic_name("absent")).collect()
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_batches_are_read(spark: Any, broker: ServedBroker, codec: str) -> None:
+def test_compressed_batches_are_read(spark: Any, broker: Reachable, codec: str) -> None:
     topic = make_topic(broker, 1, compression_type=codec)
     fill(broker, topic, range(500))
     assert values_of(batch(spark, broker, topic)) == numbers(range(500))
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_isolation_levels(spark: Any, broker: ServedBroker, level: str) -> None:
+def test_isolation_levels(spark: Any, broker: Reachable, level: str) -> None:
     topic = make_topic(broker)
     fill(broker, topic, range(100))
     assert values_of(batch(spark, broker, topic, kafka_isolation_level=level)) == numbers(range(100))
@@ -128,7 +134,7 @@ def test_isolation_levels(spark: Any, broker: ServedBroker, level: str) -> None:
 # Streams
 
 
-def test_a_stream_sees_what_is_there_and_what_comes(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_a_stream_sees_what_is_there_and_what_comes(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = make_topic(broker)
     fill(broker, topic, range(10))
     with Running(stream(spark, broker, topic), checkpoint) as running:
@@ -137,7 +143,7 @@ def test_a_stream_sees_what_is_there_and_what_comes(spark: Any, broker: ServedBr
         assert running.wait_for(lambda values: len(values) >= 20) == numbers(range(20))
 
 
-def test_a_stream_from_the_end_sees_only_what_comes(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_a_stream_from_the_end_sees_only_what_comes(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = make_topic(broker, 1)
     fill(broker, topic, range(10))
     with Running(stream(spark, broker, topic, startingOffsets="latest"), checkpoint) as running:
@@ -146,7 +152,7 @@ def test_a_stream_from_the_end_sees_only_what_comes(spark: Any, broker: ServedBr
         assert running.wait_for(lambda values: len(values) >= 10) == numbers(range(10, 20))
 
 
-def test_available_now_ends_and_the_next_run_goes_on(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_available_now_ends_and_the_next_run_goes_on(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = make_topic(broker)
     fill(broker, topic, range(100))
     assert run_available(stream(spark, broker, topic), checkpoint).values == numbers(range(100))
@@ -156,7 +162,7 @@ def test_available_now_ends_and_the_next_run_goes_on(spark: Any, broker: ServedB
     assert run_available(stream(spark, broker, topic), checkpoint).values == []
 
 
-def test_batches_are_no_larger_than_asked(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_batches_are_no_larger_than_asked(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = make_topic(broker, 2)
     fill(broker, topic, range(100))
 
@@ -167,7 +173,7 @@ def test_batches_are_no_larger_than_asked(spark: Any, broker: ServedBroker, chec
     assert max(map(len, done.batches)) <= 30
 
 
-def test_a_stream_starts_at_a_timestamp(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_a_stream_starts_at_a_timestamp(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = make_topic(broker, 1)
     for number in range(4):
         fill(broker, topic, range(number, number + 1), timestamp=1_700_000_000_000 + 1000 * number)
@@ -176,7 +182,7 @@ def test_a_stream_starts_at_a_timestamp(spark: Any, broker: ServedBroker, checkp
 
 
 def test_a_partition_added_during_a_query_is_read_from_its_start(
-    spark: Any, broker: ServedBroker, checkpoint: str
+    spark: Any, broker: Reachable, checkpoint: str
 ) -> None:
     topic = make_topic(broker, 1)
     fill(broker, topic, range(5))
@@ -191,25 +197,25 @@ def test_a_partition_added_during_a_query_is_read_from_its_start(
 # Records that are gone
 
 
-def seen_then_lost(spark: Any, broker: ServedBroker, checkpoint: str) -> str:
+def seen_then_lost(spark: Any, broker: Reachable, checkpoint: str) -> str:
     """A query has read 0-9; of the 20 records after that, retention has taken the first ten."""
-    topic = make_topic(broker, 1)
-    fill(broker, topic, range(10))
+    topic = make_topic(broker, 1, segment_bytes=ONE_BATCH_OF_TEN)
+    fill(broker, topic, range(10), timestamp=LONG_AGO_MS)
     assert len(run_available(stream(spark, broker, topic), checkpoint).values) == 10
-    fill(broker, topic, range(10, 30))
-    topics.delete_before(broker, topic, {0: 20})
+    fill(broker, topic, range(10, 20), timestamp=LONG_AGO_MS)
+    fill(broker, topic, range(20, 30))
+    topics.set_retention(broker, topic, HOUR_MS)
+    wait_for(lambda: topics.watermarks(broker, topic, 0) == (20, 30), WAIT_S, "retention takes nothing")
     return topic
 
 
-def test_lost_records_stop_a_query_that_minds(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_lost_records_stop_a_query_that_minds(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = seen_then_lost(spark, broker, checkpoint)
     with pytest.raises(Exception, match=r"(?i)data.?loss|missed|out of range|aged out"):
         run_available(stream(spark, broker, topic, failOnDataLoss=True), checkpoint)
 
 
-def test_lost_records_are_passed_over_by_a_query_that_does_not(
-    spark: Any, broker: ServedBroker, checkpoint: str
-) -> None:
+def test_lost_records_are_passed_over_by_a_query_that_does_not(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = seen_then_lost(spark, broker, checkpoint)
     done = run_available(stream(spark, broker, topic, failOnDataLoss=False), checkpoint)
     assert done.values == numbers(range(20, 30))
@@ -218,7 +224,7 @@ def test_lost_records_are_passed_over_by_a_query_that_does_not(
 # The old way to ask for offsets: a consumer group's member
 
 
-def test_offsets_by_way_of_a_consumer_group(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_offsets_by_way_of_a_consumer_group(spark: Any, broker: Reachable, checkpoint: str) -> None:
     topic = make_topic(broker)
     fill(broker, topic, range(50))
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
@@ -245,7 +251,7 @@ def rows_to_write(spark: Any, count: int) -> Any:
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_the_sink_writes_every_row_once(spark: Any, broker: ServedBroker, idempotent: bool) -> None:
+def test_the_sink_writes_every_row_once(spark: Any, broker: Reachable, idempotent: bool) -> None:
     topic = make_topic(broker)
     settings = {"topic": topic, "includeHeaders": True, "kafka.enable.idempotence": idempotent}
 
@@ -257,7 +263,7 @@ def test_the_sink_writes_every_row_once(spark: Any, broker: ServedBroker, idempo
     assert all(record.headers() == [("n", record.key())] for record in records)
 
 
-def test_a_stream_from_topic_to_topic(spark: Any, broker: ServedBroker, checkpoint: str) -> None:
+def test_a_stream_from_topic_to_topic(spark: Any, broker: Reachable, checkpoint: str) -> None:
     source, target = make_topic(broker), make_topic(broker)
     fill(broker, source, range(300))
     settings = options_of(broker, {"topic": target, "checkpointLocation": checkpoint})
@@ -266,44 +272,3 @@ def test_a_stream_from_topic_to_topic(spark: Any, broker: ServedBroker, checkpoi
     assert query.trigger(availableNow=True).start().awaitTermination(60)
 
     assert values_of(batch(spark, broker, target)) == numbers(range(300))
-
-
-# What a reader has seen
-
-
-def test_a_visible_high_watermark_never_goes_back(spark: Any, tmp_path: Path, checkpoint: str) -> None:
-    """Neither under load, nor over a kill and a start of the broker, with a query reading all the while."""
-    with ServedBroker(tmp_path / "data") as broker:
-        topic = make_topic(broker, 1)
-        seen: list[int] = []
-        ended = threading.Event()
-        watcher = threading.Thread(target=watch_high_watermark, args=(broker.bootstrap, topic, seen, ended))
-        watcher.start()
-        try:
-            with Running(stream(spark, broker, topic), checkpoint) as running:
-                fill(broker, topic, range(2000))
-                running.wait_for(lambda values: len(values) >= 2000)
-                broker.kill()
-                broker.start()
-                fill(broker, topic, range(2000, 4000))
-                values = running.wait_for(lambda values: len(values) >= 4000)
-        finally:
-            ended.set()
-            watcher.join(WAIT_S)
-
-    assert values == numbers(range(4000))
-    assert seen == sorted(seen)
-    assert seen[-1] == 4000
-
-
-def watch_high_watermark(bootstrap: str, topic: str, seen: list[int], ended: threading.Event) -> None:
-    """Looks a last time after the end was asked for."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watching"})
-    last_look = False
-    while not last_look:
-        last_look = ended.is_set()
-        try:
-            seen.append(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)[1])
-        except Exception:
-            continue
-    consumer.close()

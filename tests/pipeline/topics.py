@@ -2,64 +2,102 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
-from tests.served import ServedBroker
+from tests.cluster_processes import wait_for
 
-WAIT_S = 20
+# Long enough for a leader that was killed to be missed and replaced.
+WAIT_S = 30
+BROKERS_REPLICATION_FACTOR = -1
+
+
+class Reachable(Protocol):
+    """A broker, or several."""
+
+    bootstrap: str
 
 
 def topic_name(prefix: str = "t") -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def make_topic(broker: ServedBroker, partitions: int = 3, **config: str) -> str:
+def make_topic(broker: Reachable, partitions: int = 3, **config: str) -> str:
+    """With as many replicas as the brokers are set to give; `config` has Kafka's names with underscores for dots."""
     name = topic_name()
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    create_topic_at(broker.bootstrap, name, partitions=partitions, config=settings)
+    topic = NewTopic(name, partitions, BROKERS_REPLICATION_FACTOR, config=settings)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([topic])[name].result(WAIT_S)
+    wait_until_known(broker, name, partitions)
     return name
 
 
-def create_topic_at(
-    bootstrap: str, name: str, *, partitions: int, replicas: int = 1, config: dict[str, str] | None = None
-) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, replicas, config=config or {})])[name].result(WAIT_S)
-
-
-def add_partitions(broker: ServedBroker, topic: str, total: int) -> None:
+def add_partitions(broker: Reachable, topic: str, total: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_partitions([NewPartitions(topic, total)])[topic].result(WAIT_S)
+    wait_until_known(broker, topic, total)
 
 
-def delete_before(broker: ServedBroker, topic: str, offsets: dict[int, int]) -> None:
-    """As retention does: the log start moves up to the offset given for each partition."""
+def wait_until_known(broker: Reachable, topic: str, partitions: int) -> None:
+    """Until every broker tells of all partitions: those that did not make them hear of it a moment later."""
+    for address in broker.bootstrap.split(","):
+
+        def knows(address: str = address) -> bool:
+            seen = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=WAIT_S).topics[topic]
+            return len(seen.partitions) == partitions and all(one.leader >= 0 for one in seen.partitions.values())
+
+        wait_for(knows, WAIT_S, f"{address} does not know {topic}")
+
+
+def set_retention(broker: Reachable, topic: str, milliseconds: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-    for future in admin.delete_records(wanted).values():
+    entry = ConfigEntry("retention.ms", str(milliseconds), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
 
 
-def produce(broker: ServedBroker, topic: str, values: Iterable[str], **fields: Any) -> None:
-    """`fields` are those of confluent-kafka's `produce`: key, partition, timestamp, headers."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+def produce(broker: Reachable, topic: str, values: Iterable[str | None], **fields: Any) -> None:
+    """`fields` are those of confluent-kafka's `produce`: key, partition, timestamp, headers. A few go in one batch."""
+    refused: list[Any] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50, "log_level": 2})
+
+    def note(error: Any, _: Any) -> None:
+        if error is not None:
+            refused.append(error)
+
     for value in values:
-        producer.produce(topic, value=value, **fields)
+        producer.produce(topic, value=value, on_delivery=note, **fields)
     assert producer.flush(WAIT_S) == 0
+    assert refused == []
 
 
-def end_offsets(broker: ServedBroker, topic: str, partitions: Sequence[int] = (0, 1, 2)) -> dict[int, int]:
+def end_offsets(broker: Reachable, topic: str, partitions: Sequence[int] = (0, 1, 2)) -> dict[int, int]:
+    return {partition: watermarks(broker, topic, partition)[1] for partition in partitions}
+
+
+def watermarks(broker: Reachable, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset that is kept, and the high watermark."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "looking"})
     try:
-        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=WAIT_S)[1] for p in partitions}
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
+        return low, high
     finally:
         consumer.close()
 
 
-def consume_all(broker: ServedBroker, topic: str, partitions: Sequence[int] = (0, 1, 2)) -> list[Any]:
+def consume_all(broker: Reachable, topic: str, partitions: Sequence[int] = (0, 1, 2)) -> list[Any]:
     """Every record of the topic, by a reader that is not Spark, in the order of partition and offset."""
     ends = end_offsets(broker, topic, partitions)
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "reading", "auto.offset.reset": "earliest"}
