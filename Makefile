@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Spark's jobs have an environment of their own: `make test` stays without PySpark, and short.
+PIPELINE_VENV ?= .venv-pipeline
+PIPELINE_BIN = $(PIPELINE_VENV)/bin
 SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
@@ -14,9 +17,9 @@ serve: $(VENV)/ready
 test: $(VENV)/ready-dev
 	$(BIN)/python -m pytest $(ARGS)
 
-# The jobs on Spark. Installs PySpark into the same environment; what needs Java or Spark's jars skips where they are missing.
-test-pipeline: $(VENV)/ready-pipeline
-	$(BIN)/python -m pytest tests/pipeline $(ARGS)
+# The jobs on Spark. What needs Java or Spark's jars skips where they cannot be had.
+test-pipeline: $(PIPELINE_VENV)/ready
+	$(PIPELINE_BIN)/python -m pytest tests/pipeline $(ARGS)
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
@@ -26,9 +29,9 @@ check: $(VENV)/ready-dev
 	$(BIN)/lint-imports
 
 # The types of the pipeline, which only PySpark can tell.
-check-pipeline: $(VENV)/ready-pipeline
-	$(BIN)/mypy
-	$(BIN)/pyright --project pyright-pipeline.json
+check-pipeline: $(PIPELINE_VENV)/ready
+	$(PIPELINE_BIN)/mypy
+	$(PIPELINE_BIN)/pyright --project pyright-pipeline.json --pythonpath $(PIPELINE_BIN)/python
 
 # A consumer group of three rebalancing before your eyes.
 rebalance: $(VENV)/ready
@@ -49,8 +52,8 @@ bench: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # The archive beside a bare consumer, and the observatory over a million events.
-bench-pipeline: $(VENV)/ready-pipeline
-	$(BIN)/python -m benchmarks.pipeline $(ARGS)
+bench-pipeline: $(PIPELINE_VENV)/ready
+	$(PIPELINE_BIN)/python -m benchmarks.pipeline $(ARGS)
 
 # Regenerate what is made from the code: message stubs, the README table of APIs, docs/configuration.md, docs/cli.md.
 docs: $(VENV)/ready-dev
@@ -70,9 +73,11 @@ $(VENV)/ready-dev: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
 	@touch $@
 
-$(VENV)/ready-pipeline: $(VENV)/ready-dev
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group pipeline
+$(PIPELINE_VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PIPELINE_VENV)
+	$(PIPELINE_BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(PIPELINE_BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev --group pipeline
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PIPELINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
