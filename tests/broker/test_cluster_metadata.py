@@ -1,6 +1,7 @@
 """What any broker commits, all brokers see: topics, configs, deletions; whole brokers in virtual time."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from tests.simulation.wire import Wire, connect
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.loop.close()
 
 
 async def three(cluster: Cluster, **settings: object) -> list[Node]:

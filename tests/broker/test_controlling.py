@@ -1,5 +1,6 @@
 """The controller of a cluster, one after another, and what it decides: whole brokers in virtual time."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,10 @@ FAILOVER_MS = 2 * SESSION_MS
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.loop.close()
 
 
 async def three(cluster: Cluster, **settings: object) -> list[Node]:

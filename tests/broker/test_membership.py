@@ -1,6 +1,7 @@
 """How brokers come into a cluster, hold their place in it, and leave: whole brokers in virtual time."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,8 +12,10 @@ from tests.fakes.disk import FakeDisk
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.loop.close()
 
 
 def test_brokers_that_start_together_with_nothing_make_one_cluster(cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ and SIGCONT: what becomes ready meanwhile runs afterwards.
 
 import asyncio
 import contextvars
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
@@ -232,7 +233,12 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
+        """What has not begun never will; its coroutine is closed, or Python would warn that nobody awaited it."""
         self._closed = True
+        for task in asyncio.all_tasks(self):
+            coroutine = task.get_coro()
+            if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
         self._ready.clear()
         self._scheduled.clear()
 

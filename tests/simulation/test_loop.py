@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import inspect
 
 import pytest
 
@@ -72,6 +73,23 @@ def test_what_a_callback_raises_is_kept(loop):
     loop.call_soon(lambda: 1 // 0)
     loop.run_forever()
     assert isinstance(loop.failures[0]["exception"], ZeroDivisionError)
+
+
+def test_what_has_not_begun_when_the_loop_is_closed_is_closed_with_it(loop):
+    begun = []
+
+    async def begin():
+        begun.append("it has")
+
+    process = Process("broker")
+    task = loop.create_task(begin(), context=process.context())
+    loop.kill(process)
+    loop.run_forever()
+    loop.close()
+
+    coroutine = task.get_coro()
+    assert begun == []
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 def test_real_sockets_are_refused(loop):

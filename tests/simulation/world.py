@@ -125,7 +125,7 @@ class World:
             self.judge.violated("exceptions", traceback.format_exc())
         for failure in self.loop.failures:
             self.judge.violated("exceptions", f"{failure.get('message')}: {failure.get('exception')!r}")
-        return Outcome(
+        outcome = Outcome(
             self.seed,
             self.trace.digest(),
             self.judge.violations,
@@ -134,6 +134,8 @@ class World:
             self.loop.now_us // 1000,
             self.trace.lines() if self._keep_trace else [],
         )
+        self.loop.close()
+        return outcome
 
     # What clients ask.
 

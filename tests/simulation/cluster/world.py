@@ -96,7 +96,7 @@ class ClusterWorld:
             self.judge.violated("exceptions", traceback.format_exc())
         for failure in self.loop.failures:
             self.judge.violated("exceptions", _described(failure))
-        return Outcome(
+        outcome = Outcome(
             self.seed,
             self.trace.digest(),
             self.judge.violations,
@@ -105,6 +105,8 @@ class ClusterWorld:
             self.loop.now_us // 1000,
             self.trace.lines() if self._keep_trace else [],
         )
+        self.loop.close()
+        return outcome
 
     # What clients ask.
 
