@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.disk_sync import DiskSync
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.replication.partition import ACKS_ALL, Partition
+from ottla.replication.shared_reads import SharedReads
 from ottla.storage.log import AppendInfo, Origin
 from ottla.timer.purgatory import Purgatory
 
@@ -38,6 +39,7 @@ class Appends:
         self._news: dict[Partition, None] = {}
         self._awake: dict[FollowerSession, None] = {}
         self._disk_sync = DiskSync(broker, self.tell)
+        self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", broker.wheel)
         # Consumers wait for partitions, followers for their session.
         self.delayed_fetch = Purgatory("fetch", broker.wheel)
@@ -103,8 +105,11 @@ class Appends:
                 guard(self.delayed_fetch.check_and_complete, session)
 
     def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
+        log = partition.log
+        begin = log.log_end_offset
+        awaited = log.pending_records if partition.follower_sessions and partition.is_awaited else ()
         try:
-            partition.log.write_pending(now_wall_ms=self._broker.clock.wall_ms())
+            log.write_pending(now_wall_ms=self._broker.clock.wall_ms())
         except KafkaError as error:
             self._broker.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
             for answer in answers:
@@ -113,11 +118,14 @@ class Appends:
                 answer.base_offset = -1
             self.tell(partition)
             self.write_failed(partition)
+        else:
+            if awaited:
+                self.shared_reads.appended(log, begin, awaited)
         if partition.written(self._broker.clock.now_ms()):
             self.tell(partition)
         if partition.follower_sessions:
             self.wake_followers(partition)
-        if partition.log.config.waits_for_sync:
+        if log.config.waits_for_sync:
             self._disk_sync.written(partition)
 
     def _look_again(self, partition: Partition) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.network import SocketOptions
-from ottla.protocol.headers import build_request_frame, parse_response
+from ottla.protocol.headers import RequestFramer, parse_response
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -52,7 +52,7 @@ class Peer(asyncio.BufferedProtocol):
         config = broker.config
         self._broker = broker
         self._address = address
-        self._client_id = client_id
+        self._framers = {cls: RequestFramer(cls, version, client_id) for cls, (_, version) in VERSIONS.items()}
         self._options = options
         self._timeout_ms = config.replica_socket_timeout_ms
         self._answer_bytes_max = (
@@ -99,7 +99,7 @@ class Peer(asyncio.BufferedProtocol):
         if self._timer is None:
             self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
         try:
-            transport.write(build_request_frame(request, version, self._correlation_id, self._client_id))
+            transport.write(self._framers[type(request)].build(request, self._correlation_id))
             payload = await answer
         finally:
             self._answer = None

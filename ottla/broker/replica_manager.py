@@ -17,7 +17,6 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
 from ottla.replication.partition import FollowerNoted, Partition, Taken
-from ottla.replication.shared_reads import SharedReads
 from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ class ReplicaManager(Appends):
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self.shared_reads = SharedReads()
         self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
         self._isr_changes = IsrChanges(broker)
         self.ailing = AilingReplicas(broker)
@@ -244,7 +242,8 @@ class ReplicaManager(Appends):
 
     def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None:
         """The leader's answer had records for the partition, or a higher high watermark."""
-        if high_watermark_rose:
+        # Consumers may read from a follower; nobody else waits for one.
+        if high_watermark_rose and len(self.delayed_fetch):
             self.tell(partition)
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)

@@ -269,7 +269,7 @@ class _DecoderSource:
             return
         last, stop = f"last{self.depth}", f"stop{self.depth}"
         source.open("if t:")
-        source.line("t, p = check_tag_count(buf, p, t)")
+        source.line("if t > 1: t, p = check_tag_count(buf, p, t)")
         source.line(f"{last} = -1")
         source.open("for _ in range(t):")
         source.line(f"{last}, n, p = parse_tag_head(buf, p, end, {last})")

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ottla.protocol import primitives
-from ottla.protocol.schema import FORMATS, Field, Message
+from ottla.protocol.schema import FORMATS, Field, Message, fields_of
 from ottla.protocol.source import PREPARED_LENGTHS, Source, has_records, is_flexible, plain_fields, tagged_fields
 
 
@@ -275,17 +275,19 @@ class _EncoderSource:
         """Make the function that writes the section when some field has to be in it."""
         source = self.source
         source.open(f"def {name}(m0):")
-        source.line("tags = []")
+        source.line("tags = []; count = 0")
         for field in fields:
             value = f"m0.{field.name}"
             source.open(f"if not ({self._is_default(field, value)}){self._differs_from_zero(field, value)}:")
             source.line("parts = []; add = parts.append")
             self._field(field, value)
             self._flush()
-            source.line('body = b"".join(parts)')
-            source.line(f"tags.append(build_uvarint({field.tag}) + build_uvarint(len(body)) + body)")
+            source.line('body = b"".join(parts); n = len(body)')
+            source.line(f"tags.append({primitives.build_uvarint(field.tag or 0)!r})")
+            source.line("tags.append(one_byte[n] if n < 128 else build_uvarint(n))")
+            source.line("tags.append(body); count += 1")
             source.close()
-        source.line('return build_uvarint(len(tags)) + b"".join(tags)')
+        source.line('return one_byte[count] + b"".join(tags)')
         source.build(name, f"encode {self.message.__name__} v{self.version}, {name}")
 
     def _is_default(self, field: Field, value: str) -> str:
@@ -300,4 +302,7 @@ class _EncoderSource:
         """A structure that may not be null is left out, too, when all its fields have their defaults."""
         if field.struct is None or field.is_array or self.version in field.nullable:
             return ""
-        return f" and {value} != {self.source.constant('zero_', field.struct())}"
+        zero = self.source.constant("zero_", field.struct())
+        names = [inner.name for inner in fields_of(field.struct)]
+        # One by one: the equality of messages asks for the names of their fields each time.
+        return f" and ({' or '.join(f'{value}.{name} != {zero}.{name}' for name in names)})"

@@ -13,7 +13,7 @@ that answers to ApiVersions always have version 0, which a client of any age can
 import struct
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.protocol.codec import Parts, decode_whole, encode, frame_encoder, frame_parts_encoder
+from ottla.protocol.codec import Parts, decode_whole, encode, encoder, frame_encoder, frame_parts_encoder
 from ottla.protocol.primitives import Buffer, DecodeError, skip_tags, truncated
 from ottla.protocol.schema import Message
 
@@ -60,6 +60,8 @@ FLEXIBLE_FROM: Final = {
 _NEVER: Final = 0x8000
 _HEAD = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
+# Size, API key, version, correlation id.
+_FRAME_START = struct.Struct(">ihhi")
 
 
 class RequestHeader(NamedTuple):
@@ -143,6 +145,22 @@ def build_request_frame(request: Message, version: int, correlation_id: int, cli
     return _INT32.pack(len(header) + len(body)) + header + body
 
 
+class RequestFramer:
+    """Builds the frames of one kind of request of one client; what is the same in all of them is made once."""
+
+    __slots__ = ("_encode", "_key_and_version", "_rest_of_header")
+
+    def __init__(self, cls: type[Message], version: int, client_id: str | None) -> None:
+        self._encode = encoder(cls, version)
+        self._key_and_version = cls.API_KEY, version
+        self._rest_of_header = build_request_header(cls.API_KEY, version, 0, client_id)[_FRAME_START.size - 4 :]
+
+    def build(self, request: Message, correlation_id: int) -> bytes:
+        """A whole request: size, header and body."""
+        rest = self._rest_of_header + self._encode(request)
+        return _FRAME_START.pack(_FRAME_START.size - 4 + len(rest), *self._key_and_version, correlation_id) + rest
+
+
 def parse_response(cls: type[M], version: int, payload: Buffer) -> tuple[int, M]:
     """The correlation id and the response in a frame's bytes after its size. Raises DecodeError."""
     if len(payload) < _INT32.size:
@@ -152,5 +170,6 @@ def parse_response(cls: type[M], version: int, payload: Buffer) -> tuple[int, M]
     if response_header_version(cls.API_KEY, version) == 1:
         if position == len(payload):
             raise truncated()
-        position = _skip_header_tags(payload, position, len(payload))
+        # Almost no broker sends tagged fields in the header.
+        position = _skip_header_tags(payload, position, len(payload)) if payload[position] else position + 1
     return correlation_id, decode_whole(cls, version, payload, position)

@@ -100,8 +100,14 @@ def check_tag_count(buffer: Buffer, position: int, first_byte: int) -> tuple[int
 
 def parse_tag_head(buffer: Buffer, position: int, end: int, last: int) -> tuple[int, int, int]:
     """Tag, size and where the value starts; tags must rise above `last` and values must fit before `end`."""
-    tag, position = parse_uvarint(buffer, position)
-    size, position = parse_uvarint(buffer, position)
+    tag = buffer[position]
+    position += 1
+    if tag > 0x7F:
+        tag, position = rest_of_uvarint(buffer, position)
+    size = buffer[position]
+    position += 1
+    if size > 0x7F:
+        size, position = rest_of_uvarint(buffer, position)
     if tag <= last:
         raise tag_misplaced()
     if size > end - position:

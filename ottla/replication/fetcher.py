@@ -140,17 +140,18 @@ class Fetcher:
     def _sort_due(self, now_ms: int) -> None:
         due, self._due = self._due, {}
         for key, follower in due.items():
+            if follower.state is FollowerState.FETCHING and now_ms >= follower.ready_ms:
+                self._wanted[key] = Asked(follower, follower.position())
+                self._unwanted.pop(key, None)
+                continue
             self._drop(key)
             if not follower.is_ready(now_ms):
                 if follower.is_asking:
                     self._resting[key] = follower
             elif follower.state is FollowerState.TRUNCATING:
                 self._reconciling[key] = follower
-            elif follower.state is FollowerState.OUT_OF_RANGE:
-                self._out_of_range[key] = follower
             else:
-                self._wanted[key] = Asked(follower, follower.position())
-                del self._unwanted[key]
+                self._out_of_range[key] = follower
 
     def _ask_epochs(self) -> Planned:
         asking, self._reconciling = self._reconciling, {}

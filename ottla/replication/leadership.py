@@ -117,6 +117,11 @@ class Leadership:
 
     # Fetches of followers.
 
+    def knows(self, replica: int, broker_epoch: int) -> bool:
+        """Whether the broker has a replica, and has not fetched under a later registration than this one."""
+        progress = self.followers.get(replica)
+        return progress is not None and not UNKNOWN_BROKER_EPOCH != broker_epoch < progress.broker_epoch
+
     def note_fetch(
         self,
         replica: int,
@@ -132,7 +137,7 @@ class Leadership:
         progress = self.followers.get(replica)
         if progress is None:
             raise NotLeaderOrFollower(f"broker {replica} has no replica of {self.term.topic}-{self.term.index}")
-        if UNKNOWN_BROKER_EPOCH != broker_epoch < progress.broker_epoch:
+        if not self.knows(replica, broker_epoch):
             raise NotLeaderOrFollower(
                 f"broker {replica} fetches under broker epoch {broker_epoch}, it is known by {progress.broker_epoch}"
             )

@@ -235,6 +235,9 @@ class Partition:
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
         """Whether broker `replica_id` may fetch as a follower: only from the leader, only with a replica (§15.1.4)."""
+        leadership = self.leadership
+        if leadership is not None and current_leader_epoch == self.leader_epoch and replica_id in leadership.followers:
+            return
         self.check_leader(current_leader_epoch)
         if replica_id not in self.replicas or replica_id == self.local_id:
             what = f"broker {replica_id} has no replica of {self.topic}-{self.index}"
@@ -311,6 +314,12 @@ class Partition:
     # Followers, as their leader sees them.
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a follower has all there is, and will ask for the next batch."""
+        end_offset = self.log.log_end_offset
+        return any(target.fetch_offset == end_offset for target in self.follower_sessions.values())
+
+    @property
     def has_followers(self) -> bool:
         """Whether this leader has any to wait for."""
         return self.leadership is not None and bool(self.leadership.followers)
@@ -329,6 +338,17 @@ class Partition:
         for session, target in self.follower_sessions.items():
             session.due[target.key] = target
 
+    def has_nothing_for(self, fetch: FollowerFetch) -> bool:
+        """Whether the follower is where the log ends, and `read_for_follower` would find neither records nor fault."""
+        leadership, log = self.leadership, self.log
+        return (
+            leadership is not None
+            and fetch.fetch_offset == log.log_end_offset
+            and fetch.current_leader_epoch == self.leader_epoch
+            and fetch.last_fetched_epoch == log.epochs.latest_epoch
+            and leadership.knows(fetch.replica_id, fetch.broker_epoch)
+        )
+
     def read_for_follower(
         self, fetch: FollowerFetch, max_bytes: int, *, at_least_one_batch: bool, shared: SharedReads | None = None
     ) -> FollowerRead:
@@ -341,11 +361,14 @@ class Partition:
         diverging = self.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
         if diverging is not None:
             return FollowerRead(NOTHING, diverging, end_offset)
-        self.check_readable(fetch.fetch_offset)
-        if fetch.fetch_offset == end_offset or (max_bytes <= 0 and not at_least_one_batch):
+        if fetch.fetch_offset == end_offset:
             return FollowerRead(NOTHING, None, end_offset)
-        if shared is not None and at_least_one_batch and len(self.replicas) > 2:
-            records = shared.read(self.log, fetch.fetch_offset, max_bytes, upper_bound=end_offset)
+        self.check_readable(fetch.fetch_offset)
+        if max_bytes <= 0 and not at_least_one_batch:
+            return FollowerRead(NOTHING, None, end_offset)
+        if shared is not None and at_least_one_batch:
+            others_follow = len(self.replicas) > 2
+            records = shared.read(self.log, fetch.fetch_offset, max_bytes, upper_bound=end_offset, keeps=others_follow)
             return FollowerRead(records, None, end_offset)
         result = self.log.read(fetch.fetch_offset, max_bytes, upper_bound=end_offset, min_one_batch=at_least_one_batch)
         return FollowerRead(result.records, None, end_offset)

@@ -1,16 +1,19 @@
 """What a leader has just read for one follower, for the next one: they are milliseconds apart and ask for the same.
 
 Reading, and checking what was read, costs a leader as much as sending it. So the last read of each log is kept, of all
-logs together no more than `KEPT_BYTES_MAX`. Records do not change once they are in a log; whatever takes some away
-changes its count of `cuts`.
+logs together no more than `KEPT_BYTES_MAX`; and a short append that followers wait for is kept as if it had been read.
+Records do not change once they are in a log; whatever takes some away changes its count of `cuts`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.storage.log import Log
 
 # One answer of the default `replica.fetch.max.bytes`, and the beginning of the batch behind it.
 KEPT_BYTES_MAX = (1 << 20) + (64 << 10)
+# To copy a longer append costs as much as to read it.
+APPEND_BYTES_MAX = 16 << 10
 
 
 class _Kept(NamedTuple):
@@ -23,12 +26,11 @@ class _Kept(NamedTuple):
 
     def answers(self, cuts: int, offset: int, max_bytes: int, upper_bound: int) -> bool:
         """Whether the same read would find the same. One that ended before its bound was ended by its size."""
-        return (
-            offset == self.offset
-            and (upper_bound == self.upper_bound or self.end_offset < self.upper_bound)
-            and max_bytes == self.max_bytes
-            and cuts == self.cuts
-        )
+        if offset != self.offset or cuts != self.cuts:
+            return False
+        if self.end_offset < self.upper_bound:
+            return max_bytes == self.max_bytes
+        return upper_bound == self.upper_bound and max_bytes >= len(self.records)
 
 
 class SharedReads:
@@ -37,14 +39,24 @@ class SharedReads:
         self._kept: dict[Log, _Kept] = {}
         self._bytes = 0
 
-    def read(self, log: Log, offset: int, max_bytes: int, *, upper_bound: int) -> memoryview:
-        """As `Log.read` with at least one batch, and raises what that does."""
+    def read(self, log: Log, offset: int, max_bytes: int, *, upper_bound: int, keeps: bool = True) -> memoryview:
+        """As `Log.read` with at least one batch, and raises what that does. `keeps`: others will ask for the same."""
         kept = self._kept.get(log)
         if kept is not None and kept.answers(log.cuts, offset, max_bytes, upper_bound):
             return kept.records
         result = log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True)
-        self._keep(log, _Kept(log.cuts, offset, max_bytes, upper_bound, result.end_offset, result.records))
+        if keeps:
+            self._keep(log, _Kept(log.cuts, offset, max_bytes, upper_bound, result.end_offset, result.records))
         return result.records
+
+    def appended(self, log: Log, offset: int, batches: Sequence[bytes | bytearray | memoryview]) -> None:
+        """`batches` were written to the log, from `offset` to its end; they are copied if they are short."""
+        if sum(map(len, batches)) <= APPEND_BYTES_MAX:
+            records, end_offset = memoryview(b"".join(batches)), log.log_end_offset
+            self._keep(log, _Kept(log.cuts, offset, len(records), end_offset, end_offset, records))
+
+    def keeps(self, log: Log) -> bool:
+        return log in self._kept
 
     def _keep(self, log: Log, read: _Kept) -> None:
         self._forget(log)

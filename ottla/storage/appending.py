@@ -1,6 +1,6 @@
 """Appending: check a batch, give it offsets, queue it; then write the whole queue with one system call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple
@@ -63,6 +63,11 @@ class Appending(Cutting, Flushing):
     @property
     def has_pending_writes(self) -> bool:
         return bool(self._queue) or self._lost_queue is not None
+
+    @property
+    def pending_records(self) -> Sequence[bytes | bytearray | memoryview]:
+        """The queued batches, of which the first begins at `log_end_offset`."""
+        return self._queue
 
     def append_as_leader(
         self,

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.protocol.headers import (
     FLEXIBLE_FROM,
+    RequestFramer,
     RequestHeader,
     build_request_frame,
     build_response_frame,
@@ -99,6 +100,16 @@ def test_a_request_frame_is_read_by_the_brokers_side(version: int, client_id: st
 
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert parse_request_header(frame, 4)[:4] == (12, version, 7, client_id)
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("client_id", [None, "", "client"])
+def test_a_framer_builds_the_same_frames(version: int, client_id: str | None) -> None:
+    framer = RequestFramer(HeartbeatRequest, version, client_id)
+
+    for number, member in enumerate(("m", "another"), start=7):
+        request = HeartbeatRequest(group_id="g", member_id=member)
+        assert framer.build(request, number) == build_request_frame(request, version, number, client_id)
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -96,6 +96,32 @@ def test_a_follower_reads_to_the_end_of_the_log_and_counts_only_when_noted() -> 
 
 
 @pytest.mark.parametrize(
+    ("request_", "has_all"),
+    [
+        (fetch(2, 3), False),
+        (fetch(2, 3, last_epoch=EPOCH), True),
+        (fetch(2, 2, last_epoch=EPOCH), False),
+        (fetch(2, 3, last_epoch=EPOCH - 1), False),
+        (fetch(2, 3, last_epoch=EPOCH, epoch=EPOCH - 1), False),
+        (fetch(9, 3, last_epoch=EPOCH), False),
+    ],
+)
+def test_a_follower_that_has_everything_is_told_from_one_to_be_looked_at(
+    request_: FollowerFetch, has_all: bool
+) -> None:
+    target = leader(records=3)
+
+    assert target.has_nothing_for(request_) is has_all
+
+
+def test_a_resigned_leader_does_not_say_that_there_is_nothing() -> None:
+    target = leader(records=3)
+    target.resign()
+
+    assert not target.has_nothing_for(fetch(2, 3, last_epoch=EPOCH))
+
+
+@pytest.mark.parametrize(
     ("request_", "error"),
     [
         (fetch(2, 0, epoch=4), FencedLeaderEpoch),

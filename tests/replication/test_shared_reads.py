@@ -3,11 +3,11 @@
 import pytest
 
 from ottla.protocol.errors import OffsetOutOfRange
-from ottla.replication.shared_reads import KEPT_BYTES_MAX, SharedReads
+from ottla.replication.shared_reads import APPEND_BYTES_MAX, KEPT_BYTES_MAX, SharedReads
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
-from tests.storage.support import append, batch, new_log
+from tests.storage.support import NOW, append, batch, new_log
 
 PLENTY = 1 << 20
 # All reads together may be kept of three of them.
@@ -62,6 +62,52 @@ def test_another_offset_is_read_anew(log: Log) -> None:
     read(reads, log, 1)
 
     assert bytes(read(reads, log, 2)) == as_read_anew(log, 2)
+
+
+def append_and_tell(reads: SharedReads, log: Log, *batches: memoryview) -> int:
+    """As a leader whose followers wait; where the first batch went."""
+    begin = log.log_end_offset
+    for one in batches:
+        log.append_as_leader(one, leader_epoch=0, now_wall_ms=NOW)
+    written = log.pending_records
+    log.write_pending(now_wall_ms=NOW)
+    reads.appended(log, begin, written)
+    return begin
+
+
+def test_a_short_append_is_not_read_back(log: Log) -> None:
+    reads = SharedReads()
+    received = [batch("d"), batch("e")]
+
+    begin = append_and_tell(reads, log, *received)
+    # The buffer that it came in is used again.
+    for view in received:
+        view[:] = bytes(len(view))
+
+    first = read(reads, log, begin)
+    assert first is read(reads, log, begin, max_bytes=len(first))
+    assert bytes(first) == as_read_anew(log, begin)
+    assert bytes(read(reads, log, begin, max_bytes=1)) == as_read_anew(log, begin, max_bytes=1)
+    append(log, batch("f"))
+    assert bytes(read(reads, log, begin)) == as_read_anew(log, begin)
+
+
+def test_a_long_append_is_read_back(log: Log) -> None:
+    reads = SharedReads()
+
+    begin = append_and_tell(reads, log, batch("x" * APPEND_BYTES_MAX))
+
+    assert not reads.keeps(log)
+    assert bytes(read(reads, log, begin)) == as_read_anew(log, begin)
+
+
+def test_who_has_the_only_follower_keeps_nothing_that_was_read(log: Log) -> None:
+    reads = SharedReads()
+
+    found = reads.read(log, 1, PLENTY, upper_bound=log.log_end_offset, keeps=False)
+
+    assert bytes(found) == as_read_anew(log, 1)
+    assert not reads.keeps(log)
 
 
 def test_records_that_were_cut_off_are_not_given_out_again(log: Log) -> None:
