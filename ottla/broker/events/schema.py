@@ -3,27 +3,20 @@
 It begins with an envelope that all have; the fields of its type follow, which carry the names of the fact's attributes.
 A field that is null in the fact is left out. What the fields mean is written in docs/events.md; a change that breaks
 readers raises `VERSION`.
-
-A busy coordinator tells thousands of facts a second, so objects are put together from parts that are ready: names are
-encoded once for each type, values by the encoder of their type.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from json.encoder import encode_basestring
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.events import broker_facts
 from ottla.broker.events.broker_facts import BrokerFact
+from ottla.broker.events.writing import More, to_json, writer_of
 from ottla.coordinator import facts
-from ottla.coordinator.facts import Cause, MemberAssigned, MemberRejoined
 from ottla.coordinator.facts import Fact as GroupFact
-from ottla.coordinator.states import GroupState
+from ottla.coordinator.facts import MemberAssigned, MemberRejoined
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscription
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import DecodeError
 
 VERSION: Final = 1
@@ -83,18 +76,7 @@ class Envelope(NamedTuple):
 
 def build_event(fact: Fact, envelope: Envelope) -> bytes:
     """The value of the event's record."""
-    plan = _PLANS[type(fact)]
-    wall_ms, mono_ms, broker, run, seq = envelope
-    head = f'{plan.head},"wall_ms":{wall_ms},"mono_ms":{mono_ms},"broker":{broker},"run":{run},"seq":{seq}'
-    told = "".join(
-        [
-            name + _ENCODERS[type(value)](value)
-            for name, value in zip(plan.names, plan.values(fact), strict=True)
-            if value is not None
-        ]
-    )
-    more = "" if plan.more is None else plan.more(fact)
-    return f"{head}{told}{more}}}".encode("utf-8", "replace")
+    return _WRITERS[type(fact)](fact, *envelope)
 
 
 def key_of(fact: Fact, broker: int) -> str:
@@ -104,54 +86,13 @@ def key_of(fact: Fact, broker: int) -> str:
 
 def field_names(kind: type) -> tuple[str, ...]:
     """Names that events made of this fact can have, beyond the envelope."""
-    names = tuple(_RENAMED.get(name, name) for name in _attributes(kind))
-    return (*names, *_MORE_NAMES.get(kind, ()))
+    return (*_names(kind).values(), *_MORE_NAMES.get(kind, ()))
 
 
-# Ready-made parts.
-
-
-class _Plan(NamedTuple):
-    head: str
-    names: tuple[str, ...]
-    """With all that comes before the value."""
-    values: Callable[[Any], Sequence[Any]]
-    more: Callable[[Any], str] | None
-    """Further fields, beginning with a comma."""
-
-
-def _attributes(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name not in _OPAQUE)
-
-
-def _plan(kind: type) -> _Plan:
-    attributes = _attributes(kind)
-    return _Plan(
-        head=f'{{"v":{VERSION},"type":"{TYPES[kind]}"',
-        names=tuple(f',"{_RENAMED.get(name, name)}":' for name in attributes),
-        values=_getter(attributes),
-        more=_MORE.get(kind),
-    )
-
-
-def _getter(attributes: tuple[str, ...]) -> Callable[[Any], Sequence[Any]]:
-    if len(attributes) > 1:
-        return attrgetter(*attributes)
-    # An attrgetter of one name gives no tuple.
-    return lambda fact: [getattr(fact, name) for name in attributes]
-
-
-# `json.dumps` would make an encoder for each event.
-_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
-_ENCODERS: Final[Mapping[type, Callable[[Any], str]]] = {
-    str: encode_basestring,
-    int: int.__repr__,
-    bool: {True: "true", False: "false"}.__getitem__,
-    tuple: _encode,
-    Cause: {cause: encode_basestring(cause) for cause in Cause}.__getitem__,
-    GroupState: {state: encode_basestring(state) for state in GroupState}.__getitem__,
-    ErrorCode: {code: encode_basestring(code.name) for code in ErrorCode}.__getitem__,
-}
+def _names(kind: type) -> dict[str, str]:
+    """The attributes that are fields, and as which."""
+    names = [field.name for field in fields(kind) if field.name not in _OPAQUE]
+    return {name: _RENAMED.get(name, name) for name in names}
 
 
 # What consumers say and are given.
@@ -177,7 +118,7 @@ def _understood(protocol_type: str, data: bytes, fields_of: Callable[[bytes], di
 
 def _encoded(data: bytes, fields_of: Callable[[bytes], dict[str, Any]]) -> str:
     try:
-        return f",{_encode(fields_of(data))[1:-1]}"
+        return f",{to_json(fields_of(data))[1:-1]}"
     except DecodeError:
         return ""
 
@@ -202,5 +143,8 @@ def _by_topic(rows: Iterable[Any]) -> dict[str, list[int]]:
     return {topic: sorted(partitions) for topic, partitions in found.items()}
 
 
-_MORE: Final[Mapping[type, Callable[[Any], str]]] = {MemberRejoined: _subscribed, MemberAssigned: _assigned}
-_PLANS: Final = {kind: _plan(kind) for kind in TYPES}
+_MORE: Final[Mapping[type, More]] = {MemberRejoined: _subscribed, MemberAssigned: _assigned}
+_WRITERS: Final = {
+    kind: writer_of(kind, f'"v":{VERSION},"type":"{name}"', _names(kind), _MORE.get(kind))
+    for kind, name in TYPES.items()
+}
