@@ -8,6 +8,8 @@ PIPELINE_BIN = $(PIPELINE_VENV)/bin
 SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
+# Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
+JOBS ?= auto
 
 .PHONY: serve test test-pipeline check check-pipeline rebalance sim storm fuzz bench bench-pipeline docs clean
 
@@ -15,7 +17,7 @@ serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
 
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The jobs on Spark. What needs Java or Spark's jars skips where they cannot be had.
 test-pipeline: $(PIPELINE_VENV)/ready

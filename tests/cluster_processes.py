@@ -4,9 +4,7 @@ Brokers keep their data and their ports for as long as the cluster lives. One br
 and needs no etcd.
 """
 
-import random
 import shutil
-import socket
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -18,13 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.cluster.etcd_server import MISSING as ETCD_MISSING
 from tests.cluster.etcd_server import EtcdServer
+from tests.ports import free_ports
 from tests.served import ServedBroker
 
 ETCD_WITHIN_S = 20
-# Below the ports that the system hands out by itself: while a broker is down nobody else can come by its port.
-PORTS = range(20_000, 32_000)
 
-__all__ = ["ETCD_MISSING", "ClusterProcesses", "RunningCluster", "etcd_is_installed", "free_ports", "wait_for"]
+__all__ = ["ETCD_MISSING", "ClusterProcesses", "RunningCluster", "etcd_is_installed", "wait_for"]
 
 
 class RunningCluster:
@@ -146,19 +143,3 @@ def wait_for(condition: Callable[[], bool], within_s: float, complaint: str | Ca
         if time.monotonic() > deadline:
             raise AssertionError(complaint if isinstance(complaint, str) else complaint())
         time.sleep(0.02)
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 that stay free while their owner is down."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in ports:
-            ports.append(port)
-    return ports

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.locks import alone
+
 POM = Path(__file__).parent / "java" / "pom.xml"
 TOOL_WITHIN_S = 90
 
@@ -21,7 +23,9 @@ def classpath() -> str:
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-        done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True, timeout=300)
+        # Maven's local repository is not made for two that fill it.
+        with alone("maven"):
+            done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             pytest.skip(f"Maven could not resolve Kafka's tools: {done.stdout[-300:]}")
         return output.read_text()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.serve import ServeOptions, run
-from tests.cluster.etcd_server import free_port
 from tests.cluster_processes import ClusterProcesses, wait_for
+from tests.ports import free_ports
 from tests.served import ServedBroker
 
 IMPATIENT = {"initial.broker.registration.timeout.ms": "300"}
@@ -30,7 +30,7 @@ def test_two_processes_become_one_cluster(tmp_path: Path) -> None:
 
 
 def test_an_etcd_that_cannot_be_reached_is_one_sentence_after_a_while(tmp_path: Path) -> None:
-    nowhere = f"etcd://127.0.0.1:{free_port()}"
+    nowhere = f"etcd://127.0.0.1:{free_ports(1)[0]}"
     options = ["--metadata", nowhere, "--node-id", "1", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
     settings = [word for key, value in IMPATIENT.items() for word in ("--set", f"{key}={value}")]
     done = subprocess.run(
@@ -43,7 +43,7 @@ def test_an_etcd_that_cannot_be_reached_is_one_sentence_after_a_while(tmp_path: 
 
 
 def test_sigterm_ends_the_wait_for_an_etcd(tmp_path: Path) -> None:
-    nowhere = f"etcd://127.0.0.1:{free_port()}"
+    nowhere = f"etcd://127.0.0.1:{free_ports(1)[0]}"
     waiting = ServedBroker(tmp_path / "data", arguments=["--metadata", nowhere, "--node-id", "1"])
     waiting.launch()
     wait_for(lambda: "metadata store" in waiting.stderr, 20, "nothing was said of the store")

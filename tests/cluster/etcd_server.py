@@ -1,11 +1,12 @@
 """A real etcd for tests: one member on free ports, with its data in a directory of the test's."""
 
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_ports
 
 MISSING = "etcd is not installed (Debian: etcd-server)"
 
@@ -15,7 +16,7 @@ class EtcdServer:
         if shutil.which("etcd") is None:
             pytest.skip(MISSING)
         self.directory = directory
-        self.port, self._peer_port = free_port(), free_port()
+        self.port, self._peer_port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -43,12 +44,6 @@ class EtcdServer:
     def send_signal(self, number: int) -> None:
         assert self._process is not None
         self._process.send_signal(number)
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 def _supported(command: list[str]) -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 from ottla.cluster.etcd import EtcdStore, parse_url
 from ottla.cluster.etcd_wire import TooManyOperations, changes_of, transaction_request, transaction_result
 from ottla.cluster.store import ABSENT, Changes, Delete, Entry, Expect, Put, StoreError, Unavailable
-from tests.cluster.etcd_server import EtcdServer, free_port
+from tests.cluster.etcd_server import EtcdServer
 from tests.cluster.stores import Seen, answer, commit, committed, entries, read
+from tests.ports import free_ports
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,9 @@ def late_server(tmp_path: Path) -> Iterator[EtcdServer]:
 async def test_an_etcd_that_is_not_there_is_unavailable_and_said_to_be() -> None:
     told: list[tuple[bool, str]] = []
     store = EtcdStore(
-        [("127.0.0.1", free_port())], timeout_ms=300, reachable=lambda reachable, why: told.append((reachable, why))
+        [("127.0.0.1", free_ports(1)[0])],
+        timeout_ms=300,
+        reachable=lambda reachable, why: told.append((reachable, why)),
     )
 
     assert isinstance(await read(store), Unavailable)
@@ -46,7 +49,7 @@ async def test_an_etcd_that_is_not_there_is_unavailable_and_said_to_be() -> None
 
 
 async def test_a_dead_endpoint_is_passed_over(server: EtcdServer) -> None:
-    store = EtcdStore([("127.0.0.1", free_port()), ("127.0.0.1", server.port)], namespace="/several/")
+    store = EtcdStore([("127.0.0.1", free_ports(1)[0]), ("127.0.0.1", server.port)], namespace="/several/")
     await read(store)
     await committed(store, Put("a", b"1"))
 

@@ -66,9 +66,9 @@ def test_a_thousand_members_join_one_group_and_no_step_is_long(monkeypatch) -> N
 
     def timed_step(*arguments):
         nonlocal longest
-        started = time.process_time()
+        started = time.thread_time()
         effects = step(*arguments)
-        longest = max(longest, time.process_time() - started)
+        longest = max(longest, time.thread_time() - started)
         return effects
 
     monkeypatch.setattr(CoordinatorPartition, "step", timed_step)
@@ -96,7 +96,7 @@ def test_a_heartbeat_costs_a_few_microseconds() -> None:
     member_id = clients[0].joined.member_id
     event = Heartbeat(1, "g", member_id, None, 1)
     step = shell.partition.step
-    started = time.process_time()
+    started = time.thread_time()
     for now_ms in range(2_000):
         step(event, now_ms, now_ms)
-    assert (time.process_time() - started) / 2_000 < 40e-6
+    assert (time.thread_time() - started) / 2_000 < 40e-6

@@ -15,8 +15,9 @@ import pytest
 
 from ottla.protocol.messages.metadata import MetadataRequest
 from tests.broker.asking import Client
-from tests.cluster_processes import RunningCluster, free_ports, wait_for
+from tests.cluster_processes import RunningCluster, wait_for
 from tests.docker.engine import IMAGE, ROOT, docker, inspect, logs, run, wait_until_healthy
+from tests.ports import free_ports
 
 BROKERS = ("ottla1", "ottla2", "ottla3")
 NO_COMPOSE = "there is neither `docker compose` nor docker-compose"
