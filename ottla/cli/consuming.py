@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -33,6 +33,8 @@ class Source:
     from_beginning: bool
     # Negative: so many before the end of each partition.
     offset: int | None
+    # By partition: nothing up to this offset.
+    after: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class Limits:
     exit_at_end: bool
 
 
-async def consume_records(session: Session, source: Source, limits: Limits, write: WriteRecord) -> None:
-    """Print records until a limit or an interrupt. Raises ClientError."""
+async def consume_records(session: Session, source: Source, limits: Limits, write: WriteRecord) -> bool:
+    """Print records until a limit or an interrupt; False if it was an interrupt. Raises ClientError."""
     starts, ends = await _bounds(session, source)
     from aiokafka.errors import KafkaError
 
@@ -52,6 +54,7 @@ async def consume_records(session: Session, source: Source, limits: Limits, writ
         try:
             with _interrupt() as interrupted:
                 await _print_records(consumer, limits, ends, write, interrupted)
+                return not interrupted.is_set()
         finally:
             await consumer.stop()
     except (KafkaError, OSError) as error:
@@ -75,7 +78,7 @@ async def _bounds(
             return ends, ends
         first = await client.list_offsets(partitions, EARLIEST)
     if source.offset is None:
-        return first, ends
+        return {p: max(first[p], source.after.get(p[1], -1) + 1) for p in partitions}, ends
     wanted = {p: source.offset if source.offset >= 0 else ends[p] + source.offset for p in partitions}
     return {p: min(max(wanted[p], first[p]), ends[p]) for p in partitions}, ends
 

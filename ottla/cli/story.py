@@ -45,9 +45,27 @@ class Ownership:
 
 
 @dataclass
+class Clock:
+    """The time that passes from event to event. Each start of a broker has a clock of its own, which is not set while
+    it runs; from one broker to the next, as when a coordinator moves, there is only the time of day."""
+
+    now_ms: int = 0
+    _last: Event | None = None
+
+    def advance(self, event: Event) -> None:
+        last, self._last = self._last, event
+        if last is None:
+            return
+        has_same_clock = (last["broker"], last["run"]) == (event["broker"], event["run"])
+        name = "mono_ms" if has_same_clock else "wall_ms"
+        self.now_ms += max(event[name] - last[name], 0)
+
+
+@dataclass
 class Story:
     """Gives the lines that an event adds. Events of one group, in their order."""
 
+    _clock: Clock = field(default_factory=Clock)
     _rebalance_ms: int | None = None
     _join_phase_ms: int = 0
     _names: dict[str, str] = field(default_factory=dict[str, str])
@@ -57,6 +75,7 @@ class Story:
     def tell(self, event: Event) -> list[str]:
         if "member_id" in event and "client_id" in event:
             self._names[event["member_id"]] = _name(event)
+        self._clock.advance(event)
         teller = getattr(self, f"_{event['type']}", None)
         return list(teller(event)) if teller is not None else []
 
@@ -66,12 +85,18 @@ class Story:
         yield _line(event, f"{self._who(event)} joined from {event['client_host']}{_given_reason(event)}")
 
     def _member_rejoined(self, event: Event) -> Iterator[str]:
-        self._ownership.keep(event["member_id"], _partitions(event.get("owned", {})), event["mono_ms"])
+        self._ownership.keep(event["member_id"], _partitions(event.get("owned", {})), self._clock.now_ms)
         yield _line(event, f"{self._who(event)} joined again after {_seconds(event['join_phase_ms'])}")
 
     def _member_removed(self, event: Event) -> Iterator[str]:
-        self._ownership.keep(event["member_id"], set(), event["mono_ms"])
+        self._ownership.keep(event["member_id"], set(), self._clock.now_ms)
         yield _line(event, f"{self._who(event)} is out: {event['cause']}{_given_reason(event)}")
+
+    def _session_expired(self, event: Event) -> Iterator[str]:
+        yield _line(event, f"nothing was heard of {self._who(event)} for {_seconds(event['session_timeout_ms'])}")
+
+    def _pending_member_dropped(self, event: Event) -> Iterator[str]:
+        yield _line(event, f"a newcomer was told its id and is not coming: {event['cause']} ({event['member_id']})")
 
     def _static_member_replaced(self, event: Event) -> Iterator[str]:
         self._ownership.rename(event["old_member_id"], event["new_member_id"])
@@ -88,7 +113,7 @@ class Story:
     # Phases.
 
     def _rebalance_started(self, event: Event) -> Iterator[str]:
-        self._rebalance_ms = event["mono_ms"]
+        self._rebalance_ms = self._clock.now_ms
         who = f" ({self._who(event)})" if "member_id" in event else ""
         yield ""
         yield _line(
@@ -109,8 +134,9 @@ class Story:
         yield _line(event, text)
 
     def _generation_completed(self, event: Event) -> Iterator[str]:
-        moved, longest_ms = self._ownership.give(self._given, event["mono_ms"])
-        took_ms = event["mono_ms"] - self._rebalance_ms if self._rebalance_ms is not None else event["sync_phase_ms"]
+        now_ms = self._clock.now_ms
+        moved, longest_ms = self._ownership.give(self._given, now_ms)
+        took_ms = event["sync_phase_ms"] if self._rebalance_ms is None else now_ms - self._rebalance_ms
         text = (
             f"GENERATION {event['generation']} is stable after {_seconds(took_ms)} "
             f"(joining {_seconds(self._join_phase_ms)}, syncing {_seconds(event['sync_phase_ms'])}); "

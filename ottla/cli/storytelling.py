@@ -1,6 +1,7 @@
 """Reading the events of a group from `ottla.events`, for `ottla groups story`."""
 
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 from ottla.cli.consuming import Limits, Source, consume_records
@@ -16,8 +17,10 @@ async def tell_story(session: Session, group_id: str, *, follow: bool) -> None:
     """What is in the topic now, in order; with `follow` also what comes, until Ctrl-C. Raises ClientError."""
     source = Source(EVENTS_TOPIC, None, (), from_beginning=True, offset=None)
     told: list[Event] = []
+    read: dict[int, int] = {}
 
     def collect(record: Any, /) -> None:
+        read[record.partition] = record.offset
         event = _event_of(record, group_id)
         if event is not None:
             told.append(event)
@@ -28,13 +31,15 @@ async def tell_story(session: Session, group_id: str, *, follow: bool) -> None:
         event = _event_of(record, group_id)
         return None if event is None else _text(event, story, as_json=session.output.as_json)
 
-    limits = Limits(None, None, exit_at_end=not follow)
-    await consume_records(session, source, limits, write if follow else collect)
+    # The events of a group may be in several partitions, so what there is already has to be sorted first.
+    goes_on = await consume_records(session, source, Limits(None, None, exit_at_end=True), collect)
     told.sort(key=order)
     lines = [text for event in told if (text := _text(event, story, as_json=session.output.as_json)) is not None]
     if not follow and not lines:
         raise ClientError(f"there are no events of group {group_id} in {EVENTS_TOPIC}")
     session.output.lines(lines)
+    if follow and goes_on:
+        await consume_records(session, replace(source, after=read), Limits(None, None, exit_at_end=False), write)
 
 
 def _event_of(record: Any, group_id: str) -> Event | None:

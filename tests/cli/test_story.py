@@ -18,7 +18,8 @@ MEMBER = {"member_id": "app-000001", "client_id": "app", "client_host": "/h"}
 
 
 def event(event_type: str, mono_ms: int, **fields: Any) -> dict[str, Any]:
-    return {"type": event_type, "wall_ms": 1_000_000 + mono_ms, "mono_ms": mono_ms, "group_id": "g", **fields}
+    envelope = {"wall_ms": 1_000_000 + mono_ms, "mono_ms": mono_ms, "broker": 1, "run": 0, "group_id": "g"}
+    return {"type": event_type, **envelope, **fields}
 
 
 def told(*events: dict[str, Any]) -> list[str]:
@@ -54,7 +55,29 @@ def test_a_generation_is_told_with_its_cause_and_its_phases() -> None:
 
 
 def test_types_and_fields_from_the_future_are_left_alone() -> None:
-    assert told(event("weather_changed", 0), event("session_expired", 0, generation=1)) == []
+    assert told(event("weather_changed", 0), event("lag_sampled", 0, colour="red")) == []
+
+
+def test_an_expiry_is_told_with_the_time_that_nothing_was_heard() -> None:
+    lines = told(
+        event("member_joined", 0, **MEMBER),
+        event("session_expired", 6000, member_id="app-000001", session_timeout_ms=6000),
+        event("member_removed", 6000, **MEMBER, cause="session expired"),
+    )
+
+    assert lines[1:] == ["nothing was heard of app…000001 for 6.000 s", "app…000001 is out: session expired"]
+
+
+def test_durations_do_not_come_from_two_clocks() -> None:
+    """A coordinator that dies in a rebalance: the clocks of machines begin where they like."""
+    completed = {"leader_id": "", "member_ids": [], "generation": 2}
+    lines = told(
+        event("rebalance_started", 5_000_000, generation=1, cause="member joined", wall_ms=1_000_000),
+        event("group_loaded", 300, broker=2, generation=1, wall_ms=1_001_500),
+        event("generation_completed", 800, broker=2, sync_phase_ms=20, wall_ms=1_000_000, **completed),
+    )
+
+    assert "GENERATION 2 is stable after 2.000 s" in lines[-1]
 
 
 def test_under_an_eager_protocol_a_partition_has_no_owner_from_its_members_rejoin_on() -> None:
