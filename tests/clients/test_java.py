@@ -9,7 +9,7 @@ from tests.clients.test_confluent_kafka import consumed, consumer, create_topic,
 from tests.java_tools import run_tool
 from tests.served import ServedBroker
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 DUMP_LOG = "kafka.tools.DumpLogSegments"
 TOPICS = "org.apache.kafka.tools.TopicCommand"

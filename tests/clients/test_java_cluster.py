@@ -10,7 +10,7 @@ from tests.cluster_processes import wait_for
 from tests.java_tools import run_tool
 from tests.served import ServedBroker
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

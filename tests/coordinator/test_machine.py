@@ -7,7 +7,6 @@ of requests, timers, append results and coordinator moves Hypothesis comes up wi
 from collections import defaultdict
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -366,4 +365,3 @@ TestGroups.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestGroups.pytestmark = [pytest.mark.timeout(120)]

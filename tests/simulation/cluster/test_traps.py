@@ -25,7 +25,6 @@ def test_every_trap_has_a_seed():
     assert FOUND_BY.keys() == TRAPS.keys()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("trap", "seed"), FOUND_BY.items())
 def test_a_planted_trap_is_found(monkeypatch, trap, seed):
     TRAPS[trap](monkeypatch)
