@@ -104,10 +104,13 @@ def consume_all(broker: Reachable, topic: str, partitions: Sequence[int] = (0, 1
     consumer = Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     records: list[Any] = []
+    missing = sum(ends.values())
     try:
-        while len(records) < sum(ends.values()):
-            batch = consumer.consume(1000, WAIT_S)
-            assert batch, f"only {len(records)} of {sum(ends.values())} records came"
+        while missing > 0:
+            # It waits until it has as many as asked for.
+            batch = consumer.consume(min(missing, 1000), WAIT_S)
+            assert batch, f"{missing} of {sum(ends.values())} records do not come"
+            missing -= len(batch)
             records += batch
     finally:
         consumer.close()
