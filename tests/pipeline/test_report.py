@@ -50,14 +50,15 @@ def test_the_page_says_what_the_tables_say(spark: Any, tables: str, tmp_path: Pa
 
     assert "2 rebalances of 1 groups" in text
     assert "the longest of 2 completed took 3.1 s" in text
-    assert "session &lt;expired&gt;, waited for app-a" in text
-    assert "1 times, 3.00 s at most" in text
+    assert "gen 2: session &lt;expired&gt; (b) → 2 members" in text
+    assert "waited for app-a" in text
+    assert "once, 3.00 s at most" in text
     assert "<td>no progress</td>" in text
-    titles = re.findall(r"<h2>(.*?)</h2>", text)
-    assert titles == [
+    titles = [
         "Generations of g", "How long rebalances took", "Whom the others waited for", "Lag",
         "Who led the partitions that moved", "Partitions without an owner", "Stuck members",
     ]  # fmt: skip
+    assert [title for title in re.findall(r">([^<>]+)</(?:text|h2)>", text) if title in titles] == titles
 
 
 def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tables: str, tmp_path: Path) -> None:
@@ -67,8 +68,21 @@ def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tab
     assert text.count("<svg ") == 5
     assert not re.search(r"<script|<link|<img|src=|@import", text)
     files = sorted(path.name for path in page.parent.glob("*.svg"))
-    assert files == ["durations.svg", "generations-1.svg", "lag.svg", "leadership.svg", "slowest.svg"]
+    assert files == ["durations.svg", "generations-1.svg", "lag.svg", "leadership.svg", "report.svg", "slowest.svg"]
     assert all(ElementTree.parse(page.parent / name).getroot().tag.endswith("svg") for name in files)
+
+
+def test_all_plots_below_each_other_make_one_picture(spark: Any, tables: str, tmp_path: Path) -> None:
+    directory = write_report(read_tables(spark, tables), tmp_path / "report").parent
+    whole = ElementTree.parse(directory / "report.svg").getroot()
+
+    sizes = [plot.get("height", "") for plot in whole.iter() if plot.get("height", "").endswith("pt")]
+    heights_px = [float(size.removesuffix("pt")) * 4 / 3 for size in sizes]
+    tops_px = [float(place.get("transform", "")[len("translate(0 ") : -1]) for place in whole if place.get("transform")]
+
+    assert len(heights_px) == 5
+    assert tops_px == pytest.approx([sum(heights_px[:place]) for place in range(5)], abs=0.01)
+    assert whole.get("viewBox", "").split() == ["0", "0", "1008", f"{sum(heights_px):g}"]
 
 
 def test_only_the_groups_asked_for(spark: Any, tables: str) -> None:

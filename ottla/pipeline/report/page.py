@@ -1,6 +1,6 @@
 """The page: one HTML file that needs no other, and every plot as a file beside it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -16,7 +16,7 @@ _STUCK = ("group_id", "kind", "owner", "client_id", "topic", "partition", "until
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.2rem }
-svg { max-width: 100%; height: auto }
+figure { margin: 2rem 0 } svg { max-width: 100%; height: auto }
 table { border-collapse: collapse; font-size: 13px } th, td { text-align: left; padding: .25rem .8rem .25rem 0 }
 th { border-bottom: 1px solid #999 } tr:nth-child(even) td { background: #f6f6f6 } td.number { text-align: right }
 p.note { color: #666 }
@@ -24,36 +24,36 @@ p.note { color: #666 }
 
 
 def write_report(findings: Findings, directory: Path) -> Path:
-    """Writes `report.html` and one SVG per plot; gives the page's path."""
+    """Writes `report.html`, one SVG per plot, and `report.svg` with all of them; gives the page's path."""
     directory.mkdir(parents=True, exist_ok=True)
-    sections = list(_sections(findings))
-    for name, _, svg in sections:
+    drawn = dict(_plots(findings))
+    for name, svg in {**drawn, "report": plots.stacked(list(drawn.values()))}.items():
         (directory / f"{name}.svg").write_text(svg, encoding="utf-8")
     page = directory / "report.html"
-    page.write_text(_page(findings, sections), encoding="utf-8")
+    page.write_text(_page(findings, drawn.values()), encoding="utf-8")
     return page
 
 
-def _sections(findings: Findings) -> Iterator[tuple[str, str, str]]:
-    """File name, title and plot."""
+def _plots(findings: Findings) -> Iterator[tuple[str, str]]:
+    """File names and SVGs."""
     by_group: dict[str, list[Any]] = {}
     for row in findings.rebalances:
         by_group.setdefault(row["group_id"], []).append(row)
     busiest = sorted(by_group, key=lambda group: -len(by_group[group]))[:GROUPS_MAX]
     for number, group in enumerate(busiest, start=1):
-        yield f"generations-{number}", f"Generations of {group}", plots.generations(by_group[group])
-    yield "durations", "How long rebalances took", plots.durations(findings.rebalances)
+        yield f"generations-{number}", plots.generations(f"Generations of {group}", by_group[group])
+    yield "durations", plots.durations("How long rebalances took", findings.rebalances)
     if findings.slowest:
-        yield "slowest", "Whom the others waited for", plots.slowest(findings.slowest)
+        yield "slowest", plots.slowest("Whom the others waited for", findings.slowest)
     if findings.lag:
-        yield "lag", "Lag", plots.lag(findings.lag)
+        yield "lag", plots.lag("Lag", findings.lag)
     if findings.leadership:
-        yield "leadership", "Who led the partitions that moved", plots.leadership(findings.leadership)
+        yield "leadership", plots.leadership("Who led the partitions that moved", findings.leadership)
 
 
-def _page(findings: Findings, sections: Sequence[tuple[str, str, str]]) -> str:
+def _page(findings: Findings, drawn: Iterable[str]) -> str:
     body = [f"<h1>Consumer groups</h1><p class=note>{escape(_summary(findings))}</p>"]
-    body += [f"<h2>{escape(title)}</h2>{svg}" for _, title, svg in sections]
+    body += [f"<figure>{svg}</figure>" for svg in drawn]
     if findings.unowned:
         body.append("<h2>Partitions without an owner</h2>" + _table(_UNOWNED, findings.unowned))
     if findings.stuck:
