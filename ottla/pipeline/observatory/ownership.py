@@ -4,7 +4,7 @@ A member holds what it was last given; when it joins again, what it says it keep
 member the seat counts, so that its restart moves nothing.
 """
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
 from ottla.pipeline.events import in_order, moment
@@ -56,8 +56,8 @@ def _changes(events: DataFrame) -> DataFrame:
     changed = holdings.withColumn("before", before)
     columns = ("group_id", "owner", "member_id", "client_id", "generation", "wall_ms", "broker", "run", "seq")
 
-    def exploded(partitions: object, *, taken: bool) -> DataFrame:
-        rows = changed.select(*columns, F.explode(partitions).alias("one"))  # type: ignore[arg-type]
+    def exploded(partitions: Column, *, taken: bool) -> DataFrame:
+        rows = changed.select(*columns, F.explode(partitions).alias("one"))
         return rows.select(*columns, "one.topic", "one.partition", F.lit(taken).alias("taken"))
 
     taken = exploded(F.array_except("held", "before"), taken=True)

@@ -10,11 +10,11 @@ from io import StringIO
 from itertools import cycle
 from typing import Any
 
-from matplotlib import rc_context
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib import dates, rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+DATES: Any = dates
 WIDTH_IN = 10.5
 # Of SVG and CSS.
 POINTS_PER_IN, PIXELS_PER_IN = 72, 96
@@ -179,9 +179,9 @@ def _time(milliseconds: int) -> datetime:
 
 
 def _time_axis(axes: Any) -> None:
-    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    locator = DATES.AutoDateLocator()
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(DATES.ConciseDateFormatter(locator))
 
 
 def _whole_ms(row: Any) -> int:
