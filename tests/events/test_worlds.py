@@ -1,0 +1,32 @@
+"""Simulated clusters whose brokers tell events: nothing that holds without them is lost, and a seed is one story."""
+
+import pytest
+
+from tests.simulation.cluster.plan import ClusterPlan
+from tests.simulation.cluster.world import ClusterWorld
+
+# One partition for three brokers, so that two of them send their events to the third. No samples: they would come while
+# the world looks whether anybody still waits for something.
+EVENTS = {
+    "ottla.events.enable": "true",
+    "ottla.events.num.partitions": "1",
+    "ottla.events.sample.interval.ms": "3600000",
+}
+
+
+@pytest.fixture(autouse=True)
+def telling(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ClusterPlan.settings
+    monkeypatch.setattr(ClusterPlan, "settings", lambda plan: settings(plan) | EVENTS)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_invariants_hold_while_events_are_told(seed: int) -> None:
+    world = ClusterWorld(seed)
+
+    assert world.run().violations == []
+    assert "ottla.events" in world.truth.image.topics
+
+
+def test_a_seed_has_one_trace() -> None:
+    assert ClusterWorld(3).run().digest == ClusterWorld(3).run().digest
