@@ -25,10 +25,10 @@ from benchmarks.raw_client import (
     produce_frame,
 )
 
-ROUNDS = 9
-REQUESTS = 5_000
+ROUNDS = 21
+REQUESTS = 2_000
 WINDOW = 100
-GROUPS = 400
+GROUPS = 150
 # By then everything that was told is in the log.
 WRITTEN_WITHIN_S = 0.5
 QUICK_GROUPS = {"group_initial_rebalance_delay_ms": "0"}

@@ -1,4 +1,4 @@
-"""Server properties of the events that the broker publishes about groups (docs/events.md). Ottla's own, not Kafka's."""
+"""Server properties of the events that the broker publishes (docs/events.md). Ottla's own, not Kafka's."""
 
 from ottla.broker.config.options import Update, boolean, integer, long, text_option
 
@@ -11,7 +11,7 @@ class EventOptions:
     ottla_events_enable = boolean(
         "ottla.events.enable",
         False,
-        "Whether what happens to groups is published to the topic ottla.events (docs/events.md).",
+        "Whether what happens to groups and partitions is published to the topic ottla.events (docs/events.md).",
     )
     ottla_events_num_partitions = integer(
         "ottla.events.num.partitions", 3, "Partitions of ottla.events when it is created.", at_least=1
@@ -35,7 +35,7 @@ class EventOptions:
     ottla_events_sample_interval_ms = integer(
         "ottla.events.sample.interval.ms",
         10000,
-        "How often the lag of groups is sampled, and commits are summed up.",
+        "How often the lag of groups and of followers is sampled, and commits are summed up.",
         at_least=100,
     )
     ottla_events_buffer_max = integer(
