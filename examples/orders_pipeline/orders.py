@@ -6,6 +6,7 @@ python examples/orders_pipeline/orders.py --bootstrap 127.0.0.1:9092 --orders 10
 import argparse
 import asyncio
 import json
+import os
 import random
 from typing import Any
 
@@ -40,7 +41,7 @@ async def send(bootstrap: str, orders: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--bootstrap", default=os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092"))
     parser.add_argument("--orders", type=int, default=10_000)
     arguments = parser.parse_args()
     asyncio.run(send(arguments.bootstrap, arguments.orders))

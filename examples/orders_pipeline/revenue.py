@@ -6,6 +6,7 @@ First `ottla pipeline archive --topic orders --table TABLE --once --schema "$SCH
 """
 
 import argparse
+import os
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
@@ -34,7 +35,7 @@ def as_records(rows: DataFrame) -> DataFrame:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", required=True)
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--bootstrap", default=os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092"))
     arguments = parser.parse_args()
     spark = open_session("revenue")
     rows = revenue(spark.read.format("delta").load(arguments.table))

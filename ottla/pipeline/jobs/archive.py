@@ -3,13 +3,13 @@
 import argparse
 
 from ottla.pipeline import archive, cluster
-from ottla.pipeline.jobs.job import follow, run, say, settings, table_options
+from ottla.pipeline.jobs.job import bootstrap_option, follow, run, say, settings, table_options
 from ottla.pipeline.session import master_of, open_session
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("archive", description="Keep topics in a Delta table, exactly once.")
-    made.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT[,...]")
+    bootstrap_option(made)
     made.add_argument("--topic", action="append", required=True, dest="topics", help="Repeatable.")
     made.add_argument("--table", required=True, metavar="PATH")
     made.add_argument(

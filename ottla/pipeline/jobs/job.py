@@ -1,6 +1,7 @@
 """What the entry points share: how they end, and how they show that they get on."""
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -29,6 +30,13 @@ def run(main: Callable[[argparse.Namespace], None], parser: argparse.ArgumentPar
 
 def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
+
+
+def bootstrap_option(parser: argparse.ArgumentParser) -> None:
+    default = os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092")
+    parser.add_argument(
+        "--bootstrap", default=default, metavar="HOST:PORT[,...]", help="Also from OTTLA_BOOTSTRAP, as everywhere."
+    )
 
 
 def table_options(parser: argparse.ArgumentParser) -> None:

@@ -4,13 +4,13 @@ import argparse
 from datetime import datetime
 
 from ottla.pipeline import cluster, replay
-from ottla.pipeline.jobs.job import run, say, table_options
+from ottla.pipeline.jobs.job import bootstrap_option, run, say, table_options
 from ottla.pipeline.session import master_of, open_session
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("replay", description="Write archived records to a topic as they were.")
-    made.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT[,...]")
+    bootstrap_option(made)
     made.add_argument("--table", required=True, metavar="PATH")
     made.add_argument("--from", required=True, dest="source", metavar="TOPIC", help="Whose records.")
     made.add_argument("--to", required=True, dest="target", metavar="TOPIC", help="Where to; it must exist.")

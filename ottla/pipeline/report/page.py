@@ -45,7 +45,7 @@ def _plots(findings: Findings) -> Iterator[tuple[str, str]]:
     yield "durations", plots.durations("How long rebalances took", findings.rebalances)
     if findings.slowest:
         yield "slowest", plots.slowest("Whom the others waited for", findings.slowest)
-    if findings.lag:
+    if any(row["lag"] for row in findings.lag):
         yield "lag", plots.lag("Lag", findings.lag)
     if findings.leadership:
         yield "leadership", plots.leadership("Who led the partitions that moved", findings.leadership)
