@@ -1,10 +1,12 @@
 """One Spark for all tests of a process, with the jars that users get."""
 
+import fcntl
 import importlib.util
 import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Skips where there is no Java, or no jars."""
     pyspark = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
@@ -66,12 +68,21 @@ def spark() -> Iterator[Any]:
     for key, value in {**SMALL, **DELTA_SETTINGS, "spark.jars.packages": ",".join(PACKAGES)}.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with one_at_a_time(tmp_path_factory.getbasetemp().parent / "spark.lock"):
+            session = builder.getOrCreate()
     except Exception as error:
         pytest.skip(f"Spark does not start with its jars: {error}")
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Processes of one run would fetch the same jars to the same place."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="module")

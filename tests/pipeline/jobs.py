@@ -4,8 +4,11 @@ spark-submit passes on what a job says, also on its standard error, by its own s
 """
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 JOB_WITHIN_S = 240
@@ -47,12 +50,18 @@ def failed_job(name: str, *arguments: str, jars: Path, master: str = "local[2]")
     return done.stdout.strip().splitlines()[-1]
 
 
-def start_job(name: str, *arguments: str, jars: Path) -> "subprocess.Popen[bytes]":
-    """In a process group of its own, for kills that reach Java as well."""
-    return subprocess.Popen(
+@contextmanager
+def running_job(name: str, *arguments: str, jars: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """In a process group of its own, which is killed at the end of the context, Java and all."""
+    process = subprocess.Popen(
         command(name, *arguments, jars=jars),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         env=ENVIRONMENT,
     )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,9 +1,7 @@
 """Topics to a table: every record once, as it was, whatever happens to the job."""
 
 import json
-import os
 import random
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,7 @@ from ottla.pipeline import archive, replay
 from ottla.pipeline.failures import PipelineError
 from tests.cluster_processes import wait_for
 from tests.pipeline import topics
-from tests.pipeline.jobs import failed_job, job, start_job
+from tests.pipeline.jobs import failed_job, job, running_job
 from tests.pipeline.topics import make_topic, produce
 from tests.served import ServedBroker
 
@@ -159,14 +157,12 @@ def test_the_archive_is_whole_after_kills_at_random_moments(
     progress = Progress(table / "_checkpoint")
     cut_short = 0
     for turn in range(KILLS):
-        running = start_job("archive", *arguments, jars=spark_jars)
-        # More than it can do: whenever the kill comes, there is a batch that it comes in the middle of.
-        produce(broker, topic, map(str, range(turn * MORE_THAN_ENOUGH, (turn + 1) * MORE_THAN_ENOUGH)))
-        wait_for(progress.is_made_by(running), 120, "the job begins no batch")
-        with pytest.raises(subprocess.TimeoutExpired):
-            running.wait(chance.random())
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
+        with running_job("archive", *arguments, jars=spark_jars) as running:
+            # More than it can do: whenever the kill comes, there is a batch that it comes in the middle of.
+            produce(broker, topic, map(str, range(turn * MORE_THAN_ENOUGH, (turn + 1) * MORE_THAN_ENOUGH)))
+            wait_for(progress.is_made_by(running), 120, "the job begins no batch")
+            with pytest.raises(subprocess.TimeoutExpired):
+                running.wait(chance.random())
         cut_short += progress.is_in_the_middle
     job("archive", *source, "--table", str(table), "--once", jars=spark_jars)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.pipeline import archive
-from ottla.pipeline.observatory.tables import TABLES
+from ottla.pipeline.observatory.tables import TABLES, write_tables
 from tests.pipeline.jobs import job
 from tests.pipeline.standalone import standalone_cluster
 from tests.pipeline.test_observatory import Log
@@ -18,7 +18,8 @@ from tests.pipeline.test_report import eventful
 from tests.pipeline.topics import make_topic, produce
 from tests.served import ServedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+EVENTS = "ottla.events"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders_pipeline"
 
 
@@ -31,25 +32,35 @@ def rows_in(spark: Any, table: str) -> list[str]:
 def events_topic(spark: Any, broker: ServedBroker) -> None:
     """Events of the report's test, as a broker would have published them."""
     rows = eventful(Log(spark)).frame().collect()
-    produce(broker, "ottla.events", [bytes(row.value).decode() for row in rows], key="g")
+    produce(broker, EVENTS, [bytes(row.value).decode() for row in rows], key="g")
 
 
+@pytest.mark.timeout(600)
 def test_a_standalone_cluster_makes_the_same_tables(
     spark: Any, broker: ServedBroker, spark_jars: Path, tmp_path: Path
 ) -> None:
+    """The same as `local[2]`, which is where this test's own session runs."""
     events_topic(spark, broker)
+    here, there = tmp_path / "here", tmp_path / "there"
+    source = ["--bootstrap", broker.bootstrap, "--topic", EVENTS, "--table", f"{there}/events", "--once"]
+    observed = ["--archive", f"{there}/events", "--tables", f"{there}/tables"]
     with standalone_cluster(tmp_path) as url:
-        for name, master in (("here", "local[2]"), ("there", url)):
-            table, tables = f"{tmp_path}/{name}/events", f"{tmp_path}/{name}/tables"
-            source = ["--bootstrap", broker.bootstrap, "--topic", "ottla.events", "--once", "--shared-path"]
-            job("archive", *source, "--table", table, jars=spark_jars, master=master)
-            job("observatory", "--archive", table, "--tables", tables, "--shared-path", jars=spark_jars, master=master)
+        job("archive", *source, "--shared-path", jars=spark_jars, master=url)
+        job("observatory", *observed, "--shared-path", jars=spark_jars, master=url)
+    archive_here(spark, broker, [EVENTS], here / "events")
+    write_tables(spark, f"{here}/events", f"{here}/tables", no_progress_ms=60_000, tell=lambda sentence: None)
 
     for name in ("events", *(f"tables/{table}" for table in TABLES)):
-        assert rows_in(spark, f"{tmp_path}/there/{name}") == rows_in(spark, f"{tmp_path}/here/{name}"), name
-    assert len(rows_in(spark, f"{tmp_path}/there/tables/rebalances")) == 2
-    job("report", "--tables", f"{tmp_path}/there/tables", "--to", f"{tmp_path}/report", jars=spark_jars)
+        assert rows_in(spark, f"{there}/{name}") == rows_in(spark, f"{here}/{name}"), name
+    assert len(rows_in(spark, f"{there}/tables/rebalances")) == 2
+    job("report", "--tables", f"{there}/tables", "--to", f"{tmp_path}/report", jars=spark_jars)
     assert "2 rebalances" in (tmp_path / "report" / "report.html").read_text()
+
+
+def archive_here(spark: Any, broker: ServedBroker, names: list[str], table: Path, schema: str | None = None) -> None:
+    rows = archive.archived(archive.read_topics(spark, broker.bootstrap, names, {}), schema)
+    query = archive.write_table(rows, str(table), f"{table}/_checkpoint", once=True, interval_s=1)
+    assert query.awaitTermination(120), "the archive does not end"
 
 
 def example(name: str) -> ModuleType:
@@ -65,12 +76,9 @@ async def test_the_example_sums_up_what_was_ordered(spark: Any, broker: ServedBr
     orders, revenue = example("orders"), example("revenue")
     make_topic(broker, 1)
     await orders.send(broker.bootstrap, 500)
-    records = archive.read_topics(spark, broker.bootstrap, [orders.TOPIC], {})
-    rows = archive.archived(records, revenue.SCHEMA)
-    table = str(tmp_path / "orders")
-    assert archive.write_table(rows, table, f"{table}/_checkpoint", once=True, interval_s=1).awaitTermination(120)
+    archive_here(spark, broker, [orders.TOPIC], tmp_path / "orders", revenue.SCHEMA)
 
-    sums = revenue.revenue(spark.read.format("delta").load(table)).collect()
+    sums = revenue.revenue(spark.read.format("delta").load(str(tmp_path / "orders"))).collect()
 
     chance = random.Random(1)
     made = [orders.order(number, chance) for number in range(500)]
