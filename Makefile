@@ -19,9 +19,9 @@ serve: $(VENV)/ready
 test: $(VENV)/ready-dev
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The jobs on Spark. What needs Java or Spark's jars skips where they cannot be had.
+# The jobs on Spark, and Spark's connector. What needs Java or Spark's jars skips where they cannot be had.
 test-pipeline: $(PIPELINE_VENV)/ready
-	$(PIPELINE_BIN)/python -m pytest tests/pipeline $(ARGS)
+	$(PIPELINE_BIN)/python -m pytest tests/pipeline --numprocesses $(JOBS) --maxprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
@@ -33,7 +33,7 @@ check: $(VENV)/ready-dev
 # The types of the pipeline, which only PySpark can tell.
 check-pipeline: $(PIPELINE_VENV)/ready
 	$(PIPELINE_BIN)/mypy
-	$(PIPELINE_BIN)/pyright --project pyright-pipeline.json --pythonpath $(PIPELINE_BIN)/python
+	$(PIPELINE_BIN)/pyright --project pyright-pipeline.json
 
 # A consumer group of three rebalancing before your eyes.
 rebalance: $(VENV)/ready
