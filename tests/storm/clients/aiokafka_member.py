@@ -5,7 +5,7 @@ import time
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from tests.histories.files import now_us
@@ -14,6 +14,7 @@ from tests.storm.clients.positions import Positions
 from tests.storm.settings import GROUP, REQUEST_TIMEOUT_MS, TOPIC
 
 COMMIT_EVERY_S = 0.3
+RETRY_EVERY_S = 0.2
 
 
 def run(client: Client) -> None:
@@ -32,11 +33,23 @@ async def _run(client: Client) -> None:
         heartbeat_interval_ms=500,
         partition_assignment_strategy=(RangePartitionAssignor,),
     )
-    await consumer.start()
     try:
-        await _consume(client, consumer)
+        if await _start(client, consumer):
+            await _consume(client, consumer)
     finally:
         await consumer.stop()
+
+
+async def _start(client: Client, consumer: AIOKafkaConsumer) -> bool:
+    """Until a broker is there; aiokafka asks each of them once. False if the end comes first."""
+    while not client.stopping.is_set():
+        try:
+            await consumer.start()
+        except KafkaConnectionError:
+            await asyncio.sleep(RETRY_EVERY_S)
+        else:
+            return True
+    return False
 
 
 async def _consume(client: Client, consumer: AIOKafkaConsumer) -> None:
