@@ -1,22 +1,26 @@
 """Commands about topics and configs: planned on the image, committed to the metadata store, answered when the image and
 this broker's own logs have followed.
 
-Any broker carries them out. A plan that another broker was quicker than is made again on the image that shows it. What
+Any broker carries them out, a request of many topics in several transactions: a store takes only so much in one. A
+plan that another broker was quicker than is made again on the image that shows it. What
 the commands change comes to the logs by way of the image, on this broker as on the others; a crash in between is
 repaired by the next start, which makes true on disk what the store says.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.topic import check_topic_configs, log_config
 from ottla.broker.dynamic_configs import ALL_BROKERS
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage, TopicInfo
-from ottla.cluster.store import CommitResult, Committed, Conflict, Transaction, Unavailable
-from ottla.cluster.topic_changes import replace_broker_configs, replace_topics
+from ottla.cluster.store import CommitResult, Committed, Conflict, TooLarge, Transaction, Unavailable
+from ottla.cluster.topic_changes import in_transactions, replace_broker_configs, replace_topics
 from ottla.cluster.topics import (
+    USE_DEFAULT,
     TopicDefaults,
     TopicSpec,
     check_creatable_by_clients,
@@ -31,6 +35,7 @@ from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
     KafkaStorageError,
+    PolicyViolation,
     UnknownTopicOrPartition,
     error_for,
 )
@@ -38,6 +43,8 @@ from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+T = TypeVar("T")
 
 OFFSETS_MIN_INSYNC_REPLICAS = 2
 # Another broker may be quicker so many times in a row.
@@ -59,8 +66,8 @@ Outcome = TopicInfo | KafkaError
 """Of one topic in a request: as it is now, or why nothing was done to it."""
 
 
-Plan = Callable[[], list[Outcome]]
-"""Made anew on every image it is tried on."""
+Plan = Callable[[Sequence[T]], list[Outcome]]
+"""Made for some topics of a request, anew on every image it is tried on."""
 
 NewConfigs = Callable[[], Mapping[str, str]]
 """What is to be set, given what is set; raises KafkaError where that cannot be told."""
@@ -82,8 +89,16 @@ class TopicService:
     # Creation.
 
     def create(self, topics: Sequence[NewTopic], *, validate_only: bool, done: Callable[[list[Outcome]], None]) -> None:
-        """Create what can be created, in one transaction; `done` gets one outcome per topic, in order."""
-        self._carry_out(lambda: self._plans(topics), validate_only=validate_only, done=done)
+        """Create what can be created; `done` gets one outcome per topic, in order."""
+        try:
+            check_partition_count(sum(map(self._partitions_of, topics)))
+        except KafkaError as error:
+            done([error] * len(topics))
+            return
+        if validate_only:
+            done(self._plans(topics))
+        else:
+            self._carry_out(in_transactions(topics, self._partitions_of), self._plans, done)
 
     def auto_create(self, name: str) -> ErrorCode:
         """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
@@ -93,7 +108,7 @@ class TopicService:
         if name == CONSUMER_OFFSETS:
             self.ensure_offsets_topic()
         elif self._broker.config.auto_create_topics_enable and name not in INTERNAL_TOPICS:
-            self._bring(name, lambda: self._plans([NewTopic(TopicSpec(name), {})]), failures.append)
+            self._bring(name, self._plans, [NewTopic(TopicSpec(name), {})], failures.append)
         else:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if failures:
@@ -110,9 +125,9 @@ class TopicService:
             self._broker.log.error("__consumer_offsets could not be created", error=str(error))
 
         if CONSUMER_OFFSETS not in self.image.topics:
-            self._bring(CONSUMER_OFFSETS, lambda: [self._plan_offsets_topic()], failed)
+            self._bring(CONSUMER_OFFSETS, lambda _: [self._plan_offsets_topic()], [CONSUMER_OFFSETS], failed)
 
-    def _bring(self, name: str, plan: Plan, failed: Callable[[KafkaError], None]) -> None:
+    def _bring(self, name: str, plan: Plan[T], topics: list[T], failed: Callable[[KafkaError], None]) -> None:
         if name in self._coming:
             return
         self._coming.add(name)
@@ -124,7 +139,7 @@ class TopicService:
                 if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     failed(outcome)
 
-        self._carry_out(plan, validate_only=False, done=done)
+        self._carry_out([topics], plan, done)
 
     def _plan_offsets_topic(self) -> Outcome:
         config = self._broker.config
@@ -146,7 +161,13 @@ class TopicService:
     def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool, done: Callable[[list[Outcome]], None]
     ) -> None:
-        self._carry_out(lambda: [self._plan_growth(topic) for topic in topics], validate_only=validate_only, done=done)
+        def plan(some: Sequence[MorePartitions]) -> list[Outcome]:
+            return [self._plan_growth(topic) for topic in some]
+
+        if validate_only:
+            done(plan(topics))
+        else:
+            self._carry_out(in_transactions(topics, lambda topic: topic.partition_count), plan, done)
 
     def delete(
         self,
@@ -156,16 +177,15 @@ class TopicService:
         done: Callable[[list[Outcome]], None],
     ) -> None:
         """Delete topics and what groups have committed for them (§9.7.4). None stands for one that was not found."""
-        outcomes: list[Outcome] = []
 
-        def plan() -> Transaction:
-            outcomes[:] = [self._checked_deletion(topic, says_disabled=says_disabled) for topic in topics]
-            return replace_topics(self.image, dict.fromkeys(_planned(outcomes)))
+        def plan(some: Sequence[TopicInfo | None]) -> list[Outcome]:
+            return [self._checked_deletion(topic, says_disabled=says_disabled) for topic in some]
 
-        def applied(error: KafkaError | None) -> None:
-            done([error if error is not None and isinstance(each, TopicInfo) else each for each in outcomes])
+        def deletion(planned: Mapping[str, TopicInfo]) -> Transaction:
+            return replace_topics(self.image, dict.fromkeys(planned))
 
-        self._commit(plan, applied)
+        batches = in_transactions(topics, lambda topic: 0 if topic is None else len(topic.partitions))
+        self._commit_each(batches, plan, deletion, done)
 
     def _checked_deletion(self, topic: TopicInfo | None, *, says_disabled: bool) -> Outcome:
         if topic is not None:
@@ -224,20 +244,20 @@ class TopicService:
 
     # Plans.
 
+    def _partitions_of(self, topic: NewTopic) -> int:
+        spec = topic.spec
+        if spec.assignments:
+            return len(spec.assignments)
+        return max(self._broker.config.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions, 0)
+
     def _plans(self, topics: Sequence[NewTopic]) -> list[Outcome]:
         image = self.image
         outcomes: list[Outcome] = []
-        total = 0
         for topic in topics:
             outcome = self._plan_for_client(topic, image)
             if isinstance(outcome, TopicInfo):
-                total += len(outcome.partitions)
                 image = image.with_topics({outcome.name: outcome})
             outcomes.append(outcome)
-        try:
-            check_partition_count(total)
-        except KafkaError as error:
-            return [error if isinstance(outcome, TopicInfo) else outcome for outcome in outcomes]
         return outcomes
 
     def _plan_for_client(self, topic: NewTopic, image: MetadataImage) -> Outcome:
@@ -273,38 +293,66 @@ class TopicService:
 
     # Carrying out.
 
-    def _carry_out(self, plan: Plan, *, validate_only: bool, done: Callable[[list[Outcome]], None]) -> None:
+    def _carry_out(self, batches: Iterable[Sequence[T]], plan: Plan[T], done: Callable[[list[Outcome]], None]) -> None:
         """Commit the planned topics, and wait for their logs here."""
-        if validate_only:
-            done(plan())
-            return
-        outcomes: list[Outcome] = []
         before: dict[str, TopicInfo | None] = {}
 
-        def planned() -> Transaction:
-            outcomes[:] = plan()
-            topics = _planned(outcomes)
-            before.update({name: self.image.topic(name) for name in topics})
-            return replace_topics(self.image, topics)
+        def transaction(planned: Mapping[str, TopicInfo]) -> Transaction:
+            before.update({name: self.image.topic(name) for name in planned})
+            return replace_topics(self.image, planned)
 
-        def applied(error: KafkaError | None) -> None:
-            topics = _planned(outcomes)
-            if error is not None or not topics:
-                done([error if error is not None and isinstance(each, TopicInfo) else each for each in outcomes])
-                return
-            self._broker.metadata.logs.when_made(topics.values(), logs_made)
+        def committed(outcomes: list[Outcome]) -> None:
+            def logs_made(failed: Mapping[str, KafkaError]) -> None:
+                if failed:
+                    self._undo({name: before[name] for name in failed}, _planned(outcomes))
+                done(
+                    [
+                        failed.get(each.name, self._as_made(each)) if isinstance(each, TopicInfo) else each
+                        for each in outcomes
+                    ]
+                )
 
-        def logs_made(failed: Mapping[str, KafkaError]) -> None:
-            if failed:
-                self._undo({name: before[name] for name in failed}, _planned(outcomes))
-            done(
-                [
-                    failed.get(each.name, self._as_made(each)) if isinstance(each, TopicInfo) else each
-                    for each in outcomes
-                ]
-            )
+            self._broker.metadata.logs.when_made(_planned(outcomes).values(), logs_made)
 
-        self._commit(planned, applied)
+        self._commit_each(batches, plan, transaction, committed)
+
+    def _commit_each(
+        self,
+        batches: Iterable[Sequence[T]],
+        plan: Plan[T],
+        transaction: Callable[[Mapping[str, TopicInfo]], Transaction],
+        done: Callable[[list[Outcome]], None],
+    ) -> None:
+        """One batch after the other, each planned on the image that shows those before it; what was committed stays,
+        whatever becomes of the others. `done` gets what became of each."""
+        outcomes: list[Outcome] = []
+        left = deque(batches)
+
+        def next_batch() -> None:
+            some = left.popleft()
+            planned: list[Outcome] = []
+
+            def plan_some() -> Transaction:
+                planned[:] = plan(some)
+                return transaction(_planned(planned))
+
+            def applied(error: KafkaError | None) -> None:
+                outcomes.extend(each if error is None or isinstance(each, KafkaError) else error for each in planned)
+                if error is not None:
+                    # A store that does not answer would not answer to the others either.
+                    outcomes.extend(error for batch in left for _ in batch)
+                    left.clear()
+                if left:
+                    self._broker.soon(next_batch)
+                else:
+                    done(outcomes)
+
+            self._commit(plan_some, applied)
+
+        if left:
+            next_batch()
+        else:
+            done(outcomes)
 
     def _as_made(self, planned: TopicInfo) -> TopicInfo:
         return self.image.topic_by_id(planned.topic_id) or planned
@@ -337,19 +385,17 @@ class TopicService:
     def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
         """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
 
-        def plan() -> Transaction:
-            unchanged = {
-                name: earlier
-                for name, earlier in before.items()
-                if (now := self.image.topic(name)) is not None and now.topic_id == planned[name].topic_id
-            }
-            return replace_topics(self.image, unchanged)
+        def transaction(name: str) -> Transaction:
+            now = self.image.topic(name)
+            is_unchanged = now is not None and now.topic_id == planned[name].topic_id
+            return replace_topics(self.image, {name: before[name]} if is_unchanged else {})
 
         def undone(error: KafkaError | None) -> None:
             if error is not None:
                 self._broker.log.error("a topic without logs stays until the next start", error=str(error))
 
-        self._commit(plan, undone)
+        for name in before:
+            self._commit(partial(transaction, name), undone)
 
 
 def _planned(outcomes: Sequence[Outcome]) -> dict[str, TopicInfo]:
@@ -359,4 +405,6 @@ def _planned(outcomes: Sequence[Outcome]) -> dict[str, TopicInfo]:
 def _refusal(result: CommitResult) -> KafkaError:
     if isinstance(result, Conflict):
         return error_for(ErrorCode.NOT_CONTROLLER, f"{result.key} was changed by another broker, try again")
+    if isinstance(result, TooLarge):
+        return PolicyViolation(f"{result.reason}: create it with fewer partitions, and add the others later")
     return KafkaStorageError(result.reason if isinstance(result, Unavailable) else "a lease was lost")

@@ -21,7 +21,7 @@ import aiohttp
 
 from ottla.cluster.etcd_wire import (
     Json,
-    TooManyOperations,
+    TransactionTooLarge,
     changes_of,
     entries_of,
     range_request,
@@ -42,6 +42,7 @@ from ottla.cluster.store import (
     LeaseLost,
     Snapshot,
     StoreError,
+    TooLarge,
     Unavailable,
     WatchEvent,
 )
@@ -50,6 +51,8 @@ NAMESPACE = "/ottla/"
 _ENTRIES_PER_READ = 2000
 _CONNECT_TIMEOUT_S = 1.0
 _TRY_TIMEOUT_S = 2.0
+# A transaction of thousands of changes takes a busy etcd its time.
+_CHANGE_S = 0.001
 _BACKOFF_S = 0.2
 _WATCH_SILENCE_S = 1.0
 # gRPC's code for what was not found: of a lease, that it is gone.
@@ -93,7 +96,7 @@ class EtcdStore:
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
-        self._in_order(self._answer(partial(self._commit, expected, changes, self._deadline()), done))
+        self._in_order(self._answer(partial(self._commit, expected, changes, self._deadline(len(changes))), done))
 
     def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "EtcdWatch":
         watch = EtcdWatch(self, self._namespace, prefix, from_revision, deliver)
@@ -167,8 +170,8 @@ class EtcdStore:
 
     # Requests.
 
-    def _deadline(self) -> float:
-        return self._loop.time() + self._timeout_s
+    def _deadline(self, changes: int = 0) -> float:
+        return self._loop.time() + self._timeout_s + changes * _CHANGE_S
 
     async def _read(self, prefix: str, deadline: float) -> Snapshot:
         entries: list[Entry] = []
@@ -187,10 +190,11 @@ class EtcdStore:
     async def _commit(self, expected: Sequence[Expect], changes: Sequence[Change], deadline: float) -> CommitResult:
         try:
             request = transaction_request(expected, changes, self._namespace)
-        except TooManyOperations as error:
-            return Unavailable(str(error))
+        except TransactionTooLarge as error:
+            return TooLarge(f"etcd does not take {error}")
+        try_timeout_s = _TRY_TIMEOUT_S + len(changes) * _CHANGE_S
         try:
-            answer = await self._ask("kv/txn", request, deadline, repeatable=False)
+            answer = await self._ask("kv/txn", request, deadline, try_timeout_s, repeatable=False)
         except _NotFound:
             return LeaseLost()
         return transaction_result(answer, expected)
@@ -212,7 +216,15 @@ class EtcdStore:
             await self._ask("lease/revoke", {"ID": str(lease_id)}, deadline)
         return LeaseLost()
 
-    async def _ask(self, path: str, request: Json, deadline: float, *, repeatable: bool = True) -> Json:
+    async def _ask(
+        self,
+        path: str,
+        request: Json,
+        deadline: float,
+        try_timeout_s: float = _TRY_TIMEOUT_S,
+        *,
+        repeatable: bool = True,
+    ) -> Json:
         """Ask the endpoints in turn until one answers. What is not `repeatable` is sent once at most."""
         while True:
             left = deadline - self._loop.time()
@@ -220,7 +232,7 @@ class EtcdStore:
                 raise _NoAnswer(f"etcd did not answer within {self._timeout_s:g} s")
             url = self.url
             try:
-                answer = await self._ask_one(url + path, request, min(left, _TRY_TIMEOUT_S))
+                answer = await self._ask_one(url + path, request, min(left, try_timeout_s))
             except _Refused as error:
                 if not error.again:
                     raise _NoAnswer(str(error)) from error
@@ -334,6 +346,8 @@ class EtcdWatch:
                 self._store.note_reachable()
                 if not self._took(message["result"]):
                     return
+                # Others are served before the next transaction is told of.
+                await asyncio.sleep(0)
 
     async def _messages(self, response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
         buffered = b""

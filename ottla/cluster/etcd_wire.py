@@ -16,7 +16,12 @@ OPERATIONS_MAX = 128
 _CHANGES_PER_LEVEL = 40
 
 
-class TooManyOperations(Exception):
+# etcd's default bound on the bytes of a request, and what a change takes in it beside its key and value.
+_REQUEST_BYTES_MAX = 1_572_864
+_CHANGE_BYTES = 24
+
+
+class TransactionTooLarge(Exception):
     """etcd would refuse a transaction of this size."""
 
 
@@ -34,12 +39,17 @@ def entries_of(answer: Json, namespace: str) -> list[Entry]:
 
 
 def transaction_request(expected: Sequence[Expect], changes: Sequence[Change], namespace: str) -> dict[str, Any]:
-    """Raises TooManyOperations. Beyond etcd's bound changes are nested: transactions without conditions, each in the
+    """Raises TransactionTooLarge. Beyond etcd's bound changes are nested: transactions without conditions, each in the
     success branch of the one above, are one transaction still."""
+    size_bytes = sum(_size_bytes(change, namespace) for change in changes)
+    if size_bytes > _REQUEST_BYTES_MAX:
+        raise TransactionTooLarge(
+            f"{len(changes)} changes of {size_bytes} bytes, at most {_REQUEST_BYTES_MAX} in one transaction"
+        )
     operations = [_operation(change, namespace) for change in changes]
     if max(len(expected), len(operations)) > OPERATIONS_MAX:
         if len(expected) > _CHANGES_PER_LEVEL or len(operations) > _CHANGES_PER_LEVEL**3:
-            raise TooManyOperations(f"{len(expected)} expectations and {len(operations)} changes in one transaction")
+            raise TransactionTooLarge(f"{len(expected)} expectations and {len(operations)} changes in one transaction")
         while len(operations) > _CHANGES_PER_LEVEL:
             operations = [{"request_txn": {"success": chunk}} for chunk in _chunks(operations)]
     return {
@@ -105,6 +115,11 @@ def _operation(change: Change, namespace: str) -> dict[str, Any]:
     if change.lease_id != NO_LEASE:
         put["lease"] = str(change.lease_id)
     return {"request_put": put}
+
+
+def _size_bytes(change: Change, namespace: str) -> int:
+    value = change.value if isinstance(change, Put) else b""
+    return len(namespace) + len(change.key.encode()) + len(value) + _CHANGE_BYTES
 
 
 def _chunks(operations: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -83,6 +83,10 @@ class Unavailable(NamedTuple):
     reason: str
 
 
+class TooLarge(Unavailable):
+    """The store takes no transaction of this size, now or later; nothing has changed."""
+
+
 CommitResult = Committed | Conflict | LeaseLost | Unavailable
 
 

@@ -4,7 +4,7 @@ Only what the decision rests on is expected: a topic that goes may change its IS
 have grown.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -27,6 +27,26 @@ from ottla.cluster.store import ABSENT, Change, Delete, Expect, Put, Transaction
 from ottla.cluster.topics import with_new_terms
 
 T = TypeVar("T")
+
+# Each topic has an expectation of its own, and of these etcd takes few with many changes (`etcd_wire`).
+TOPICS_PER_TRANSACTION = 32
+# What a loop does in a few milliseconds; a topic that has more is by itself.
+PARTITIONS_PER_TRANSACTION = 256
+
+
+def in_transactions(topics: Iterable[T], partitions_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """The topics of a request, in order, in lists that any store takes in one transaction each."""
+    some: list[T] = []
+    partitions = 0
+    for topic in topics:
+        count = partitions_of(topic)
+        if some and (len(some) == TOPICS_PER_TRANSACTION or partitions + count > PARTITIONS_PER_TRANSACTION):
+            yield some
+            some, partitions = [], 0
+        some.append(topic)
+        partitions += count
+    if some:
+        yield some
 
 
 def replace_topics(image: MetadataImage, topics: Mapping[str, TopicInfo | None]) -> Transaction:

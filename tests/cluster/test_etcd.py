@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cluster.etcd import EtcdStore, parse_url
-from ottla.cluster.etcd_wire import TooManyOperations, changes_of, transaction_request, transaction_result
-from ottla.cluster.store import ABSENT, Changes, Delete, Entry, Expect, Put, StoreError, Unavailable
+from ottla.cluster.etcd_wire import TransactionTooLarge, changes_of, transaction_request, transaction_result
+from ottla.cluster.store import ABSENT, Changes, Delete, Entry, Expect, Put, StoreError, TooLarge, Unavailable
 from tests.cluster.etcd_server import EtcdServer
 from tests.cluster.stores import Seen, answer, commit, committed, entries, read
 from tests.ports import free_ports
@@ -134,8 +134,20 @@ def test_transactions_nest_where_etcd_would_find_them_too_long() -> None:
     request = transaction_request([Expect("a", 1)], [Put(str(index), b"") for index in range(3000)], "/")
 
     assert widest_branch(request) <= 128
-    with pytest.raises(TooManyOperations):
+    with pytest.raises(TransactionTooLarge):
         transaction_request([Expect(str(index), ABSENT) for index in range(129)], [Delete("a")], "/")
+
+
+async def test_more_bytes_than_etcd_takes_are_refused_without_asking_it() -> None:
+    store = EtcdStore([("127.0.0.1", 1)], timeout_ms=1)
+    changes = [Put(f"partitions/t/{index}", bytes(1000)) for index in range(1600)]
+
+    result = await answer(lambda done: store.commit([], changes, done))
+
+    assert isinstance(result, TooLarge)
+    assert "at most 1572864 in one transaction" in result.reason
+    store.close()
+    await store.wait_closed()
 
 
 def widest_branch(request: dict) -> int:

@@ -7,7 +7,10 @@ from ottla.cluster.encoding import DeletionMark, config_value, deletion_mark, de
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import ABSENT, Delete, Expect, Put
 from ottla.cluster.topic_changes import (
+    PARTITIONS_PER_TRANSACTION,
+    TOPICS_PER_TRANSACTION,
     has_to_tidy,
+    in_transactions,
     new_terms,
     replace_broker_configs,
     replace_topics,
@@ -114,3 +117,18 @@ def test_marks_concern_those_they_name_and_everybody_when_these_are_gone() -> No
     assert has_to_tidy(1, mark, registered=[1, 2, 3])
     assert not has_to_tidy(3, mark, registered=[1, 2, 3])
     assert has_to_tidy(3, mark, registered=[3])
+
+
+def test_topics_of_a_request_are_put_together_as_far_as_a_transaction_goes() -> None:
+    few = [1] * (2 * TOPICS_PER_TRANSACTION + 1)
+    assert [len(some) for some in in_transactions(few, int)] == [TOPICS_PER_TRANSACTION, TOPICS_PER_TRANSACTION, 1]
+
+    half = PARTITIONS_PER_TRANSACTION // 2
+    assert list(in_transactions([half, half, 1, half], int)) == [[half, half], [1, half]]
+
+
+def test_a_topic_of_many_partitions_is_in_a_transaction_by_itself() -> None:
+    many = PARTITIONS_PER_TRANSACTION + 1
+
+    assert list(in_transactions([1, many, 1], int)) == [[1], [many], [1]]
+    assert list(in_transactions([], int)) == []
