@@ -25,7 +25,8 @@ def _varint(number: int) -> bytes:
 
 
 # Lengths and deltas of nearly all events.
-_READY: Final = tuple(_varint(number) for number in range(2048))
+_READY_BELOW: Final = 2048
+_READY: Final = tuple(_varint(number) for number in range(_READY_BELOW))
 
 
 class EventBatch:
@@ -42,20 +43,15 @@ class EventBatch:
     def add(self, wall_ms: int, key: bytes, value: bytes) -> None:
         if not self._count:
             self._base_ms = self._last_ms = wall_ms
+        numbers = (wall_ms - self._base_ms, self._count, len(value), len(key))
+        if max(numbers) < _READY_BELOW and numbers[0] >= 0:
+            delta, offset, value_size, key_size = [_READY[number] for number in numbers]
+        else:
+            delta, offset, value_size, key_size = map(_varint, numbers)
         # First the attributes of a record, which nothing uses yet; at the end, no headers.
-        body = b"".join(
-            (
-                b"\0",
-                _number(wall_ms - self._base_ms),
-                _number(self._count),
-                _number(len(key)),
-                key,
-                _number(len(value)),
-                value,
-                b"\0",
-            )
-        )
-        self._parts += (_number(len(body)), body)
+        body = b"".join((b"\0", delta, offset, key_size, key, value_size, value, b"\0"))
+        size = len(body)
+        self._parts += (_READY[size] if size < _READY_BELOW else _varint(size), body)
         self._last_ms = max(self._last_ms, wall_ms)
         self._count += 1
 
@@ -80,7 +76,3 @@ class EventBatch:
         batch += b"".join(self._parts)
         seal_batch(batch)
         return batch
-
-
-def _number(number: int) -> bytes:
-    return _READY[number] if 0 <= number < len(_READY) else _varint(number)

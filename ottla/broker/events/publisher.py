@@ -10,6 +10,7 @@ Readers order events by `broker`, `run` and `seq`.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.events.broker_facts import BrokerStarted, CoordinatorMoved, Dropped, LeaderChanged
@@ -19,7 +20,7 @@ from ottla.broker.events.follower_lag import FollowerLag
 from ottla.broker.events.forwarding import Forwarding
 from ottla.broker.events.leadership import last_leader, leadership_told
 from ottla.broker.events.samples import Commits, lag_samples
-from ottla.broker.events.schema import EVENTS_TOPIC, Envelope, Fact, build_event, key_of
+from ottla.broker.events.schema import EVENTS_TOPIC, Fact, build_event, key_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact as GroupFact
@@ -203,41 +204,46 @@ class Publisher:
 
     def _append_slice(self) -> None:
         batches: dict[int, EventBatch] = {}
-        for mono_ms, fact in self._next_facts():
-            key = key_of(fact, self._broker.node_id)
-            index = self._topic.partition_for(key)
-            batch = batches.get(index)
-            if batch is None:
-                batch = batches[index] = EventBatch()
-            self._add(batch, key, mono_ms, fact)
+        self._take_facts(lambda key: batches.setdefault(self._topic.partition_for(key), EventBatch()))
         for index, batch in batches.items():
             self._append(index, batch)
 
     def _forward_slice(self) -> None:
         batch = EventBatch()
-        for mono_ms, fact in self._next_facts():
-            self._add(batch, key_of(fact, self._broker.node_id), mono_ms, fact)
+        self._take_facts(lambda _: batch)
         if len(batch):
             self._forwarding.send(batch.build(), lambda why: self._sent(len(batch), why))
 
+    def _take_facts(self, batch_of: Callable[[str], EventBatch]) -> None:
+        """Writes the next ones into the batches of their keys."""
+        node_id, run, ahead_ms = self._broker.node_id, self._run, self._wall_clock_ahead_ms()
+        # Neighbours are often about the same group.
+        places: dict[str, tuple[EventBatch, bytes]] = {}
+        for mono_ms, fact in self._next_facts():
+            key = key_of(fact, node_id)
+            place = places.get(key)
+            if place is None:
+                place = places[key] = (batch_of(key), key.encode("utf-8", "replace"))
+            wall_ms = mono_ms + ahead_ms
+            batch, key_bytes = place
+            batch.add(wall_ms, key_bytes, build_event(fact, wall_ms, mono_ms, node_id, run, self._seq))
+            self._seq += 1
+
     def _next_facts(self) -> list[tuple[int, Fact]]:
-        clock = self._broker.clock
-        now_ms = clock.now_ms()
-        ahead_ms = clock.wall_ms() - now_ms
-        if abs(ahead_ms - self._wall_ahead_ms) > CLOCKS_APART_MS:
-            self._wall_ahead_ms = ahead_ms
         count = min(EVENTS_PER_SLICE, len(self._buffer))
         facts = [self._buffer.popleft() for _ in range(count)]
         if self._dropped:
-            facts.append((now_ms, Dropped(self._dropped)))
+            facts.append((self._broker.clock.now_ms(), Dropped(self._dropped)))
             self._dropped = 0
         return facts
 
-    def _add(self, batch: EventBatch, key: str, mono_ms: int, fact: Fact) -> None:
-        wall_ms = mono_ms + self._wall_ahead_ms
-        value = build_event(fact, Envelope(wall_ms, mono_ms, self._broker.node_id, self._run, self._seq))
-        self._seq += 1
-        batch.add(wall_ms, key.encode("utf-8", "replace"), value)
+    def _wall_clock_ahead_ms(self) -> int:
+        """Of the clock that is never set."""
+        clock = self._broker.clock
+        ahead_ms = clock.wall_ms() - clock.now_ms()
+        if abs(ahead_ms - self._wall_ahead_ms) > CLOCKS_APART_MS:
+            self._wall_ahead_ms = ahead_ms
+        return self._wall_ahead_ms
 
     def _append(self, index: int, batch: EventBatch) -> None:
         self._in_flight += 1

@@ -8,7 +8,7 @@ readers raises `VERSION`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ottla.broker.events import broker_facts
 from ottla.broker.events.broker_facts import BrokerFact
@@ -63,20 +63,9 @@ _MORE_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
 }
 
 
-class Envelope(NamedTuple):
-    """What every event says first, after its version and type. `run` and `seq` number the events of one broker between
-    two starts."""
-
-    wall_ms: int
-    mono_ms: int
-    broker: int
-    run: int
-    seq: int
-
-
-def build_event(fact: Fact, envelope: Envelope) -> bytes:
-    """The value of the event's record."""
-    return _WRITERS[type(fact)](fact, *envelope)
+def build_event(fact: Fact, wall_ms: int, mono_ms: int, broker: int, run: int, seq: int) -> bytes:
+    """The value of the event's record. `run` and `seq` number the events of one broker between two starts."""
+    return _WRITERS[type(fact)](fact, wall_ms, mono_ms, broker, run, seq)
 
 
 def key_of(fact: Fact, broker: int) -> str:
