@@ -17,6 +17,14 @@ _SENTENCES = (
         f"Spark does not find its Kafka connector or Delta Lake: add --packages {','.join(PACKAGES)}",
     ),
     (
+        r"Could not parse Master URL",
+        "Spark does not understand what --master says: local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT",
+    ),
+    (
+        r"Cannot call methods on a stopped SparkContext|All masters are unresponsive",
+        "Spark's master does not answer, or has ended the job: is it running at the address that --master gives?",
+    ),
+    (
         r"UnknownTopicOrPartition|does not host this topic",
         "a topic that the job reads or writes does not exist, or has been deleted",
     ),

@@ -12,6 +12,7 @@ from ottla.pipeline.versions import PACKAGES
 
 JOBS = ("archive", "replay", "observatory", "report")
 _JOBS_DIRECTORY = Path(__file__).parent / "jobs"
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
 _LOGGING = Path(__file__).resolve().parent / "log4j2.properties"
 
 
@@ -25,7 +26,9 @@ def submit_command(
 ) -> list[str]:
     """Without `jars`, a directory, Spark resolves its packages through Maven Central and keeps them.
 
-    Raises PipelineError where PySpark, Java or the jars are missing."""
+    Raises PipelineError where PySpark, Java or the jars are missing, and for a master of no kind that Spark has."""
+    if not master.startswith(_MASTERS):
+        raise PipelineError(f"{master} is no Spark master: local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT are")
     command = [str(_spark_submit()), "--master", master]
     command += ["--jars", ",".join(_jar_files(jars))] if jars is not None else ["--packages", ",".join(PACKAGES)]
     command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]

@@ -37,7 +37,7 @@ def job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str
 
 
 def failed_job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
-    """The last thing that a job says that fails as it should: with a sentence and without a trace."""
+    """All that a job says that fails as it should: one sentence, and no trace of Python's or Java's."""
     done = subprocess.run(
         command(name, *arguments, jars=jars, master=master),
         capture_output=True,
@@ -46,8 +46,9 @@ def failed_job(name: str, *arguments: str, jars: Path, master: str = "local[2]")
         env=ENVIRONMENT,
     )
     assert done.returncode == 1, done.stdout[-4000:]
-    assert "Traceback" not in done.stdout + done.stderr, done.stdout[-4000:]
-    return done.stdout.strip().splitlines()[-1]
+    assert "Traceback" not in done.stderr, done.stderr[-4000:]
+    (sentence,) = done.stdout.strip().splitlines()
+    return sentence
 
 
 @contextmanager

@@ -217,15 +217,23 @@ def test_a_batch_that_is_in_the_table_is_not_written_again(spark: Any, broker: S
     assert rows_seen_by_spark(spark, table) == rows_in_topic(broker, topic)
 
 
-def test_what_is_wrong_is_said_in_one_sentence(spark_jars: Path, broker: ServedBroker, tmp_path: Path) -> None:
-    topic = make_topic(broker, 1)
-    table = ["--table", str(tmp_path / "table")]
-    here = ["--bootstrap", broker.bootstrap]
-    assert failed_job("archive", "--bootstrap", "127.0.0.1:1", "--topic", topic, *table, jars=spark_jars) == (
-        "Error: no broker answers at 127.0.0.1:1"
+def test_what_is_wrong_is_said_in_one_sentence(
+    spark: Any, spark_jars: Path, broker: ServedBroker, tmp_path: Path
+) -> None:
+    topic, other = make_topic(broker, 1), make_topic(broker, 1)
+    produce(broker, topic, ["x"])
+    archive_once(spark, broker, [topic], tmp_path / "table")
+    here, table = ["--bootstrap", broker.bootstrap], ["--table", str(tmp_path / "table")]
+    absent = ["--table", str(tmp_path / "absent")]
+
+    def said(*words: str) -> str:
+        return failed_job(*words, jars=spark_jars).removeprefix("Error: ")
+
+    assert said("archive", "--bootstrap", "127.0.0.1:1", "--topic", topic, *table) == (
+        "no broker answers at 127.0.0.1:1"
     )
-    assert failed_job("archive", *here, "--topic", "absent", *table, jars=spark_jars) == (
-        f"Error: there is no topic absent at {broker.bootstrap}"
+    assert said("archive", *here, "--topic", "absent", *table) == f"there is no topic absent at {broker.bootstrap}"
+    assert said("archive", *here, "--topic", other, *table) == (
+        f"the checkpoint {tmp_path}/table/_checkpoint belongs to a query over {topic}: give another --checkpoint"
     )
-    replayed = failed_job("replay", *here, *table, "--from", topic, "--to", topic, jars=spark_jars)
-    assert replayed == "Error: there is no table at the path given"
+    assert said("replay", *here, *absent, "--from", topic, "--to", topic) == "there is no table at the path given"

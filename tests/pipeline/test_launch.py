@@ -68,6 +68,15 @@ def test_missing_java_is_said(installed: Path, monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+@pytest.mark.usefixtures("installed")
+def test_a_master_of_no_known_kind_is_said() -> None:
+    result = run("pipeline", "--master", "nowhere:7077", "archive")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: nowhere:7077 is no Spark master: local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT are\n",
+    )
+
+
 def test_missing_pyspark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = run("pipeline", "archive")
@@ -127,6 +136,11 @@ def test_a_missing_topic_is_named() -> None:
     ("text", "sentence"),
     [
         ("Failed to find data source: kafka.", "add --packages"),
+        (
+            "org.apache.spark.SparkException: Could not parse Master URL: 'here'",
+            "does not understand what --master says",
+        ),
+        ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", "master does not answer"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "does not exist"),
         ("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired", "does not answer"),
         ("[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost", "--allow-data-loss"),
