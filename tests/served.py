@@ -75,6 +75,14 @@ class ServedBroker:
         self.start()
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it has said so; what is yet to be read of that is left for `wait_until_ready`."""
+        if self.bootstrap or self._process is None or self._process.stdout is None:
+            return bool(self.bootstrap)
+        said, _, _ = select.select([self._process.stdout], [], [], 0)
+        return bool(said)
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the broker was not started"
         return self._process.pid
