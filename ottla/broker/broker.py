@@ -11,11 +11,11 @@ they are not.
 import asyncio
 import base64
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.boot import Boot
 from ottla.broker.clock import SystemClock
@@ -24,6 +24,7 @@ from ottla.broker.cluster_metadata import ClusterMetadata
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
 from ottla.broker.controlling import Controlling
+from ottla.broker.data_directory import closed_cleanly, opened
 from ottla.broker.errors import StartError
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
@@ -40,7 +41,6 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
-from ottla.protocol.errors import KafkaStorageError
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from ottla.broker.group_service import GroupService
 
 __all__ = ["Broker", "StartError"]
+
+T = TypeVar("T")
 
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
@@ -138,7 +140,8 @@ class Broker:
                 self.server.abort_connections()
             self._stop_following()
             self.wheel.stop()
-            self._close_data(clean=False)
+            if hasattr(self, "log_directory"):
+                self.log_directory.close(clean=False)
             self._close_store()
             if isinstance(error, DataDirectoryError | StoreError):
                 raise StartError(str(error)) from None
@@ -171,11 +174,11 @@ class Broker:
         await self._work_done()
         self._stop_following()
         self.wheel.stop()
-        closed_cleanly = self._close_data(clean=True)
-        if closed_cleanly and not self._owns_store and not with_cluster:
+        was_clean = await self._close_data()
+        if was_clean and not self._owns_store and not with_cluster:
             await self.membership.end()
         self._close_store()
-        return closed_cleanly
+        return was_clean
 
     async def kill(self) -> None:
         """Ends at once, as a killed process does: nobody is answered, nothing is closed cleanly, the session expires.
@@ -237,12 +240,18 @@ class Broker:
         return self._serving
 
     @property
+    def is_alone(self) -> bool:
+        """It keeps its metadata itself, and is a cluster of one: its loop serves no other broker."""
+        return self._owns_store
+
+    @property
     def image(self) -> MetadataImage:
         return self.metadata.image
 
     async def _open_data(self) -> None:
         cluster_id, entries = await self._find_cluster()
-        self.log_directory = LogDirectory.open(
+        open_directory = partial(
+            LogDirectory.open,
             self._data_dir,
             node_id=self.node_id,
             cluster_id=cluster_id,
@@ -250,8 +259,9 @@ class Broker:
             config_of=self._stored_topic_configs(entries),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
-            notices=lambda sentence: self.log.warning("recovery", notice=sentence),
         )
+        # With a store of its own, there is nobody whom this loop could serve meanwhile.
+        self.log_directory = await opened(self, open_directory, in_thread=not self.is_alone)
         self.cluster_id = self.log_directory.identity.cluster_id
         self.boot = Boot(self, self.files, self._data_dir, self._boot_id)
         self.metadata = ClusterMetadata(self, self._opened_store())
@@ -282,6 +292,7 @@ class Broker:
         if self.config.ottla_events_enable:
             self._prepare_events()
         await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())
+        await self.metadata.logs.all_made()
         self._serving = True
         if self._events is not None:
             self._events.start()
@@ -297,7 +308,7 @@ class Broker:
         """Imported here: brokers that tell nothing start without it."""
         from ottla.broker.events.publisher import Publisher
 
-        self._events = Publisher(self, is_alone=self._owns_store)
+        self._events = Publisher(self, is_alone=self.is_alone)
         self.metadata.watchers.append(self._events.follow)
         if self._groups is not None:
             self._events.listen_to(self._groups)
@@ -306,30 +317,12 @@ class Broker:
         """With a store that is not there. A file that cannot be written stays so."""
         return 0 if self._owns_store else self.config.initial_broker_registration_timeout_ms
 
-    def _close_data(self, *, clean: bool) -> bool:
-        if clean and self._close_logs_cleanly():
-            return True
-        if hasattr(self, "log_directory"):
-            self.log_directory.close(clean=False)
-        return False
+    async def _close_data(self) -> bool:
+        return await closed_cleanly(self)
 
     def _close_store(self) -> None:
         if self._store is not None:
             self._store.close()
-
-    def _close_logs_cleanly(self) -> bool:
-        try:
-            self.housekeeping.high_watermark_checkpoint().write()
-            self.log_directory.close()
-        except KafkaStorageError as error:
-            self.log.error("the data could not be closed cleanly", why=str(error))
-            self.boot.forget()
-            return False
-        failures = [str(log.failure) for log in self.log_directory.logs.values() if log.failure is not None]
-        for failure in failures:
-            self.log.error("a log that had failed could not be closed cleanly", why=failure)
-            self.boot.forget()
-        return not failures
 
     def _opened_store(self) -> MetadataStore:
         """Opened after the data directory was found to be ours, for it is a file in it."""
@@ -378,6 +371,10 @@ class Broker:
         self._work_under_way += 1
         future = self.loop.run_in_executor(self._executor, work)
         future.add_done_callback(lambda finished: self._finish_work(finished, done))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """What `work` gives, or raises. To be used at the start and the end, for nothing comes of it as an event."""
+        return await self.loop.run_in_executor(self._executor, work)
 
     def _finish_work(self, finished: "asyncio.Future[None]", done: Callable[[], None]) -> None:
         self._work_under_way -= 1

@@ -3,9 +3,13 @@
 Any broker claims the place when it is empty. The one that has it decides what becomes of partitions when brokers come,
 go or ask to stop, and commits that; a decision on an image that was no longer true is refused by the store, and made
 again on the next one. While transactions are under way, what happens is collected.
+
+The partitions of a broker may be thousands: what becomes of them is decided and committed a transaction at a time, so
+that others are served in between.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.cluster.controller import (
@@ -14,7 +18,7 @@ from ottla.cluster.controller import (
     PartitionChange,
     Tick,
     TopicChanged,
-    decide,
+    decisions,
     transactions,
 )
 from ottla.cluster.image import NO_LEADER, MetadataImage
@@ -36,6 +40,7 @@ class Controlling:
         self._events: dict[ControllerEvent, None] = {}
         self._under_way = 0
         self._decided_at = 0
+        self._committed_at = 0
         self._claiming = False
         self._resigned = False
         self._balance_timer: TimerEntry | None = None
@@ -115,32 +120,29 @@ class Controlling:
     def _decide(self) -> None:
         if self._under_way or not self._events or not self.is_controller:
             return
-        image, rules_of = self._broker.image, self._broker.metadata.rules_of
+        image = self._broker.image
         events, self._events = self._events, {}
         self._decided_at = image.revision
-        changes = {
-            (change.topic, change.index): change for event in events for change in decide(image, event, rules_of)
-        }
-        if changes:
-            self._commit(list(changes.values()), image)
+        # One for the decisions that are still to come.
+        self._under_way = 1
+        self._commit_next(decisions(image, events, self._broker.metadata.rules_of), image)
 
-    def _commit(self, changes: list[PartitionChange], image: MetadataImage) -> None:
-        # Those of one transaction, for the log when it has been committed.
-        of_key = {f"{change.topic}/{change.index}": change for change in changes}
-        wanted = list(transactions(changes, image))
-        self._under_way = len(wanted)
-        for transaction in wanted:
-            its_changes = [of_key[put.key.removeprefix("partitions/")] for put in transaction.changes]
-
-            def answered(result: CommitResult, its_changes: list[PartitionChange] = its_changes) -> None:
-                self._answered(result, its_changes)
-
-            self._broker.metadata.commit(transaction, answered)
+    def _commit_next(self, decided: Iterator[list[PartitionChange]], image: MetadataImage) -> None:
+        self._under_way -= 1
+        changes = next(decided, None) if self.is_controller else None
+        if changes is None:
+            self._broker.metadata.when_applied(self._committed_at, self._decide)
+            return
+        (transaction,) = transactions(changes, image)
+        self._under_way += 2
+        self._broker.metadata.commit(transaction, lambda result: self._answered(result, changes))
+        self._broker.soon(lambda: self._commit_next(decided, image))
 
     def _answered(self, result: CommitResult, changes: list[PartitionChange]) -> None:
         self._under_way -= 1
         if isinstance(result, Committed):
             self._log(changes)
+            self._committed_at = result.revision
             self._broker.metadata.when_applied(result.revision, self._decide)
             return
         # Everything is looked at again: by now it may be another image.

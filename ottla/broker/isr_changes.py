@@ -73,9 +73,11 @@ class IsrChanges:
         self._wishes.append(_Wish(partition, change))
 
     def _commit_all(self) -> None:
-        wishes, self._wishes = self._wishes, []
-        for start in range(0, len(wishes), CHANGES_PER_TRANSACTION):
-            self._commit(wishes[start : start + CHANGES_PER_TRANSACTION])
+        wishes, self._wishes = self._wishes[:CHANGES_PER_TRANSACTION], self._wishes[CHANGES_PER_TRANSACTION:]
+        if self._wishes:
+            # Not all in one go: a follower that has caught up joins the ISR of hundreds.
+            self._broker.soon(self._commit_all)
+        self._commit(wishes)
 
     def _commit(self, wishes: list[_Wish]) -> None:
         decided = [(wish, change) for wish in wishes if wish.is_wanted and (change := self._decide(wish)) is not None]

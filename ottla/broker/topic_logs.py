@@ -4,6 +4,7 @@ Many logs are made a few at a time, so that other clients are served in between.
 is still to come is told NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,7 +62,14 @@ class TopicLogs:
         if deleted and CONSUMER_OFFSETS in update.image.topics:
             self._broker.groups.topics_deleted(tuple(deleted))
         if not self._is_making:
-            self._make_some(everything=not self._broker.is_serving)
+            # A broker by itself has nobody to serve before it has started.
+            self._make_some(everything=self._broker.is_alone and not self._broker.is_serving)
+
+    async def all_made(self) -> None:
+        """Returns when this broker has all logs that the image gives it, or could not make them."""
+        made = asyncio.Event()
+        self.when_made(self._broker.image.topics.values(), lambda _: made.set())
+        await made.wait()
 
     def when_made(self, topics: Collection[TopicInfo], done: Callable[[Failures], None]) -> None:
         """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them.

@@ -72,7 +72,27 @@ class PartitionChange:
 
 def decide(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> list[PartitionChange]:
     """The partition states that have to change, in the order of the image."""
-    return list(_changes(image, _concerned(image, event), rules_of, balance=isinstance(event, Tick) and event.balance))
+    return list(_decided(image, event, rules_of))
+
+
+def decisions(
+    image: MetadataImage, events: Iterable[ControllerEvent], rules_of: RulesOf
+) -> Iterator[list[PartitionChange]]:
+    """What `decide` says about several events, each partition once, in lists for a transaction each. They are made as
+    they are asked for, so that a thousand partitions need not be looked at in one go."""
+    changes = (change for event in events for change in _decided(image, event, rules_of))
+    seen: set[tuple[str, int]] = set()
+    batch: list[PartitionChange] = []
+    for change in changes:
+        if (change.topic, change.index) in seen:
+            continue
+        seen.add((change.topic, change.index))
+        batch.append(change)
+        if len(batch) == CHANGES_PER_TRANSACTION:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def conditions(
@@ -110,6 +130,10 @@ def is_unsettled(image: MetadataImage, node_id: int, key: tuple[str, int], rules
 
 def _has_part(state: PartitionInfo, node_id: int) -> bool:
     return node_id in (state.leader, *state.isr, *state.elr)
+
+
+def _decided(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> Iterator[PartitionChange]:
+    return _changes(image, _concerned(image, event), rules_of, balance=isinstance(event, Tick) and event.balance)
 
 
 def _changes(

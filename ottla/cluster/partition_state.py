@@ -58,8 +58,8 @@ def settled(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...] |
 
 def with_epochs(before: PartitionInfo, after: PartitionInfo) -> PartitionInfo:
     """`after` with the epochs that follow from what is different (§19.3.2); `before` if nothing is."""
-    after = replace(after, leader_epoch=before.leader_epoch, partition_epoch=before.partition_epoch)
-    if after == before:
+    after = _with(after, leader_epoch=before.leader_epoch, partition_epoch=before.partition_epoch)
+    if after is before or after == before:
         return before
     if after.leader != before.leader:
         remembered = before.leader if after.leader == NO_LEADER else NO_LEADER
@@ -76,7 +76,7 @@ def _in_sync(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...])
     if len(state.replicas) > 1:
         isr = tuple(replica for replica in isr if replica not in conditions.lost_data)
     active = tuple(replica for replica in isr if replica in conditions.active)
-    return replace(state, isr=active or isr)
+    return _with(state, isr=active or isr)
 
 
 def _completed(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
@@ -94,13 +94,13 @@ def _completed(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
 def _elected(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
     in_sync = [replica for replica in state.replicas if replica in state.isr and replica in conditions.active]
     if in_sync:
-        return replace(state, leader=_chosen(state, in_sync, conditions.election))
+        return _with(state, leader=_chosen(state, in_sync, conditions.election))
     for replica in state.replicas:
         if replica in state.elr and replica in conditions.active and replica not in conditions.lost_data:
             return replace(state, leader=replica, isr=(replica,))
     candidate = _unclean_candidate(state, conditions)
     if candidate is None:
-        return replace(state, leader=NO_LEADER)
+        return _with(state, leader=NO_LEADER)
     return replace(state, leader=candidate, isr=(candidate,), elr=(), last_known_elr=())
 
 
@@ -126,11 +126,11 @@ def _unclean_candidate(state: PartitionInfo, conditions: Conditions) -> int | No
 
 def _with_elr(before: PartitionInfo, after: PartitionInfo, conditions: Conditions) -> PartitionInfo:
     if _is_unclean(before, after, conditions) or len(after.isr) >= effective_min_isr(after, conditions.min_isr):
-        return replace(after, elr=(), last_known_elr=())
+        return _with(after, elr=(), last_known_elr=())
     had_all = _union(before.elr, before.isr)
     elr = tuple(r for r in had_all if r not in after.isr and r not in conditions.lost_data and r in after.replicas)
     known = tuple(r for r in _union(before.last_known_elr, had_all) if r in after.replicas)
-    return replace(after, elr=elr, last_known_elr=_without(known, (*after.isr, *elr)))
+    return _with(after, elr=elr, last_known_elr=_without(known, (*after.isr, *elr)))
 
 
 def _is_unclean(before: PartitionInfo, after: PartitionInfo, conditions: Conditions) -> bool:
@@ -138,6 +138,13 @@ def _is_unclean(before: PartitionInfo, after: PartitionInfo, conditions: Conditi
     if after.leader == NO_LEADER or len(after.replicas) == 1 or after.leader == before.leader:
         return False
     return after.leader not in _union(before.isr, before.elr) or after.leader in conditions.lost_data
+
+
+def _with(state: PartitionInfo, **fields: int | tuple[int, ...]) -> PartitionInfo:
+    """`state` itself where it says so already: of thousands that are looked at, most do, and a copy takes long."""
+    if all(getattr(state, name) == value for name, value in fields.items()):
+        return state
+    return replace(state, **fields)  # type: ignore[arg-type]
 
 
 def _union(first: Iterable[int], second: Iterable[int]) -> tuple[int, ...]:

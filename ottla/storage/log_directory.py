@@ -11,7 +11,7 @@ stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)
     .kafka_cleanshutdown                the mark
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class LogDirectory:
         self._config_of = config_of
         self._notices = notices
         self._logs: dict[TopicPartition, Log] = {}
+        # Why a log could not be closed, None for those that were.
+        self._closed: dict[Log, KafkaStorageError | None] = {}
         self._removed: list[tuple[int, Path]] = []
         self._removed_count = 0
 
@@ -188,8 +190,19 @@ class LogDirectory:
 
     # Closing
 
+    def close_logs(self, logs: Iterable[Log]) -> None:
+        """The part of a clean close that takes long, for some of the logs: those of different calls may be closed in
+        different threads, once nobody uses them any more. `close` tells of those that failed."""
+        for log in logs:
+            try:
+                log.close()
+                self._closed[log] = None
+            except KafkaStorageError as error:
+                self._closed[log] = error
+
     def close(self, *, clean: bool = True) -> None:
-        """Let go of the directory. A clean close makes all logs durable first and sets the mark that says so."""
+        """Let go of the directory. A clean close makes all logs durable first and sets the mark that says so; it raises
+        KafkaStorageError, and sets no mark, if something could not be made durable."""
         try:
             if clean:
                 self._close_logs()
@@ -199,17 +212,13 @@ class LogDirectory:
             self._lock.release()
 
     def _close_logs(self) -> None:
-        failed: list[KafkaStorageError] = []
-        for log in self._logs.values():
-            try:
-                log.close()
-            except KafkaStorageError as error:
-                failed.append(error)
+        self.close_logs([log for log in self._logs.values() if log not in self._closed])
         self.recovery_point_checkpoint().write()
         self.log_start_checkpoint().write()
         self.cleaner_checkpoint().write()
-        if failed:
-            raise failed[0]
+        for error in self._closed.values():
+            if error is not None:
+                raise error
         if not any(log.failure for log in self._logs.values()):
             path = self.path / CLEAN_SHUTDOWN_FILE
             try:

@@ -81,8 +81,18 @@ async def running(
     finally:
         await asking.close()
         if crash:
-            broker._close_data = lambda *, clean: Broker._close_data(broker, clean=False)
+            close_nothing_cleanly(broker)
         await broker.stop()
+
+
+def close_nothing_cleanly(broker: Broker) -> None:
+    """When it stops, the broker is to leave its data as a killed process would."""
+
+    async def close_data() -> bool:
+        broker.log_directory.close(clean=False)
+        return False
+
+    broker._close_data = close_data
 
 
 def messages(module: str) -> Any:

@@ -14,6 +14,7 @@ from ottla.protocol.messages.produce import ProduceResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import compaction
 from ottla.storage.files import OsFile
+from tests.broker.asking import close_nothing_cleanly
 from tests.broker.wire import (
     WAIT_S,
     Client,
@@ -239,7 +240,7 @@ async def stop_compacting(broker: Broker) -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+    tmp_path: Path, is_restarted: bool
 ) -> None:
     """Its gaps must not be taken for the end of what is sound."""
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
@@ -251,11 +252,11 @@ async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash
             (tmp_path / "cleaner-offset-checkpoint").unlink()
         else:
             await stop_compacting(broker)
-        monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+        close_nothing_cleanly(broker)
     if is_restarted:
         async with running_broker(tmp_path) as broker:
             await stop_compacting(broker)
-            monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+            close_nothing_cleanly(broker)
 
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         fetched = await fetch(client, "t", 3)

@@ -29,6 +29,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.storage.files import OsFile
+from tests.broker.asking import close_nothing_cleanly
 from tests.broker.wire import (
     RecordingLog,
     batch,
@@ -211,16 +212,14 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
     assert printed == "True\n"
 
 
-async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(tmp_path: Path) -> None:
     """A reader beyond the cut must not go on with other records under offsets that it knows (KIP-320)."""
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         for value in (b"a", b"b", b"lost"):
             await produce(client, "t", value)
         kept_bytes = 2 * len(batch(b"a"))
-        monkeypatch.setattr(broker, "_close_data", lambda *, clean: Broker._close_data(broker, clean=False))
+        close_nothing_cleanly(broker)
     with (tmp_path / "t-0" / f"{0:020d}.log").open("r+b") as log_file:
         log_file.truncate(kept_bytes)
 

@@ -1,5 +1,6 @@
 """The machine that a simulated broker runs on, and the broker as a process on it."""
 
+import asyncio
 import errno
 import random
 from pathlib import Path
@@ -59,10 +60,23 @@ class BrokerProcess:
         self.process = process
         self._loop = loop
         self.context = process.context()
-        self.started = loop.create_task(broker.start(), context=self.context)
+        self._starting = loop.create_task(broker.start(), context=self.context)
+
+    async def started(self) -> None:
+        """Returns when the broker has started, or its process has died. Raises what the start raises."""
+        await self._lives_until(self._starting)
 
     async def stop(self) -> None:
-        await self._loop.create_task(self.broker.stop(), context=self.context)
+        """Returns when the broker has stopped, or its process has died."""
+        await self._lives_until(self._loop.create_task(self.broker.stop(), context=self.context))
+
+    async def _lives_until(self, task: "asyncio.Task[Any]") -> None:
+        """Returns early when the process dies: a task of it would never end then."""
+        died = self._loop.create_future()
+        self.process.when_killed.append(lambda: died.done() or died.set_result(None))
+        await asyncio.wait([task, died], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
 
 
 class Machine:

@@ -248,7 +248,7 @@ class World:
         self._inspector = None
         self._broker = self._machine.boot(ADDRESS)
         try:
-            await self._broker.started
+            await self._broker.started()
         except Crash:
             return False
         except StartError as error:

@@ -1,6 +1,5 @@
 """A machine of the cluster: its disk, its clocks, its place in the network, and one broker process after the other."""
 
-import asyncio
 import contextlib
 import random
 from typing import TYPE_CHECKING, Any
@@ -102,7 +101,7 @@ class Node:
         self.running = BrokerProcess(process, broker, world.loop, store)
         world.nodes_of_processes[process] = self
         try:
-            await self._lives_until(self.running.started)
+            await self.running.started()
         except Crash:
             return False
         except StartError as error:
@@ -116,7 +115,7 @@ class Node:
         assert self.running is not None, "no broker was started"
         self.disk.repair()
         with contextlib.suppress(Crash):
-            await self._lives_until(self._world.loop.create_task(self.running.stop()))
+            await self.running.stop()
         if self.is_up:
             self._gone()
             self._end()
@@ -148,14 +147,6 @@ class Node:
     def broker_process(self) -> Process:
         assert self.running is not None, "no broker was started"
         return self.running.process
-
-    async def _lives_until(self, task: "asyncio.Task[None]") -> None:
-        """Returns early when the process dies: a task of it would never end then."""
-        died = self._world.loop.create_future()
-        self.broker_process.when_killed.append(lambda: died.done() or died.set_result(None))
-        await asyncio.wait([task, died], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
 
     def _gone(self) -> None:
         self._world.inspector.ended(self.node_id)

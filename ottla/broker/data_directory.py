@@ -1,0 +1,67 @@
+"""Opening and closing the logs of a broker in threads, so that others whom the same loop serves need not wait.
+
+Thousands of logs take seconds: at the start to read their indexes, at the end to sync them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.storage.errors import DataDirectoryError
+from ottla.storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+# So many logs are synced at once: a disk does several syncs in the time of one.
+CLOSING_THREADS = 8
+
+
+async def opened(broker: "Broker", open_directory: Callable[..., LogDirectory], *, in_thread: bool) -> LogDirectory:
+    """What `open_directory` gives, which takes `notices` as LogDirectory.open does. Raises DataDirectoryError."""
+    notices: list[str] = []
+    try:
+        if in_thread:
+            return await _opened_in_thread(broker, partial(open_directory, notices=notices.append))
+        return open_directory(notices=notices.append)
+    finally:
+        for notice in notices:
+            broker.log.warning("recovery", notice=notice)
+
+
+async def _opened_in_thread(broker: "Broker", open_directory: Callable[[], LogDirectory]) -> LogDirectory:
+    opening = asyncio.ensure_future(broker.in_thread(open_directory))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # The thread cannot be told, and has taken the directory's lock.
+        with suppress(DataDirectoryError):
+            (await opening).close(clean=False)
+        raise
+
+
+async def closed_cleanly(broker: "Broker") -> bool:
+    """Makes all data durable and says so in the directory; whether that could be done. The log says why it could not.
+
+    Nothing may use the logs any more."""
+    directory = broker.log_directory
+    try:
+        await broker.in_thread(broker.housekeeping.high_watermark_checkpoint().write)
+        logs = list(directory.logs.values())
+        parts = [logs[start::CLOSING_THREADS] for start in range(CLOSING_THREADS)]
+        await asyncio.gather(*(broker.in_thread(partial(directory.close_logs, part)) for part in parts if part))
+        # The mark comes last: all that it speaks of is on the disk.
+        await broker.in_thread(directory.close)
+    except KafkaStorageError as error:
+        broker.log.error("the data could not be closed cleanly", why=str(error))
+        broker.boot.forget()
+        directory.close(clean=False)
+        return False
+    failures = [str(log.failure) for log in directory.logs.values() if log.failure is not None]
+    for failure in failures:
+        broker.log.error("a log that had failed could not be closed cleanly", why=failure)
+        broker.boot.forget()
+    return not failures

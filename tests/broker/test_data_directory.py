@@ -1,0 +1,120 @@
+"""A broker's logs are opened and closed in threads, and the mark of a clean stop says the truth all the same."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.config.server import ServerConfig
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.protocol.errors import KafkaStorageError
+from ottla.storage.files import OsFile
+from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE, LogDirectory
+from tests.broker.wire import RecordingLog, client_of, create_topic, fetch, produce, values_of
+
+PARTITIONS = 20
+
+
+def a_broker(tmp_path: Path, store: EmbeddedStore) -> Broker:
+    """One of several that share a loop, as far as it knows."""
+    return Broker(ServerConfig(), data_dir=tmp_path, port=0, store=store.session(), log=RecordingLog())
+
+
+async def with_records(broker: Broker) -> None:
+    async with client_of(broker) as client:
+        await create_topic(client, "t", PARTITIONS)
+        for index in range(PARTITIONS):
+            await produce(client, "t", b"%d" % index, index=index)
+
+
+def when_synced(patch: pytest.MonkeyPatch, look: Callable[[OsFile], None]) -> None:
+    sync = OsFile.fsync
+
+    def looked_at(file: OsFile) -> None:
+        look(file)
+        sync(file)
+
+    patch.setattr(OsFile, "fsync", looked_at)
+
+
+async def test_a_stop_syncs_in_threads_and_marks_what_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddedStore()
+    broker = a_broker(tmp_path, store)
+    await broker.start()
+    await with_records(broker)
+    marked: list[bool] = []
+    threads: set[threading.Thread] = set()
+
+    def look(file: OsFile) -> None:
+        marked.append((tmp_path / CLEAN_SHUTDOWN_FILE).exists())
+        threads.add(threading.current_thread())
+
+    when_synced(monkeypatch, look)
+    assert await broker.stop()
+
+    assert len(marked) > PARTITIONS
+    assert not any(marked)
+    assert threading.main_thread() not in threads
+    assert len(threads) > 1
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+
+
+async def test_one_log_that_cannot_be_synced_keeps_the_mark_away_and_no_other_log_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddedStore()
+    broker = a_broker(tmp_path, store)
+    await broker.start()
+    await with_records(broker)
+    broken = broker.replicas.partition("t", 7).log
+    with monkeypatch.context() as patch:
+
+        def refuse() -> Any:
+            raise KafkaStorageError("cannot flush the log: Input/output error")
+
+        patch.setattr(broken, "flush", refuse)
+        assert not await broker.stop()
+
+    assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+    others = [log for log in broker.log_directory.logs.values() if log is not broken]
+    assert all(log.flushed_offset == log.log_end_offset == 1 for log in others)
+    # Its session ends by itself; here there is no time.
+    store.revoke(broker.membership.lease_id, lambda _: None)
+    again = a_broker(tmp_path, store)
+    await again.start()
+    assert not again.log_directory.was_closed_cleanly
+    async with client_of(again) as client:
+        assert values_of((await fetch(client, "t", index=7)).records) == [b"7"]
+    await again.stop()
+
+
+async def test_a_start_given_up_while_logs_are_read_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddedStore()
+    reading, go_on = threading.Event(), threading.Event()
+    load = LogDirectory._load
+
+    def slow(directory: LogDirectory, now_wall_ms: int) -> None:
+        reading.set()
+        assert go_on.wait(20)
+        load(directory, now_wall_ms)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogDirectory, "_load", slow)
+        starting = asyncio.create_task(a_broker(tmp_path, store).start())
+        assert await asyncio.to_thread(reading.wait, 20)
+        starting.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    broker = a_broker(tmp_path, store)
+    await broker.start()
+    assert await broker.stop()

@@ -1,0 +1,37 @@
+"""What a controller decides about many partitions, a transaction's worth at a time."""
+
+from collections.abc import Iterator
+
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, BrokerChanged, Tick, decide, decisions, transactions
+from ottla.cluster.image import TopicInfo
+from tests.cluster.images import image, rules, state
+
+MANY = 2 * CHANGES_PER_TRANSACTION + 5
+
+
+def test_decisions_come_in_transactions_and_each_partition_once() -> None:
+    made = image(*[state() for _ in range(MANY)], active="23")
+    events = [BrokerChanged(1), Tick()]
+
+    batches = list(decisions(made, events, rules()))
+
+    assert [len(batch) for batch in batches] == [CHANGES_PER_TRANSACTION, CHANGES_PER_TRANSACTION, 5]
+    assert [change for batch in batches for change in batch] == decide(made, Tick(), rules())
+    assert all(len(list(transactions(batch, made))) == 1 for batch in batches)
+
+
+def test_what_nobody_asks_for_is_not_decided() -> None:
+    looked_at: list[TopicInfo] = []
+
+    def noting(topic: TopicInfo):
+        looked_at.append(topic)
+        return rules()(topic)
+
+    batches: Iterator[list] = decisions(image(*[state() for _ in range(MANY)], active="23"), [Tick()], noting)
+    next(batches)
+
+    assert len(looked_at) == CHANGES_PER_TRANSACTION
+
+
+def test_where_all_is_as_it_should_be_nothing_is_decided() -> None:
+    assert list(decisions(image(state(), state()), [Tick(), BrokerChanged(2)], rules())) == []
