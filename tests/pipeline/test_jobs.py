@@ -11,7 +11,7 @@ import pytest
 
 from ottla.pipeline import archive
 from ottla.pipeline.observatory.tables import TABLES, write_tables
-from tests.pipeline.jobs import job
+from tests.pipeline.jobs import failed_job, job
 from tests.pipeline.standalone import standalone_cluster
 from tests.pipeline.test_observatory import Log
 from tests.pipeline.test_report import eventful
@@ -45,6 +45,9 @@ def test_a_standalone_cluster_makes_the_same_tables(
     source = ["--bootstrap", broker.bootstrap, "--topic", EVENTS, "--table", f"{there}/events", "--once"]
     observed = ["--archive", f"{there}/events", "--tables", f"{there}/tables"]
     with standalone_cluster(tmp_path) as url:
+        assert f"Error: {there}/events is a path of this machine, which executors of {url} do not see" in failed_job(
+            "archive", *source, jars=spark_jars, master=url
+        )
         job("archive", *source, "--shared-path", jars=spark_jars, master=url)
         job("observatory", *observed, "--shared-path", jars=spark_jars, master=url)
     archive_here(spark, broker, [EVENTS], here / "events")
