@@ -1,0 +1,31 @@
+"""What comes in hundreds is done in steps of an event loop that do not grow with it."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.isr_changes import IsrChanges
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION
+
+
+def test_isr_changes_of_many_partitions_are_committed_one_transaction_in_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[Callable[[], None]] = []
+    sizes: list[int] = []
+    broker: Any = SimpleNamespace(soon=steps.append)
+    changes = IsrChanges(broker)
+    monkeypatch.setattr(changes, "_commit", lambda wishes: sizes.append(len(wishes)))
+    partition: Any = None
+    change: Any = None
+    for _ in range(2 * CHANGES_PER_TRANSACTION + 1):
+        changes.propose(partition, change)
+    committed_by_step: list[int] = []
+    while steps:
+        steps.pop(0)()
+        committed_by_step.append(len(sizes))
+
+    assert sizes == [CHANGES_PER_TRANSACTION, CHANGES_PER_TRANSACTION, 1]
+    assert committed_by_step == [1, 2, 3]
