@@ -152,19 +152,19 @@ def test_the_archive_is_whole_after_kills_at_random_moments(
     """`kill -9` of the whole process group: nothing of the job gets to say goodbye."""
     topic, table = make_topic(broker), tmp_path / "table"
     chance = random.Random(4)
-    source = ["--bootstrap", broker.bootstrap, "--topic", topic, "--option", "maxOffsetsPerTrigger=300"]
-    arguments = [*source, "--table", str(table), "--interval", "0.1"]
+    arguments = ["--bootstrap", broker.bootstrap, "--topic", topic, "--table", str(table)]
+    in_pieces = ["--interval", "0.1", "--option", "maxOffsetsPerTrigger=300"]
     progress = Progress(table / "_checkpoint")
     cut_short = 0
     for turn in range(KILLS):
-        with running_job("archive", *arguments, jars=spark_jars) as running:
+        with running_job("archive", *arguments, *in_pieces, jars=spark_jars) as running:
             # More than it can do: whenever the kill comes, there is a batch that it comes in the middle of.
             produce(broker, topic, map(str, range(turn * MORE_THAN_ENOUGH, (turn + 1) * MORE_THAN_ENOUGH)))
             wait_for(progress.is_made_by(running), 120, "the job begins no batch")
             with pytest.raises(subprocess.TimeoutExpired):
                 running.wait(chance.random())
         cut_short += progress.is_in_the_middle
-    job("archive", *source, "--table", str(table), "--once", jars=spark_jars)
+    job("archive", *arguments, "--once", jars=spark_jars)
 
     produced = rows_in_topic(broker, topic)
     assert len(produced) == KILLS * MORE_THAN_ENOUGH
