@@ -32,7 +32,9 @@ def submit_command(
     command = [str(_spark_submit()), "--master", master]
     command += ["--jars", ",".join(_jar_files(jars))] if jars is not None else ["--packages", ",".join(PACKAGES)]
     command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
-    for key, value in (settings or {}).items():
+    # Spark's own bar, for whoever watches; a file or a pipe would be full of it.
+    shown = {"spark.ui.showConsoleProgress": "true"} if sys.stderr.isatty() else {}
+    for key, value in {**shown, **(settings or {})}.items():
         command += ["--conf", f"{key}={value}"]
     return [*command, str(_JOBS_DIRECTORY / f"{job}.py"), *arguments]
 

@@ -39,6 +39,13 @@ def test_a_command_has_the_master_the_packages_and_the_jobs_own_arguments() -> N
 
 
 @pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_who_watches_sees_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch, is_watched: bool) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_watched)
+    assert ("spark.ui.showConsoleProgress=true" in submit_command("replay", [], master="local")) == is_watched
+
+
+@pytest.mark.usefixtures("installed")
 def test_every_job_is_a_file_that_can_be_submitted() -> None:
     scripts = [Path(submit_command(job, [], master="local[*]")[-1]) for job in JOBS]
     assert all(script.is_file() and '__name__ == "__main__"' in script.read_text() for script in scripts)
