@@ -32,11 +32,16 @@ def read_topics(spark: SparkSession, bootstrap: str, topics: Sequence[str], opti
 
 def archived(records: DataFrame, json_schema: str | None = None) -> DataFrame:
     """The rows of the table. With a schema, written as Spark writes it (`id INT, name STRING`), the column `json` has
-    what the value says under it; null where the value is no such JSON."""
+    what the value says under it; null where the value is no such JSON. Raises PipelineError for what is no schema."""
+    from pyspark.errors import AnalysisException
+
     rows = records.select(*COLUMNS)
     if json_schema is None:
         return rows
-    return rows.withColumn(JSON_COLUMN, F.from_json(F.col("value").cast("string"), json_schema))
+    try:
+        return rows.withColumn(JSON_COLUMN, F.from_json(F.col("value").cast("string"), json_schema))
+    except AnalysisException as error:
+        raise PipelineError(f"{json_schema} is no schema as Spark writes it: id INT, name STRING") from error
 
 
 def write_table(rows: DataFrame, table: str, checkpoint: str, *, once: bool, interval_s: float) -> StreamingQuery:

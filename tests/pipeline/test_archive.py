@@ -79,6 +79,13 @@ def test_json_values_under_a_schema(spark: Any, broker: ServedBroker, tmp_path: 
     assert rows[1].json is None or rows[1].json.id is None
 
 
+@pytest.mark.parametrize("schema", ["id INTT", "INT", "id:"])
+def test_what_is_no_schema_is_refused(spark: Any, schema: str) -> None:
+    records = spark.createDataFrame([], ", ".join(f"{name} STRING" for name in archive.COLUMNS))
+    with pytest.raises(PipelineError, match=f"{schema} is no schema as Spark writes it"):
+        archive.archived(records, schema)
+
+
 def test_a_checkpoint_of_other_topics_is_refused(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
     topic = make_topic(broker, 1)
     produce(broker, topic, ["x"])
