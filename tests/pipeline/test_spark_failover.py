@@ -193,6 +193,7 @@ def test_an_idempotent_sink_writes_every_row_once_over_a_killed_leader(
     query = rows.writeStream.format("kafka").options(**options_of(cluster, settings)).trigger(availableNow=True).start()
     wait_for(lambda: sum(topics.end_offsets(cluster, target).values()) > 0, WAIT_S, "nothing is written")
     leader = kill_leader(cluster, target, 0)
+    assert query.isActive, "all was written before the kill"
     assert query.awaitTermination(120), "the query does not end"
     leader.start()
     cluster.wait_until_whole()
