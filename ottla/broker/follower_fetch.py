@@ -81,6 +81,8 @@ class DelayedFollowerFetch(DelayedOperation):
                 self._noted()
                 if self._ends_wait or self._bytes_read >= self._min_bytes:
                     return self._response()
+        # Who waits for what this follower has by now is told before the follower is seen to wait.
+        context.broker.settle()
         context.park()
         context.on_disconnect = self._give_up
         if self._cold:
