@@ -11,6 +11,7 @@ text that travels as the commit's metadata. What has no outcome is in doubt: it 
 from dataclasses import dataclass
 
 ALL_IN_SYNC_REPLICAS = -1
+UNKNOWN_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The record was written. `offset` is -1 where the answer had none, as for a repeated batch too old to be known."""
+    """The record was written. `offset` is UNKNOWN_OFFSET where the answer had none, as for a repeated batch of which the
+    broker knows no more than that it has it."""
 
     at_us: int
     value: str

@@ -10,11 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.histories.events import ALL_IN_SYNC_REPLICAS, Acknowledged, Event, FinalLog, Read, Refused, Sent
+from tests.histories.events import (
+    ALL_IN_SYNC_REPLICAS,
+    UNKNOWN_OFFSET,
+    Acknowledged,
+    Event,
+    FinalLog,
+    Read,
+    Refused,
+    Sent,
+)
 from tests.histories.violations import Kind, Partition, Violation
 
 EMPTY = FinalLog(0, ())
-UNKNOWN_OFFSET = -1
 
 
 @dataclass

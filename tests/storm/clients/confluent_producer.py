@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.histories.events import Acknowledged, Sent
+from tests.histories.events import UNKNOWN_OFFSET, Acknowledged, Sent
 from tests.histories.files import now_us
 from tests.storm.clients.client import Client, to_payload, to_value
 from tests.storm.settings import PARTITIONS, TOPIC
@@ -70,5 +70,6 @@ class _Life:
         if error is None:
             payload, offset = message.value(), message.offset()
             assert payload is not None
-            assert offset is not None
-            self._client.history.write(Acknowledged(now_us(), to_value(payload), offset))
+            # None: a repeated batch that the broker knows to have, and no more of it (DUPLICATE_SEQUENCE_NUMBER).
+            told = UNKNOWN_OFFSET if offset is None else offset
+            self._client.history.write(Acknowledged(now_us(), to_value(payload), told))
