@@ -34,8 +34,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The record was written. `offset` is UNKNOWN_OFFSET where the answer had none, as for a repeated batch of which the
-    broker knows no more than that it has it."""
+    """The record was written. `offset` is UNKNOWN_OFFSET where the answer had none, as for a repeated batch that is too
+    old to be known."""
 
     at_us: int
     value: str
