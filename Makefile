@@ -11,13 +11,16 @@ MINUTES ?= 2
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test test-pipeline check check-pipeline rebalance sim storm fuzz bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance sim storm fuzz bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
 
 test: $(VENV)/ready-dev
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# PySpark and all that the jobs of `ottla pipeline` need, in .venv-pipeline.
+pipeline: $(PIPELINE_VENV)/ready
 
 # The jobs on Spark, and Spark's connector. What needs Java or Spark's jars skips where they cannot be had.
 test-pipeline: $(PIPELINE_VENV)/ready

@@ -6,7 +6,9 @@ crash cuts short is in no commit of the table, so that no reader sees it.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,8 +35,6 @@ def read_topics(spark: SparkSession, bootstrap: str, topics: Sequence[str], opti
 def archived(records: DataFrame, json_schema: str | None = None) -> DataFrame:
     """The rows of the table. With a schema, written as Spark writes it (`id INT, name STRING`), the column `json` has
     what the value says under it; null where the value is no such JSON. Raises PipelineError for what is no schema."""
-    from pyspark.errors import AnalysisException
-
     rows = records.select(*COLUMNS)
     if json_schema is None:
         return rows
@@ -52,25 +52,50 @@ def write_table(rows: DataFrame, table: str, checkpoint: str, *, once: bool, int
     return writer.start(table)
 
 
-def check_checkpoint(spark: SparkSession, checkpoint: str, topics: Iterable[str]) -> None:
-    """Raises PipelineError when the checkpoint has the positions of a query over other topics."""
+def check_checkpoint(spark: SparkSession, checkpoint: str, topics: Iterable[str], table: str) -> None:
+    """Raises PipelineError when the checkpoint has the positions of a query over other topics, or into another table:
+    this one would lack what the query has put there already."""
     known = topics_of_checkpoint(spark, checkpoint)
-    wanted = set(topics)
-    if known and not known <= wanted:
+    if not known <= set(topics):
         others = ", ".join(sorted(known))
         raise PipelineError(f"the checkpoint {checkpoint} belongs to a query over {others}: give another --checkpoint")
+    query = query_of_checkpoint(spark, checkpoint)
+    if query is not None and not is_written_by(spark, table, query):
+        raise PipelineError(
+            f"the checkpoint {checkpoint} belongs to a query into another table than {table}: give another --checkpoint"
+        )
 
 
 def topics_of_checkpoint(spark: SparkSession, checkpoint: str) -> set[str]:
     """Topics that the newest offsets in a checkpoint are of; empty when there is no checkpoint."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        files = spark.read.format("text").option("wholetext", "true").load(f"{checkpoint}/offsets")
-        texts = files.select("value", F.col("_metadata.file_name").cast("int").alias("batch")).orderBy("batch")
-        rows = texts.collect()
-    except AnalysisException:
-        return set()
+    batches = _batches(spark, f"{checkpoint}/offsets")
     # Each file: a version, metadata of the batch, then one line per source.
-    lines = str(rows[-1]["value"]).splitlines()[2:] if rows else []
+    lines = batches[-1].splitlines()[2:] if batches else []
     return {topic for line in lines if line.startswith("{") for topic in json.loads(line)}
+
+
+def query_of_checkpoint(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of the query that a checkpoint belongs to, None while no batch of it is certain to be in its table."""
+    if not _batches(spark, f"{checkpoint}/commits"):
+        return None
+    metadata = spark.read.format("text").load(f"{checkpoint}/metadata").collect()
+    return str(json.loads(metadata[0]["value"])["id"])
+
+
+def is_written_by(spark: SparkSession, table: str, query: str) -> bool:
+    """Whether the table has a commit of that query: Delta notes for each the last batch that it has."""
+    # Only Delta's own classes tell.
+    jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    session = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, table)
+    return bool(log.unsafeVolatileSnapshot().transactions().contains(query))
+
+
+def _batches(spark: SparkSession, directory: str) -> list[str]:
+    """The files of a checkpoint's directory, each of which is named by its batch, in that order."""
+    try:
+        files = spark.read.format("text").option("wholetext", "true").load(directory)
+        texts = files.select("value", F.col("_metadata.file_name").cast("int").alias("batch")).orderBy("batch")
+        return [str(row["value"]) for row in texts.collect()]
+    except AnalysisException:
+        return []

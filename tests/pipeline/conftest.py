@@ -14,13 +14,11 @@ import pytest
 
 from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
 from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed
-from tests.pipeline.jobs import QUICK_JAVA
+from tests.pipeline.jobs import QUICK_JAVA, QUICK_SPARK
 from tests.served import ServedBroker
 
 SMALL = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    **QUICK_SPARK,
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

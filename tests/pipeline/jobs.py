@@ -15,11 +15,17 @@ JOB_WITHIN_S = 240
 # Jobs of tests are over before a second compiler has warmed up.
 QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 ENVIRONMENT = {**os.environ, **QUICK_JAVA}
-QUICK = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
+# Few rows need few tasks.
+QUICK_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
 
 
 def command(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> list[str]:
-    options = ["--master", master, "--jars", str(jars), *QUICK]
+    settings = [word for setting in QUICK_SPARK.items() for word in ("--conf", "=".join(setting))]
+    options = ["--master", master, "--jars", str(jars), *settings]
     return [sys.executable, "-m", "ottla", "pipeline", *options, name, *arguments]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -90,12 +91,36 @@ def test_a_checkpoint_of_other_topics_is_refused(spark: Any, broker: ServedBroke
     topic = make_topic(broker, 1)
     produce(broker, topic, ["x"])
     archive_once(spark, broker, [topic], tmp_path / "table")
-    checkpoint = f"{tmp_path}/table/_checkpoint"
+    table, checkpoint = f"{tmp_path}/table", f"{tmp_path}/table/_checkpoint"
 
-    archive.check_checkpoint(spark, checkpoint, [topic, "another"])
-    archive.check_checkpoint(spark, f"{tmp_path}/none", ["another"])
+    archive.check_checkpoint(spark, checkpoint, [topic, "another"], table)
+    archive.check_checkpoint(spark, f"{tmp_path}/none", ["another"], table)
     with pytest.raises(PipelineError, match=f"belongs to a query over {topic}: give another --checkpoint"):
-        archive.check_checkpoint(spark, checkpoint, ["another"])
+        archive.check_checkpoint(spark, checkpoint, ["another"], table)
+
+
+def test_a_checkpoint_of_another_table_is_refused(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
+    """The other one would silently lack what the query has put into the first."""
+    topic = make_topic(broker, 1)
+    produce(broker, topic, ["x"])
+    for name in ("one", "other"):
+        archive_once(spark, broker, [topic], tmp_path / name)
+    checkpoint = f"{tmp_path}/one/_checkpoint"
+
+    for table in ("other", "absent"):
+        with pytest.raises(PipelineError, match=f"belongs to a query into another table than {tmp_path}/{table}:"):
+            archive.check_checkpoint(spark, checkpoint, [topic], f"{tmp_path}/{table}")
+
+
+def test_a_checkpoint_of_a_query_that_was_cut_off_at_once_is_no_reason_to_refuse(
+    spark: Any, broker: ServedBroker, tmp_path: Path
+) -> None:
+    topic = make_topic(broker, 1)
+    produce(broker, topic, ["x"])
+    archive_once(spark, broker, [topic], tmp_path / "table")
+    shutil.rmtree(tmp_path / "table" / "_checkpoint" / "commits")
+
+    archive.check_checkpoint(spark, f"{tmp_path}/table/_checkpoint", [topic], f"{tmp_path}/absent")
 
 
 # Replay

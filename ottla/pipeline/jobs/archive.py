@@ -32,7 +32,7 @@ def main(arguments: argparse.Namespace) -> None:
     cluster.check_reachable(seen, master_of(spark))
     cluster.check_path(arguments.table, master_of(spark), is_shared=arguments.shared_path)
     checkpoint = arguments.checkpoint or f"{arguments.table}/_checkpoint"
-    archive.check_checkpoint(spark, checkpoint, arguments.topics)
+    archive.check_checkpoint(spark, checkpoint, arguments.topics, arguments.table)
     records = archive.read_topics(spark, arguments.bootstrap, arguments.topics, options)
     rows = archive.archived(records, arguments.schema)
     query = archive.write_table(rows, arguments.table, checkpoint, once=arguments.once, interval_s=arguments.interval)
