@@ -99,7 +99,8 @@ class Membership:
         """None: without end, for a broker that is serving."""
         for_answers = Patience(self._broker, patience_ms)
         session_ms = self._broker.config.broker_session_timeout_ms + SESSION_MARGIN_MS
-        for_its_end = Patience(self._broker, None if patience_ms is None else session_ms)
+        end_ms = None if patience_ms is None else session_ms
+        for_its_end = Patience(self._broker, end_ms)
         said = False
         while True:
             try:
@@ -122,6 +123,8 @@ class Membership:
             if isinstance(outcome, Unavailable):
                 self.store_answers(outcome)
                 await for_answers.wait(f"the metadata store cannot be used: {outcome.reason}")
+                # No session ends in a store that is away, and one that comes back gives each its whole time again.
+                for_its_end = Patience(self._broker, end_ms)
 
     async def _try_to_register(self) -> Conflict | LeaseLost | Unavailable | None:
         """None once this broker is registered. Raises what `register` does."""

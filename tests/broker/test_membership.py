@@ -198,6 +198,24 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_waited_for(cluster: Clus
     cluster.run(story())
 
 
+def test_a_session_is_waited_for_anew_when_the_store_was_away(cluster: Cluster) -> None:
+    async def story() -> None:
+        (first,) = await cluster.started(1)
+        again = cluster.boot(1, host="elsewhere")
+        await asyncio.sleep(2)
+        cuts = cluster.cut_off(again)
+        await asyncio.sleep(SESSION_MS / 1000 + 4)
+        cluster.kill(first)
+        cluster.links.heal(*cuts)
+
+        await again.started
+
+        assert again.state is BrokerState.ACTIVE
+        await cluster.stop(again)
+
+    cluster.run(story())
+
+
 def test_nobody_is_served_by_a_broker_that_has_not_joined(cluster: Cluster) -> None:
     async def story() -> None:
         node = cluster.boot(1)
