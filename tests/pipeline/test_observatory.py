@@ -141,6 +141,15 @@ def test_a_rebalance_has_its_cause_its_phases_and_its_slowest_member(log: Log) -
     }  # fmt: skip
 
 
+def test_of_two_that_come_in_one_millisecond_the_later_is_the_slowest(log: Log) -> None:
+    log.started(0, 1, "member joined", "b")
+    log.rejoined(0, 1, "b")
+    log.rejoined(0, 1, "a")
+    log.generation(0, 2, ["a", "b"], 0)
+
+    assert rows_of(rebalances(log.parsed()), "slowest_member_id", "slowest_ms", order="started_ms") == [("a", 0)]
+
+
 def test_a_member_that_never_came_back_is_the_slowest(log: Log) -> None:
     log.started(0, 1, "leader rejoined", "a")
     log.rejoined(0, 1, "a")

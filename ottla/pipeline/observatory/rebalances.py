@@ -80,7 +80,8 @@ def _facts(events: DataFrame) -> DataFrame:
         _one("generation_started", "join_phase_ms", "member_ids", "leader_id", "protocol_name").alias("formed"),
         _one("generation_completed", "sync_phase_ms", "mono_ms").alias("completed"),
         F.min(F.when(is_empty, F.col("mono_ms"))).alias("emptied_mono_ms"),
-        F.max(F.when(came, F.struct(waited_ms.alias("waited_ms"), "member_id", "client_id"))).alias("slowest"),
+        # Of those that came in the same millisecond, the one that was told of last.
+        F.max(F.when(came, F.struct(waited_ms.alias("waited_ms"), "seq", "member_id", "client_id"))).alias("slowest"),
         F.count_if(is_dropped).cast("int").alias("dropped_members"),
     )
 
