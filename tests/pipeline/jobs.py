@@ -31,30 +31,22 @@ def command(name: str, *arguments: str, jars: Path, master: str = "local[2]") ->
 
 def job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
     """Runs it to its end; gives what it said."""
-    done = subprocess.run(
-        command(name, *arguments, jars=jars, master=master),
-        capture_output=True,
-        text=True,
-        timeout=JOB_WITHIN_S,
-        env=ENVIRONMENT,
-    )
+    done = _run(command(name, *arguments, jars=jars, master=master))
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
 
 
 def failed_job(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> str:
     """All that a job says that fails as it should: one sentence, and no trace of Python's or Java's."""
-    done = subprocess.run(
-        command(name, *arguments, jars=jars, master=master),
-        capture_output=True,
-        text=True,
-        timeout=JOB_WITHIN_S,
-        env=ENVIRONMENT,
-    )
+    done = _run(command(name, *arguments, jars=jars, master=master))
     assert done.returncode == 1, done.stdout[-4000:]
     assert "Traceback" not in done.stderr, done.stderr[-4000:]
     (sentence,) = done.stdout.strip().splitlines()
     return sentence
+
+
+def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=JOB_WITHIN_S, env=ENVIRONMENT)
 
 
 @contextmanager
