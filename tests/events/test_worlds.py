@@ -5,12 +5,12 @@ import pytest
 from tests.simulation.cluster.plan import ClusterPlan
 from tests.simulation.cluster.world import ClusterWorld
 
-# One partition for three brokers, so that two of them send their events to the third. No samples: they would come while
-# the world looks whether anybody still waits for something.
+# One partition for three brokers, so that two of them send their events to the third. With a sample every second they
+# always have something to tell, also when all clients have gone.
 EVENTS = {
     "ottla.events.enable": "true",
     "ottla.events.num.partitions": "1",
-    "ottla.events.sample.interval.ms": "3600000",
+    "ottla.events.sample.interval.ms": "1000",
 }
 
 
@@ -20,7 +20,8 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClusterPlan, "settings", lambda plan: settings(plan) | EVENTS)
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+# In the last two an event is on its way at the moment at which nothing of a client may be left.
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 48, 106])
 def test_the_invariants_hold_while_events_are_told(seed: int) -> None:
     world = ClusterWorld(seed)
 

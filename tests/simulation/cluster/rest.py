@@ -24,6 +24,8 @@ POLL_MS = 100
 SETTLING_MS = 45_000
 WRITING_MS = 30_000
 REACTION_MS = 8_000
+# Much longer than it takes to replicate a batch, and to answer who sent it.
+FORWARDING_MS = 5_000
 
 
 class Rest:
@@ -63,6 +65,8 @@ class Rest:
         sessions_ms = max(habits.session_timeout_ms for habits in members)
         rebalance_ms = max(habits.group_rebalance_timeout_ms for habits in members)
         await asyncio.sleep((sessions_ms + 2 * rebalance_ms + PROMPT_MS) / 1000)
+        # Brokers stay, and are producers too: what one forwards waits at another until its replicas have it.
+        await self._wait("I-19", self._forwarding, FORWARDING_MS)
         for node in world.nodes.values():
             self._count_what_is_left(node.host, node.broker)
         brokers = [node.broker for node in world.nodes.values()]
@@ -152,6 +156,14 @@ class Rest:
             + max(habits.session_timeout_ms for habits in members)
             + REACTION_MS
         )
+
+    def _forwarding(self) -> list[str]:
+        publishers = {node.host: node.broker._events for node in self._world.nodes.values()}
+        return [
+            f"{host} forwards events"
+            for host, publisher in publishers.items()
+            if publisher is not None and publisher._forwarding.is_busy
+        ]
 
     # Reading what is there.
 
