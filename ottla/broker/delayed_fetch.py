@@ -192,4 +192,4 @@ class DelayedFetch(DelayedOperation):
     # Answering.
 
     def _response(self) -> FetchResponse:
-        return response_of(self._context.broker, self._fetch, self._answers)
+        return response_of(self._context, self._fetch, self._answers)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.context import RequestContext
+from ottla.broker.produce_answers import tell_leader
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
 from ottla.storage.log import AppendInfo
@@ -74,18 +75,21 @@ class DelayedProduce(DelayedOperation):
                 outcome = awaited.outcome()
                 if outcome is None:
                     return False
-                _fail_unless_none(awaited.answer, outcome)
+                self._fail_unless_none(awaited, outcome)
         return self.force_complete()
 
     def on_complete(self) -> None:
         for awaited in self._awaited:
             if not awaited.answer.error_code:
                 outcome = awaited.outcome()
-                _fail_unless_none(awaited.answer, ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome)
+                self._fail_unless_none(awaited, ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome)
         self._context.complete(self._response)
 
-
-def _fail_unless_none(answer: Any, code: ErrorCode) -> None:
-    if code is not ErrorCode.NONE:
+    def _fail_unless_none(self, awaited: Awaited, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            return
+        answer = awaited.answer
         answer.error_code = int(code)
         answer.base_offset = -1
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            tell_leader(self._context, self._response, awaited.partition.topic, answer)

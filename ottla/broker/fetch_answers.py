@@ -3,17 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.current_leader import current_leader
 from ottla.cluster.image import ZERO_ID
 from ottla.protocol.errors import (
     CorruptMessage,
-    FencedLeaderEpoch,
+    ErrorCode,
     InconsistentTopicId,
     KafkaError,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownTopicId,
 )
-from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch
+from ottla.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+)
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
@@ -21,8 +28,12 @@ from ottla.storage.reader import ReadResult, WouldBlock
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
 
 UNKNOWN = -1
+# Kafka names neither the leader nor its address before it can name both.
+LEADER_SINCE = 16
+ASKED_THE_WRONG_ONE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class ColdRead:
@@ -111,10 +122,6 @@ def describe_failure(broker: "Broker", target: FetchTarget, answer: Any, error: 
         _read_failed(broker, target, error)
     if not isinstance(error, OffsetOutOfRange):
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
-    if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
-        known = broker.image.partition(target.topic, target.partition)
-        if known is not None:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
 
 
 def _read_failed(broker: "Broker", target: FetchTarget, error: KafkaError) -> None:
@@ -123,20 +130,28 @@ def _read_failed(broker: "Broker", target: FetchTarget, error: KafkaError) -> No
         broker.replicas.ailing.read_failed(partition, target.fetch_offset, error)
 
 
-def response_of(broker: "Broker", fetch: FetchContext, answers: Sequence[Any]) -> FetchResponse:
+def response_of(context: "RequestContext", fetch: FetchContext, answers: Sequence[Any]) -> FetchResponse:
     """The response to send; the session remembers it as told."""
-    included = fetch.answered(answers, broker.clock.now_ms())
-    return FetchResponse(session_id=fetch.session_id, responses=_by_topic(fetch.targets, answers, included))
-
-
-def _by_topic(targets: Sequence[FetchTarget], answers: Sequence[Any], included: Sequence[bool]) -> list[Any]:
-    topics: list[Any] = []
+    included = fetch.answered(answers, context.broker.clock.now_ms())
+    response = FetchResponse(session_id=fetch.session_id)
+    topics = response.responses
     name, topic_id = None, ZERO_ID
-    for target, answer, include in zip(targets, answers, included, strict=True):
+    for target, answer, include in zip(fetch.targets, answers, included, strict=True):
         if not include:
             continue
+        if answer.error_code:
+            _maybe_tell_leader(context, response, target, answer)
         if target.topic != name or target.topic_id != topic_id:
             name, topic_id = target.topic, target.topic_id
             topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
         topics[-1].partitions.append(answer)
-    return topics
+    return response
+
+
+def _maybe_tell_leader(context: "RequestContext", response: FetchResponse, target: FetchTarget, answer: Any) -> None:
+    if context.api_version < LEADER_SINCE or answer.error_code not in ASKED_THE_WRONG_ONE:
+        return
+    leader = current_leader(context, target.topic, target.partition)
+    answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+    told = response.node_endpoints
+    told += [NodeEndpoint(**fields) for fields in leader.new_endpoints(told)]

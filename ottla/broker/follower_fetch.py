@@ -228,4 +228,4 @@ class DelayedFollowerFetch(DelayedOperation):
     # Answering.
 
     def _response(self) -> FetchResponse:
-        return response_of(self._context.broker, self._fetch, self._answers)
+        return response_of(self._context, self._fetch, self._answers)

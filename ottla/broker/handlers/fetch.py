@@ -1,7 +1,8 @@
 """Fetch: batches from partitions, at once or when there are enough of them.
 
 v4 isolation level, v5 log start offset, v7 sessions (KIP-227), v9 the client's leader epoch, v10 zstd, v11 rack, v12
-flexible, with the epoch of the last fetched record, v13 topic ids instead of names, v15 the replica's state apart.
+flexible, with the epoch of the last fetched record, v13 topic ids instead of names, v15 the replica's state apart, v16
+names the leader and its address to a client that asked the wrong broker.
 """
 
 from ottla.broker.authorization import is_broker

@@ -1,8 +1,8 @@
 """Produce: record batches into partitions.
 
 v3 is the oldest with batches of magic 2; v7 allows zstd, v8 names the records that are wrong, v9 is flexible, v10 names
-the leader to a client that asked the wrong broker. Versions 0 to 2 are advertised and not served (see the table of
-APIs).
+the leader and its address to a client that asked the wrong broker. Versions 0 to 2 are advertised and not served (see
+the table of APIs).
 
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
@@ -11,6 +11,7 @@ With acks=0 nobody waits for an answer, so an error closes the connection, and t
 
 from ottla.broker.context import RequestContext
 from ottla.broker.delayed_produce import Awaited, DelayedProduce
+from ottla.broker.produce_answers import tell_leader
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import (
     CorruptMessage,
@@ -20,7 +21,6 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -46,17 +46,16 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
         _close_on_error(context, response)
         return None
     awaited: list[Awaited] = []
-    response = ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[
-                    _append(context, request.acks, topic.name, data, awaited) for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    response = ProduceResponse()
+    response.responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[
+                _append(context, response, request.acks, topic.name, data, awaited) for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
     if request.acks == NO_ACKS:
         _close_on_error(context, response)
         return None
@@ -76,6 +75,7 @@ def _waits(context: RequestContext, awaited: list[Awaited]) -> bool:
 
 def _append(
     context: RequestContext,
+    response: ProduceResponse,
     acks: int,
     topic: str,
     data: PartitionProduceData,
@@ -93,7 +93,9 @@ def _append(
             raise CorruptMessage("the partition's data holds no batch")
         info = replicas.append(partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE)
     except KafkaError as error:
-        _describe_failure(context, answer, error, topic)
+        _describe_failure(answer, error)
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            tell_leader(context, response, topic, answer)
         return answer
     answer.base_offset = info.base_offset
     answer.log_append_time_ms = info.log_append_time
@@ -137,7 +139,7 @@ def _refused(request: ProduceRequest, code: ErrorCode, why: str) -> ProduceRespo
     )
 
 
-def _describe_failure(context: RequestContext, answer: PartitionProduceResponse, error: KafkaError, topic: str) -> None:
+def _describe_failure(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_code = int(error.code)
     answer.base_offset = NO_OFFSET
     answer.error_message = str(error)
@@ -146,7 +148,3 @@ def _describe_failure(context: RequestContext, answer: PartitionProduceResponse,
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
             for index, why in error.record_errors
         ]
-    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        leader = context.broker.image.partition(topic, answer.index)
-        if leader is not None:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
