@@ -36,7 +36,10 @@ class Boot:
         """Since the broker's last life in this directory."""
 
     def confirm(self) -> None:
-        """From now on what was lost before is known to the cluster: what happens next is counted from this boot."""
+        """From now on what was lost before is known to the cluster: what happens next is counted from this boot.
+
+        After a clean shutdown nothing was lost, so that is said before its mark is removed: who is killed while it
+        starts has no mark any more."""
         if self._is_kept or not self._boot_id:
             return
         try:

@@ -259,16 +259,20 @@ class Broker:
             config_of=self._stored_topic_configs(entries),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
+            when_clean=lambda: self._present_boot().confirm(),
         )
         # With a store of its own, there is nobody whom this loop could serve meanwhile.
         self.log_directory = await opened(self, open_directory, in_thread=not self.is_alone)
         self.cluster_id = self.log_directory.identity.cluster_id
-        self.boot = Boot(self, self.files, self._data_dir, self._boot_id)
+        self.boot = self._present_boot()
         self.metadata = ClusterMetadata(self, self._opened_store())
         self.membership = Membership(self, self._opened_store())
         self.controlling = Controlling(self)
         self.producer_ids = ProducerIds(self.metadata)
         self.topics = TopicService(self)
+
+    def _present_boot(self) -> Boot:
+        return Boot(self, self.files, self._data_dir, self._boot_id)
 
     async def _find_cluster(self) -> tuple[str | None, Sequence[Entry] | None]:
         """The cluster's id and all that is in its store. None: the store is a file in the data directory."""

@@ -54,7 +54,15 @@ class LogDirectory:
     """All logs of a broker. `LogDirectory.open` makes one; `close` ends it."""
 
     def __init__(
-        self, path: Path, files: FileSystem, lock: Lock, identity: Identity, *, config_of: ConfigOf, notices: Notices
+        self,
+        path: Path,
+        files: FileSystem,
+        lock: Lock,
+        identity: Identity,
+        *,
+        config_of: ConfigOf,
+        notices: Notices,
+        when_clean: Callable[[], None],
     ) -> None:
         self.path = path
         self.identity = identity
@@ -63,6 +71,7 @@ class LogDirectory:
         self._lock = lock
         self._config_of = config_of
         self._notices = notices
+        self._when_clean = when_clean
         self._logs: dict[TopicPartition, Log] = {}
         # Why a log could not be closed, None for those that were.
         self._closed: dict[Log, KafkaStorageError | None] = {}
@@ -81,12 +90,14 @@ class LogDirectory:
         now_wall_ms: int,
         files: FileSystem | None = None,
         notices: Notices = lambda _: None,
+        when_clean: Callable[[], None] = lambda: None,
     ) -> "LogDirectory":
         """Open the directory, or make it, and load all logs.
 
         `cluster_id` None takes the directory's own, and for a new directory one from `new_id`, which draws random
-        ids in Kafka's text form. `notices` hears a sentence about everything recovery found amiss. Raises
-        DataDirectoryError with one sentence for the user.
+        ids in Kafka's text form. `notices` hears a sentence about everything recovery found amiss. `when_clean` is
+        called where the mark of a clean shutdown was found, before the mark is removed. Raises DataDirectoryError with
+        one sentence for the user.
         """
         disk: FileSystem = files if files is not None else OsFileSystem()
         try:
@@ -98,7 +109,7 @@ class LogDirectory:
             raise DataDirectoryError(f"data directory {path} is in use by another broker")
         try:
             identity = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
-            directory = cls(path, disk, lock, identity, config_of=config_of, notices=notices)
+            directory = cls(path, disk, lock, identity, config_of=config_of, notices=notices, when_clean=when_clean)
             directory._load(now_wall_ms)
         except OSError as error:
             lock.release()
@@ -232,6 +243,7 @@ class LogDirectory:
         mark = self.path / CLEAN_SHUTDOWN_FILE
         self.was_closed_cleanly = self._files.exists(mark)
         if self.was_closed_cleanly:
+            self._when_clean()
             # Before anything is loaded: should we crash from here on, nobody may believe the files again.
             self._files.remove(mark)
             self._files.sync_directory(self.path)

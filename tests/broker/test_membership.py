@@ -7,6 +7,7 @@ import pytest
 
 from ottla.broker.broker import StartError
 from ottla.cluster.image import NO_LEADER, BrokerState
+from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.fakes.disk import FakeDisk
 
@@ -116,6 +117,39 @@ def test_who_comes_back_from_a_restart_of_the_machine_has_lost_data(cluster: Clu
         state = back.partition("t", 0)
         if loses:
             assert (state.leader, state.isr) == (NO_LEADER, (last.node_id,)) or last.node_id not in state.isr
+        else:
+            await cluster.until(lambda: back.partition("t", 0).leader == last.node_id)
+        await cluster.stop(back)
+
+    cluster.run(story())
+
+
+@pytest.mark.parametrize(("boot", "loses"), [("second boot", False), ("third boot", True)])
+def test_who_is_killed_as_it_starts_after_a_clean_stop_has_lost_nothing(
+    cluster: Cluster, boot: str, loses: bool
+) -> None:
+    """The mark of the clean stop is gone by then, and the machine was restarted after that. Were it restarted once
+    more, nobody could say what the broker had done before it was killed."""
+
+    async def story() -> None:
+        first, second = await cluster.started(1, 2)
+        await cluster.until(lambda: len(first.broker.image.active_brokers) == 2)
+        await cluster.create(first, "t", 1, 2)
+        survivor, last = (second, first) if first.partition("t", 0).leader == 1 else (first, second)
+        cluster.kill(survivor)
+        await cluster.until(lambda: last.partition("t", 0).isr == (last.node_id,), 3 * SESSION_MS)
+        mark = last.broker.log_directory.path / CLEAN_SHUTDOWN_FILE
+        assert await cluster.stop(last)
+        assert last.disk.exists(mark)
+        early = cluster.boot(last.node_id, last.disk, boot="second boot")
+        await cluster.until(lambda: not last.disk.exists(mark))
+        assert not early.started.done()
+        cluster.kill(early)
+        back = cluster.boot(last.node_id, last.disk, boot=boot)
+        await back.started
+
+        if loses:
+            assert back.partition("t", 0).leader == NO_LEADER
         else:
             await cluster.until(lambda: back.partition("t", 0).leader == last.node_id)
         await cluster.stop(back)
