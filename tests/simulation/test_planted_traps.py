@@ -10,6 +10,9 @@ from ottla.timer.purgatory import Purgatory
 from ottla.timer.wheel import TimingWheel
 from tests.coordinator import test_hashing, test_offsets, test_sync
 from tests.coordinator.harness import Shell
+from tests.fakes.disk import Loss
+from tests.simulation.cluster.traps import write_in_place
+from tests.storage import test_files
 from tests.timer import test_purgatory
 
 
@@ -45,6 +48,14 @@ def answer_while_loading(patch):
         return effects
 
     patch.setattr(CoordinatorPartition, "step", eager)
+
+
+def replace_in_place(patch):
+    patch.setattr(test_files, "write_atomically", write_in_place)
+
+
+def a_crash_while_a_file_is_replaced():
+    test_files.test_a_file_replaced_atomically_is_old_or_new_after_any_crash(Loss.NOTHING)
 
 
 def watch_without_a_second_look(patch):
@@ -84,6 +95,7 @@ PLANTED = {
     "T-1": (check_the_generation_first, an_unknown_member_with_an_old_generation),
     "T-9": (apply_whatever_was_stored, a_late_store),
     "T-10": (answer_while_loading, offsets_of_a_coordinator_that_loads),
+    "T-21": (replace_in_place, a_crash_while_a_file_is_replaced),
     "T-23": (watch_without_a_second_look, an_event_in_between),
     "T-27": (hash_code_points, a_group_beyond_the_basic_plane),
 }

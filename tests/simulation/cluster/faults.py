@@ -79,6 +79,9 @@ class Faults:
         node.is_busy = True
         if way == "stop":
             await node.stop()
+            if "power" in self._world.plan.faults and self._rng.random() < 0.5:
+                self._note("power failure after a stop", node.host)
+                node.lose_power()
         else:
             node.next_crash_takes_power = way == "power"
             node.kill()

@@ -130,10 +130,14 @@ class Node:
         self._gone()
         self._end()
         if power:
-            self.disk.lose_power(self._rng)
-            self._boots += 1
+            self.lose_power()
             self.lost_power_in_life = self._lives
             self._world.judge.counts["power failure"] += 1
+
+    def lose_power(self) -> None:
+        """The machine is restarted. Of a broker that had been stopped in an orderly way nothing may be lost."""
+        self.disk.lose_power(self._rng)
+        self._boots += 1
 
     def pause(self) -> None:
         if self.is_up:

@@ -85,17 +85,17 @@ def looks_for_repetitions_last(patch: Patch) -> None:
 
 def writes_checkpoints_in_place(patch: Patch) -> None:
     """T-21"""
-
-    def in_place(files: Any, path: Any, content: bytes, *, sync: bool = True) -> None:
-        file = files.open(path)
-        try:
-            file.truncate(0)
-            file.writev([content])
-        finally:
-            file.close()
-
     for module in (epoch_file, log_directory, recovery):
-        patch.setattr(module, "write_atomically", in_place)
+        patch.setattr(module, "write_atomically", write_in_place)
+
+
+def write_in_place(files: Any, path: Any, content: bytes, *, sync: bool = True) -> None:
+    file = files.open(path)
+    try:
+        file.truncate(0)
+        file.writev([content])
+    finally:
+        file.close()
 
 
 def leaves_the_mark_of_a_clean_shutdown(patch: Patch) -> None:
