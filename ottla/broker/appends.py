@@ -79,6 +79,11 @@ class Appends:
         """Something has happened in the partition that somebody may wait for."""
         self._news[partition] = None
 
+    def high_watermark_rose(self, partition: Partition) -> None:
+        """By an append, or by a follower's fetch."""
+        self.shared_reads.recent.passed(partition.log, partition.high_watermark)
+        self.tell(partition)
+
     def wake_followers(self, partition: Partition) -> None:
         """There is something for followers that they should not wait for."""
         for session in partition.follower_sessions:
@@ -107,7 +112,7 @@ class Appends:
     def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
         log = partition.log
         begin = log.log_end_offset
-        awaited = log.pending_records if partition.follower_sessions and partition.is_awaited else ()
+        batches = log.pending_records if partition.follower_sessions else ()
         try:
             log.write_pending(now_wall_ms=self._broker.clock.wall_ms())
         except KafkaError as error:
@@ -119,10 +124,10 @@ class Appends:
             self.tell(partition)
             self.write_failed(partition)
         else:
-            if awaited:
-                self.shared_reads.appended(log, begin, awaited)
+            if batches:
+                self.shared_reads.recent.appended(log, begin, batches)
         if partition.written(self._broker.clock.now_ms()):
-            self.tell(partition)
+            self.high_watermark_rose(partition)
         if partition.follower_sessions:
             self.wake_followers(partition)
         if log.config.waits_for_sync:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import Route, skip_header_tags
+from ottla.broker.receive_buffers import SHORT_READ_MAX
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError
 
@@ -38,8 +39,10 @@ KEPT_WHILE_HELD = 64 * 1024
 SMALLEST_OWN_BUFFER = 4096
 # Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
 LARGE_FRAME = 64 * 1024
-# Answers that wait behind a parked produce; beyond this the connection is held.
+# Answers that wait behind a parked produce, and how long the requests were; beyond this the connection is held. What a
+# producer is ahead of its followers by shall be in memory for them (`RecentAppends`).
 IN_FLIGHT_MAX = 64
+IN_FLIGHT_BYTES_MAX = 16 << 20
 NOTHING = memoryview(b"")
 # With this much to send, the transport is asked to take it before the next request is handled.
 OUT_BYTES_MAX = 256 * 1024
@@ -54,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_handling",
         "_holds",
         "_in_flight",
+        "_in_flight_bytes",
         "_out",
         "_out_bytes",
         "_own",
@@ -97,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._deferred: list[tuple[Route, int, Any]] = []
         self._in_flight: deque[RequestContext] | None = None
+        self._in_flight_bytes = 0
 
     @property
     def is_inter_broker(self) -> bool:
@@ -126,10 +131,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         own = self._own
         if own is None:
-            shared = self._buffers.shared
-            handled = 0 if self._holds else self._handle(shared, nbytes)
-            if handled < nbytes:
-                self._keep(shared, handled, nbytes)
+            self._handle_shared(self._buffers.shared, nbytes)
+            if nbytes > SHORT_READ_MAX:
+                self._buffers.renew()
             return
         self._own_filled += nbytes
         if self._own_filled < len(own):
@@ -152,6 +156,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests.
 
+    def _handle_shared(self, shared: memoryview, nbytes: int) -> None:
+        handled = 0 if self._holds else self._handle(shared, nbytes)
+        if handled < nbytes:
+            self._keep(shared, handled, nbytes)
+
     def _handle(self, buffer: memoryview, end: int) -> int:
         """Handles the complete frames of `buffer[:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
@@ -167,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._holds or not held:
                 break
         self._handling = False
+        self.buffer = NOTHING
         self._send()
         return end if self._holds & CLOSED else position
 
@@ -189,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
                 context = self._context = RequestContext(self._broker, self)
             context.route = route
             context.correlation_id = correlation_id
+            context.size_bytes = size
             context.client_id_position = body
             context.client_id_length = client_id_length
             if client_id_length > 0:
@@ -254,8 +265,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_flight is None:
             self._in_flight = deque()
         self._in_flight.append(context)
+        self._in_flight_bytes += context.size_bytes
         if context.mutes or len(self._in_flight) >= IN_FLIGHT_MAX:
             self._holds |= HELD_BY_PARKED
+        elif self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
+            self._holds |= HELD_BY_PARKED
+            # There is more to come, for sure, and much of it would have to be kept.
+            self._pause_reading()
 
     def completed(self) -> None:
         """Called by `RequestContext.complete`."""
@@ -263,11 +279,16 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is None:
             return
         while waiting and waiting[0].frame is not None:
-            self._append(waiting.popleft().frame)
-        if not waiting or (len(waiting) < IN_FLIGHT_MAX and not waiting[-1].mutes):
+            context = waiting.popleft()
+            self._in_flight_bytes -= context.size_bytes
+            self._append(context.frame)
+        if not waiting or (self._has_room_in_flight(waiting) and not waiting[-1].mutes):
             self.release(HELD_BY_PARKED)
         if not self._handling:
             self._send()
+
+    def _has_room_in_flight(self, waiting: "deque[RequestContext]") -> bool:
+        return len(waiting) < IN_FLIGHT_MAX and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
 
     # Holds.
 
@@ -305,11 +326,10 @@ class Connection(asyncio.BufferedProtocol):
         assert own is not None, "nothing was kept"
         self._own, self._own_is_lent = None, False
         handled = self._handle(own, filled)
-        self.buffer = NOTHING
         if handled < filled:
             self._keep(own, handled, filled)
         if is_lent:
-            self._buffers.give_back(own)
+            self._buffers.give_back()
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
@@ -329,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drop_own(self) -> None:
         if self._own is not None and self._own_is_lent:
-            self._buffers.give_back(self._own)
+            self._buffers.give_back()
         self._own, self._own_is_lent = None, False
 
     # Out.

@@ -27,6 +27,7 @@ class RequestContext:
         "mutes",
         "on_disconnect",
         "route",
+        "size_bytes",
     )
 
     route: "Route"
@@ -35,6 +36,8 @@ class RequestContext:
         self.broker = broker
         self.connection = connection
         self.correlation_id = 0
+        # Of the request, its size field left out.
+        self.size_bytes = 0
         self.is_parked = False
         # Whether the connection handles nothing more before this one is answered.
         self.mutes = True
@@ -43,8 +46,8 @@ class RequestContext:
         # The answer of a parked request: None while it is unknown.
         self.frame: Any | None = None
         self._client_id: str | None = None
-        # Where the client id lies in the connection's buffer. These, `route` and `correlation_id` are set by the
-        # connection for each request.
+        # Where the client id lies in the connection's buffer. These, `route`, `correlation_id` and `size_bytes` are
+        # set by the connection for each request.
         self.client_id_position = 0
         self.client_id_length = -1
 

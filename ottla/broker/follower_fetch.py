@@ -196,7 +196,7 @@ class DelayedFollowerFetch(DelayedOperation):
         self._note(partition, fetch, end_offset)
         describe(partition, answer)
         answer.records = read.records
-        size = len(read.records)
+        size = read.size_bytes
         self._bytes_read += size
         return size
 

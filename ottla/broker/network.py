@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -78,6 +79,24 @@ class SocketOptions(NamedTuple):
             tcp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
         if self.receive_buffer_bytes is not None:
             tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+
+
+class ReceiveThreshold:
+    """How many bytes must be there before the loop is woken to receive them (SO_RCVLOWAT).
+
+    Who expects a megabyte would else be woken for every piece of it, and the sender would wake it as often. Only on
+    Linux: from version 4.18 on it makes the receive buffer as large as that takes, so that the bytes can come."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        tcp = transport.get_extra_info("socket")
+        is_tcp = tcp is not None and tcp.family in (socket.AF_INET, socket.AF_INET6)
+        self._socket = tcp if is_tcp and sys.platform == "linux" else None
+        self._bytes = 1
+
+    def set(self, count: int) -> None:
+        if self._socket is not None and count != self._bytes:
+            self._bytes = count
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
 
 def address_for_clients(host: str) -> str:

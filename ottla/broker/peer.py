@@ -9,7 +9,7 @@ Brokers of one cluster speak the same versions; which ones is fixed here.
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.network import SocketOptions
+from ottla.broker.network import ReceiveThreshold, SocketOptions
 from ottla.protocol.headers import RequestFramer, parse_response
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -31,7 +31,9 @@ VERSIONS: dict[Any, tuple[Any, int]] = {
 SIZE_BYTES = 4
 SMALLEST_BUFFER = 64 * 1024
 # A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
-KEPT_BUFFER_MAX = 2 * 1024 * 1024
+KEPT_BUFFER_MAX = 5 * 1024 * 1024
+# Of a long answer that much is waited for at once; of a shorter one, all.
+RECEIVED_AT_ONCE = 1024 * 1024
 # What an answer may have beside its records.
 ANSWER_OVERHEAD_MAX = 16 * 1024 * 1024
 
@@ -59,6 +61,7 @@ class Peer(asyncio.BufferedProtocol):
             config.replica_fetch_response_max_bytes + config.socket_request_max_bytes + ANSWER_OVERHEAD_MAX
         )
         self._transport: asyncio.Transport | None = None
+        self._threshold: ReceiveThreshold | None = None
         self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
         self._filled = 0
         # Of the answer that is arriving, its size field included; 0 before that is known.
@@ -84,6 +87,7 @@ class Peer(asyncio.BufferedProtocol):
         except OSError as error:
             raise PeerError(f"no connection: {error.strerror or error}") from None
         self._options.apply(self._transport)
+        self._threshold = ReceiveThreshold(self._transport)
 
     async def ask(self, request: Any) -> Any:
         """The answer to `request`, in the version that brokers speak. Raises PeerError."""
@@ -158,11 +162,16 @@ class Peer(asyncio.BufferedProtocol):
             return
         if not self._size and self._filled >= SIZE_BYTES:
             self._learn_size()
-        if self._size and self._filled >= self._size:
-            if self._filled > self._size:
-                self._fail("bytes came that were not asked for")
-            else:
-                self._answer.set_result(self._buffer[SIZE_BYTES : self._size])
+        if not self._size:
+            return
+        missing = self._size - self._filled
+        if missing < 0:
+            self._fail("bytes came that were not asked for")
+            return
+        if self._threshold is not None:
+            self._threshold.set(min(missing, RECEIVED_AT_ONCE) or 1)
+        if not missing:
+            self._answer.set_result(self._buffer[SIZE_BYTES : self._size])
 
     def _learn_size(self) -> None:
         size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)

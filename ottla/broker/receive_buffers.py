@@ -3,28 +3,49 @@
 What a read delivers is handled or kept before the next read, so one buffer serves everyone. The beginning of a large
 frame would have to be copied out of it, into fresh memory that the kernel first has to find and clear: for a producer
 of megabytes that costs half as much again as receiving and writing them. Instead the connection keeps the buffer with
-the beginning in it, and a spare one becomes the shared one until the frame is complete.
+the beginning in it, and another becomes the shared one until the frame is complete. In the same way the records of a
+long append stay where they are for the followers that will fetch them (`RecentAppends`).
 
-The buffers that go round are few, so that clients which begin frames and do not end them hold a few megabytes at most
-(I-27). Whoever comes when all are lent copies, as do frames that are larger than a buffer.
+The buffers that connections keep are few, so that clients which begin frames and do not end them hold a few megabytes
+at most (I-27). Whoever comes when all are lent copies, as do frames that are larger than a buffer.
 """
+
+from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX
+from ottla.storage.buffer_pool import BufferPool
 
 # A frame with a batch of the default `max.message.bytes`, 1 MiB, and the small beginning of the one behind it.
 BUFFER_BYTES = (1 << 20) + (64 << 10)
 LENT_MAX = 4
+# Those kept for followers, those lent, the shared one, and what is on its way to followers though it is kept no more.
+BUFFERS_MAX = HELD_BYTES_MAX // BUFFER_BYTES + LENT_MAX + 8
+# Of a read event no longer than this, nothing is ever kept in place.
+SHORT_READ_MAX = COPIED_BYTES_MAX
+_NONE = memoryview(b"")
 
 
 class ReceiveBuffers:
     def __init__(self) -> None:
-        self.shared = memoryview(bytearray(BUFFER_BYTES))
-        self._spares: list[memoryview] = []
+        self._pool = BufferPool(BUFFER_BYTES, BUFFERS_MAX)
         self._lent = 0
+        self.shared = self._another()
+
+    def renew(self) -> None:
+        """To be called when a long read into `shared` has been handled, by whom holds no view of it any more: where a
+        part of it is kept, another buffer takes its place."""
+        self.shared = _NONE
+        self.shared = self._another()
+
+    def _another(self) -> memoryview:
+        buffer = self._pool.take()
+        return memoryview(bytearray(BUFFER_BYTES)) if buffer is None else buffer
 
     def lend(self, view: memoryview, start: int, end: int, size: int) -> memoryview | None:
         """A buffer of `size` bytes that begins with `view[start:end]`, until `give_back`. None: there is none."""
         if size > BUFFER_BYTES or self._lent >= LENT_MAX:
             return None
-        spare = self._spares.pop() if self._spares else memoryview(bytearray(BUFFER_BYTES))
+        spare = self._pool.take()
+        if spare is None:
+            return None
         self._lent += 1
         if view is self.shared and start + size <= BUFFER_BYTES:
             self.shared = spare
@@ -32,6 +53,6 @@ class ReceiveBuffers:
         spare[: end - start] = view[start:end]
         return spare[:size]
 
-    def give_back(self, lent: memoryview) -> None:
+    def give_back(self) -> None:
+        """A connection has done with what was lent to it."""
         self._lent -= 1
-        self._spares.append(memoryview(lent.obj))

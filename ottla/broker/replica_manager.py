@@ -251,7 +251,7 @@ class ReplicaManager(Appends):
     def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
-            self.tell(partition)
+            self.high_watermark_rose(partition)
             if self._broker.config.replica_selector_class is not None:
                 # Consumers read there, and see nothing above what the follower knows.
                 self.wake_followers(partition)

@@ -49,12 +49,12 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetcherConfig:
-    """The `replica.fetch.*` settings of this broker, with Kafka's defaults."""
+    """The `replica.fetch.*` settings of this broker, with their defaults."""
 
     replica_id: int
     max_wait_ms: int = 500
     min_bytes: int = 1
-    partition_max_bytes: int = 1024**2
+    partition_max_bytes: int = 4 * 1024**2
     max_bytes: int = 10 * 1024**2
     back_off_ms: int = 1000
 

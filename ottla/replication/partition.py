@@ -69,11 +69,16 @@ class FollowerFetch(NamedTuple):
 
 
 class FollowerRead(NamedTuple):
-    records: memoryview
+    records: memoryview | list[memoryview]
     diverging: tuple[int, int] | None
     """(epoch, end offset) where the follower's log parts from this one; then there are no records."""
     leader_end_offset: int
     """As it was before the records were read."""
+
+    @property
+    def size_bytes(self) -> int:
+        records = self.records
+        return sum(map(len, records)) if type(records) is list else len(records)
 
 
 class FollowerNoted(NamedTuple):
@@ -312,12 +317,6 @@ class Partition:
         return self.maybe_raise_high_watermark(now_ms)
 
     # Followers, as their leader sees them.
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a follower has all there is, and will ask for the next batch."""
-        end_offset = self.log.log_end_offset
-        return any(target.fetch_offset == end_offset for target in self.follower_sessions.values())
 
     @property
     def has_followers(self) -> bool:

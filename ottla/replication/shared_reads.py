@@ -1,19 +1,17 @@
 """What a leader has just read for one follower, for the next one: they are milliseconds apart and ask for the same.
 
 Reading, and checking what was read, costs a leader as much as sending it. So the last read of each log is kept, of all
-logs together no more than `KEPT_BYTES_MAX`; and a short append that followers wait for is kept as if it had been read.
+logs together no more than `KEPT_BYTES_MAX`; and what was appended last need not be read at all (`RecentAppends`).
 Records do not change once they are in a log; whatever takes some away changes its count of `cuts`.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.replication.recent_appends import RecentAppends
 from ottla.storage.log import Log
 
 # One answer of the default `replica.fetch.max.bytes`, and the beginning of the batch behind it.
-KEPT_BYTES_MAX = (1 << 20) + (64 << 10)
-# To copy a longer append costs as much as to read it.
-APPEND_BYTES_MAX = 16 << 10
+KEPT_BYTES_MAX = (4 << 20) + (64 << 10)
 
 
 class _Kept(NamedTuple):
@@ -35,12 +33,18 @@ class _Kept(NamedTuple):
 
 class SharedReads:
     def __init__(self) -> None:
+        self.recent = RecentAppends()
         # The oldest first.
         self._kept: dict[Log, _Kept] = {}
         self._bytes = 0
 
-    def read(self, log: Log, offset: int, max_bytes: int, *, upper_bound: int, keeps: bool = True) -> memoryview:
+    def read(
+        self, log: Log, offset: int, max_bytes: int, *, upper_bound: int, keeps: bool = True
+    ) -> memoryview | list[memoryview]:
         """As `Log.read` with at least one batch, and raises what that does. `keeps`: others will ask for the same."""
+        recent = self.recent.read(log, offset, max_bytes)
+        if recent:
+            return recent
         kept = self._kept.get(log)
         if kept is not None and kept.answers(log.cuts, offset, max_bytes, upper_bound):
             return kept.records
@@ -48,12 +52,6 @@ class SharedReads:
         if keeps:
             self._keep(log, _Kept(log.cuts, offset, max_bytes, upper_bound, result.end_offset, result.records))
         return result.records
-
-    def appended(self, log: Log, offset: int, batches: Sequence[bytes | bytearray | memoryview]) -> None:
-        """`batches` were written to the log, from `offset` to its end; they are copied if they are short."""
-        if sum(map(len, batches)) <= APPEND_BYTES_MAX:
-            records, end_offset = memoryview(b"".join(batches)), log.log_end_offset
-            self._keep(log, _Kept(log.cuts, offset, len(records), end_offset, end_offset, records))
 
     def keeps(self, log: Log) -> bool:
         return log in self._kept

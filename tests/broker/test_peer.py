@@ -1,6 +1,8 @@
 """A connection to another broker: answers, and everything that can come instead."""
 
 import asyncio
+import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import KEPT_BUFFER_MAX, Peer, PeerAddress, PeerError
+from ottla.broker.peer import KEPT_BUFFER_MAX, RECEIVED_AT_ONCE, Peer, PeerAddress, PeerError
 from ottla.protocol.headers import build_response_frame
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -18,7 +20,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.broker.wire import running_broker
+from tests.broker.wire import running_broker, until
 
 Answer = Callable[[int], bytes]
 
@@ -50,16 +52,23 @@ async def peer_that(tmp_path: Path, *answers: Answer, **settings: object) -> Asy
         await reader.read()
         writer.close()
 
-    async with running_broker(tmp_path, **settings) as broker:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        peer = Peer(broker, PeerAddress(host, port), "broker-1-fetcher-0", SocketOptions())
+    async with running_broker(tmp_path, **settings) as broker, serving(serve) as address:
+        peer = Peer(broker, address, "broker-1-fetcher-0", SocketOptions())
         await peer.connect()
         try:
             yield peer
         finally:
             peer.close()
-            server.close()
+
+
+@asynccontextmanager
+async def serving(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[PeerAddress]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield PeerAddress(host, port)
+    finally:
+        server.close()
 
 
 async def test_answers_of_all_sizes_come_one_after_the_other(tmp_path: Path) -> None:
@@ -68,6 +77,34 @@ async def test_answers_of_all_sizes_come_one_after_the_other(tmp_path: Path) -> 
     async with peer_that(tmp_path, *answers) as peer:
         for size in sizes:
             assert records_of(await peer.ask(fetch())) == b"x" * size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the loop is woken for every piece")
+async def test_the_loop_is_woken_late_only_within_a_long_answer(tmp_path: Path) -> None:
+    half_way = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        answer = answer_of(3 * RECEIVED_AT_ONCE, int.from_bytes(frame[4:8], "big"))
+        writer.write(answer[: RECEIVED_AT_ONCE // 2])
+        await half_way.wait()
+        writer.write(answer[RECEIVED_AT_ONCE // 2 :])
+        await reader.read()
+        writer.close()
+
+    async with running_broker(tmp_path) as broker, serving(serve) as address:
+        peer = Peer(broker, address, "broker-1-fetcher-0", SocketOptions())
+        await peer.connect()
+        assert peer._transport is not None
+        tcp = peer._transport.get_extra_info("socket")
+        asking = asyncio.ensure_future(peer.ask(fetch()))
+
+        await until(broker, lambda: tcp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == RECEIVED_AT_ONCE)
+        half_way.set()
+
+        assert len(records_of(await asking)) == 3 * RECEIVED_AT_ONCE
+        assert tcp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+        peer.close()
 
 
 async def test_records_lie_in_the_receive_buffer_until_the_next_request(tmp_path: Path) -> None:

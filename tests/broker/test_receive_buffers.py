@@ -1,6 +1,6 @@
 """Buffers that go round between the loop and its connections."""
 
-from ottla.broker.receive_buffers import BUFFER_BYTES, LENT_MAX, ReceiveBuffers
+from ottla.broker.receive_buffers import BUFFER_BYTES, BUFFERS_MAX, LENT_MAX, ReceiveBuffers
 
 
 def test_a_frame_that_fits_stays_where_it_began() -> None:
@@ -35,12 +35,48 @@ def test_only_so_many_are_lent_and_what_came_back_goes_out_again() -> None:
 
     assert buffers.lend(buffers.shared, 0, 4, 100_000) is None
     assert lent[0] is not None
-    memory = lent[0].obj
-    buffers.give_back(lent[0])
-    buffers.lend(buffers.shared, 0, 4, 100_000)
+    memory = id(lent[0].obj)
+    lent[0] = None
+    buffers.give_back()
+    lent[0] = buffers.lend(buffers.shared, 0, 4, 100_000)
 
-    assert buffers.shared.obj is memory
-    assert len({id(view.obj) for view in [*lent[1:], buffers.shared] if view is not None}) == LENT_MAX
+    assert id(buffers.shared.obj) == memory
+    assert len({id(view.obj) for view in [*lent, buffers.shared] if view is not None}) == LENT_MAX + 1
+
+
+def test_what_is_kept_of_a_read_is_not_read_over() -> None:
+    buffers = ReceiveBuffers()
+    buffers.shared[:4] = b"kept"
+    kept = buffers.shared[:4]
+
+    buffers.renew()
+    buffers.shared[:4] = b"next"
+
+    assert bytes(kept) == b"kept"
+
+
+def test_a_buffer_of_which_nothing_is_kept_stays() -> None:
+    buffers = ReceiveBuffers()
+    memory = id(buffers.shared.obj)
+    kept = buffers.shared[:4]
+    buffers.renew()
+    assert id(buffers.shared.obj) != memory
+
+    del kept
+    buffers.renew()
+
+    assert id(buffers.shared.obj) == memory
+
+
+def test_there_is_always_a_shared_buffer() -> None:
+    buffers = ReceiveBuffers()
+    kept = []
+    for _ in range(BUFFERS_MAX + 2):
+        kept.append(buffers.shared[:1])
+        buffers.renew()
+
+    assert len({id(view.obj) for view in [*kept, buffers.shared]}) == BUFFERS_MAX + 3
+    assert buffers.lend(buffers.shared, 0, 4, 100_000) is None
 
 
 def test_a_frame_larger_than_a_buffer_gets_none() -> None:

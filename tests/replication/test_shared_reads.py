@@ -3,13 +3,14 @@
 import pytest
 
 from ottla.protocol.errors import OffsetOutOfRange
-from ottla.replication.shared_reads import APPEND_BYTES_MAX, KEPT_BYTES_MAX, SharedReads
+from ottla.replication.shared_reads import KEPT_BYTES_MAX, SharedReads
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
-from tests.storage.support import NOW, append, batch, new_log
+from tests.replication.recent import append_and_tell, as_read_anew, as_sent
+from tests.storage.support import append, batch, new_log
 
-PLENTY = 1 << 20
+PLENTY = 1 << 23
 # All reads together may be kept of three of them.
 LARGE = "x" * (KEPT_BYTES_MAX // 4)
 
@@ -21,12 +22,8 @@ def log() -> Log:
     return log
 
 
-def read(reads: SharedReads, log: Log, offset: int, max_bytes: int = PLENTY) -> memoryview:
+def read(reads: SharedReads, log: Log, offset: int, max_bytes: int = PLENTY) -> memoryview | list[memoryview]:
     return reads.read(log, offset, max_bytes, upper_bound=log.log_end_offset)
-
-
-def as_read_anew(log: Log, offset: int, max_bytes: int = PLENTY) -> bytes:
-    return bytes(log.read(offset, max_bytes, upper_bound=log.log_end_offset).records)
 
 
 def test_the_next_follower_gets_what_the_first_one_got(log: Log) -> None:
@@ -35,7 +32,7 @@ def test_the_next_follower_gets_what_the_first_one_got(log: Log) -> None:
     first = read(reads, log, 1)
 
     assert read(reads, log, 1) is first
-    assert bytes(first) == as_read_anew(log, 1)
+    assert as_sent(first) == as_read_anew(log, 1)
 
 
 def test_who_comes_after_an_append_gets_all_there_is(log: Log) -> None:
@@ -44,7 +41,7 @@ def test_who_comes_after_an_append_gets_all_there_is(log: Log) -> None:
 
     append(log, batch("d"))
 
-    assert bytes(read(reads, log, 1)) == as_read_anew(log, 1)
+    assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
 
 
 def test_a_read_that_ended_by_its_size_is_the_same_after_an_append(log: Log) -> None:
@@ -54,51 +51,30 @@ def test_a_read_that_ended_by_its_size_is_the_same_after_an_append(log: Log) -> 
     append(log, batch("d"))
 
     assert read(reads, log, 0, max_bytes=1) is first
-    assert bytes(read(reads, log, 0)) == as_read_anew(log, 0)
+    assert as_sent(read(reads, log, 0)) == as_read_anew(log, 0)
 
 
 def test_another_offset_is_read_anew(log: Log) -> None:
     reads = SharedReads()
     read(reads, log, 1)
 
-    assert bytes(read(reads, log, 2)) == as_read_anew(log, 2)
+    assert as_sent(read(reads, log, 2)) == as_read_anew(log, 2)
 
 
-def append_and_tell(reads: SharedReads, log: Log, *batches: memoryview) -> int:
-    """As a leader whose followers wait; where the first batch went."""
-    begin = log.log_end_offset
-    for one in batches:
-        log.append_as_leader(one, leader_epoch=0, now_wall_ms=NOW)
-    written = log.pending_records
-    log.write_pending(now_wall_ms=NOW)
-    reads.appended(log, begin, written)
-    return begin
-
-
-def test_a_short_append_is_not_read_back(log: Log) -> None:
+def test_what_was_appended_last_is_not_read(log: Log) -> None:
     reads = SharedReads()
-    received = [batch("d"), batch("e")]
+    begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
 
-    begin = append_and_tell(reads, log, *received)
-    # The buffer that it came in is used again.
-    for view in received:
-        view[:] = bytes(len(view))
-
-    first = read(reads, log, begin)
-    assert first is read(reads, log, begin, max_bytes=len(first))
-    assert bytes(first) == as_read_anew(log, begin)
-    assert bytes(read(reads, log, begin, max_bytes=1)) == as_read_anew(log, begin, max_bytes=1)
-    append(log, batch("f"))
-    assert bytes(read(reads, log, begin)) == as_read_anew(log, begin)
-
-
-def test_a_long_append_is_read_back(log: Log) -> None:
-    reads = SharedReads()
-
-    begin = append_and_tell(reads, log, batch("x" * APPEND_BYTES_MAX))
-
+    assert reads.recent.read(log, begin, PLENTY)
+    assert as_sent(read(reads, log, begin)) == as_read_anew(log, begin)
     assert not reads.keeps(log)
-    assert bytes(read(reads, log, begin)) == as_read_anew(log, begin)
+
+
+def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
+    reads = SharedReads()
+    append_and_tell(reads.recent, log, batch("d"))
+
+    assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
 
 
 def test_who_has_the_only_follower_keeps_nothing_that_was_read(log: Log) -> None:
@@ -106,7 +82,7 @@ def test_who_has_the_only_follower_keeps_nothing_that_was_read(log: Log) -> None
 
     found = reads.read(log, 1, PLENTY, upper_bound=log.log_end_offset, keeps=False)
 
-    assert bytes(found) == as_read_anew(log, 1)
+    assert as_sent(found) == as_read_anew(log, 1)
     assert not reads.keeps(log)
 
 
@@ -117,7 +93,7 @@ def test_records_that_were_cut_off_are_not_given_out_again(log: Log) -> None:
     log.truncate_to(1)
     append(log, batch("other"), batch("records"))
 
-    assert bytes(read(reads, log, 1)) == as_read_anew(log, 1)
+    assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
 
 
 def test_what_cannot_be_read_is_not_kept(log: Log) -> None:
@@ -130,7 +106,8 @@ def test_what_cannot_be_read_is_not_kept(log: Log) -> None:
 
 def test_no_more_is_kept_than_one_answer() -> None:
     reads = SharedReads()
-    logs = [new_log(FakeDisk(), topic=f"t{number}") for number in range(4)]
+    config = LogConfig(max_message_bytes=KEPT_BYTES_MAX)
+    logs = [new_log(FakeDisk(), config, topic=f"t{number}") for number in range(4)]
     for log in logs:
         append(log, batch(LARGE))
 

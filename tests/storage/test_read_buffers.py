@@ -4,7 +4,10 @@ import threading
 
 import pytest
 
-from ottla.storage.read_buffers import KEPT_BYTES_MAX, KEPT_MAX, LARGE_BYTES, ReadBuffers
+from ottla.storage.read_buffers import LARGE_BYTES, POOLS, ReadBuffers
+
+SIZES = [size for size, _ in POOLS]
+KEPT = sum(count for _, count in POOLS)
 
 
 def test_a_buffer_comes_back_when_its_last_view_is_gone() -> None:
@@ -23,12 +26,12 @@ def test_a_buffer_comes_back_when_its_last_view_is_gone() -> None:
 def test_what_was_handed_out_is_not_written_over() -> None:
     buffers = ReadBuffers()
     answers = []
-    for n in range(3 * KEPT_MAX):
+    for n in range(3 * KEPT):
         view = buffers.take(LARGE_BYTES)
         view[:] = bytes([n]) * LARGE_BYTES
         answers.append(view[5:])
 
-    assert [bytes(answer[:1]) for answer in answers] == [bytes([n]) for n in range(3 * KEPT_MAX)]
+    assert [bytes(answer[:1]) for answer in answers] == [bytes([n]) for n in range(3 * KEPT)]
 
 
 def test_one_buffer_serves_reads_that_follow_each_other() -> None:
@@ -40,7 +43,15 @@ def test_one_buffer_serves_reads_that_follow_each_other() -> None:
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("size", [1, LARGE_BYTES - 1, KEPT_BYTES_MAX + 1])
+def test_a_large_read_does_not_take_the_buffer_of_a_small_one() -> None:
+    """A consumer that asks for a megabyte shall not make the broker hold four times as much."""
+    buffers = ReadBuffers()
+
+    assert len(memoryview(buffers.take(SIZES[0]).obj)) == SIZES[0]
+    assert len(memoryview(buffers.take(SIZES[0] + 1).obj)) == SIZES[1]
+
+
+@pytest.mark.parametrize("size", [1, LARGE_BYTES - 1, SIZES[-1] + 1])
 def test_small_and_huge_buffers_are_fresh(size: int) -> None:
     view = ReadBuffers().take(size)
 

@@ -26,7 +26,8 @@ class ReplicationOptions:
     )
     replica_fetch_max_bytes = integer(
         "replica.fetch.max.bytes",
-        1048576,
+        # Kafka's default is 1 MiB, which is one batch of a busy producer (docs/decisions/0014-bulk-replication.md).
+        4194304,
         "The most bytes of one partition in a fetch of a follower. One batch is always sent whole.",
         at_least=0,
     )

@@ -1,0 +1,118 @@
+"""The last appends to logs that followers copy, kept in memory for them: most fetches of followers find here what they
+ask for, and the leader need not read and check again what it has just received and written.
+
+A short append is copied. A long one is not: it stays in the buffer that it was received in, which nobody else uses
+until it is let go. That is when the high watermark has passed it, for then every follower in the ISR has it, or when
+all together hold more than `HELD_BYTES_MAX`; who lags further behind is served from the log.
+
+Records do not change once they are in a log; whatever takes some away changes the log's count of `cuts`.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.storage.log import Log
+
+COPIED_BYTES_MAX = 16 << 10
+HELD_BYTES_MAX = 20 << 20
+
+_unpack_offsets = Struct(">q15xi").unpack_from
+"""Base offset and last offset delta of a batch."""
+
+
+class _Kept(NamedTuple):
+    """A batch, or several that are always given together."""
+
+    end_offset: int
+    records: memoryview
+    held_bytes: int
+    """How much memory is held for it. The last batch of a buffer answers for the whole buffer."""
+
+
+class _Tail:
+    """Appends to one log that follow each other without a gap, by their base offsets."""
+
+    __slots__ = ("cuts", "end_offset", "kept")
+
+    def __init__(self, cuts: int, end_offset: int) -> None:
+        self.cuts = cuts
+        self.end_offset = end_offset
+        self.kept: dict[int, _Kept] = {}
+
+    def add(self, end_offset: int, records: memoryview, held_bytes: int) -> None:
+        self.kept[self.end_offset] = _Kept(end_offset, records, held_bytes)
+        self.end_offset = end_offset
+
+
+class RecentAppends:
+    def __init__(self) -> None:
+        # The log that was appended to last comes last.
+        self._tails: dict[Log, _Tail] = {}
+        self.held_bytes = 0
+
+    def appended(self, log: Log, offset: int, batches: Sequence[bytes | bytearray | memoryview]) -> None:
+        """`batches` were written to the log, from `offset` to its end. If they are long, what they are views of stays
+        as it is while views of it are left."""
+        tail = self._tails.pop(log, None)
+        if tail is None or tail.end_offset != offset or tail.cuts != log.cuts:
+            if tail is not None:
+                self._let_go(tail)
+            tail = _Tail(log.cuts, offset)
+        self._tails[log] = tail
+        size = sum(map(len, batches))
+        if size <= COPIED_BYTES_MAX:
+            self.held_bytes += size
+            tail.add(log.log_end_offset, memoryview(b"".join(batches)), size)
+        else:
+            self._hold(tail, batches)
+        if self.held_bytes > HELD_BYTES_MAX:
+            self._make_room()
+
+    def _hold(self, tail: _Tail, batches: Sequence[bytes | bytearray | memoryview]) -> None:
+        last = len(batches) - 1
+        for number, batch in enumerate(batches):
+            view = memoryview(batch)
+            held_bytes = memoryview(view.obj).nbytes if number == last else 0
+            base_offset, last_offset_delta = _unpack_offsets(view)
+            tail.add(base_offset + last_offset_delta + 1, view, held_bytes)
+            self.held_bytes += held_bytes
+
+    def read(self, log: Log, offset: int, max_bytes: int) -> list[memoryview]:
+        """The batches from `offset` on that fit into `max_bytes`; empty if they must be read from the log."""
+        found: list[memoryview] = []
+        tail = self._tails.get(log)
+        if tail is not None and tail.cuts == log.cuts:
+            kept = tail.kept.get(offset)
+            while kept is not None:
+                max_bytes -= len(kept.records)
+                if max_bytes < 0:
+                    break
+                found.append(kept.records)
+                kept = tail.kept.get(kept.end_offset)
+        return found
+
+    def passed(self, log: Log, high_watermark: int) -> None:
+        """The followers in the ISR have what lies below the high watermark."""
+        tail = self._tails.get(log)
+        if tail is None:
+            return
+        kept = tail.kept
+        while kept:
+            base_offset = next(iter(kept))
+            if kept[base_offset].end_offset > high_watermark:
+                return
+            self.held_bytes -= kept.pop(base_offset).held_bytes
+        del self._tails[log]
+
+    def _let_go(self, tail: _Tail) -> None:
+        self.held_bytes -= sum(kept.held_bytes for kept in tail.kept.values())
+
+    def _make_room(self) -> None:
+        """Lets go of what is oldest in the log that has not been appended to for longest."""
+        while self.held_bytes > HELD_BYTES_MAX:
+            log, tail = next(iter(self._tails.items()))
+            if tail.kept:
+                self.held_bytes -= tail.kept.pop(next(iter(tail.kept))).held_bytes
+            else:
+                del self._tails[log]

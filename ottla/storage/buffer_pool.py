@@ -1,0 +1,37 @@
+"""Buffers of one size, used again as soon as nobody looks at them any more.
+
+A fresh buffer of a megabyte costs as much as what is read into it: the kernel finds and clears its pages, then Python
+clears them again. When the last look at a used one ends, no one place knows: a view of it may lie in a connection, in a
+transport that still has to send it, or with followers that will ask for it. The buffer's count of references tells.
+"""
+
+import sys
+
+
+def _references(buffers: list[bytearray], position: int) -> int:
+    return sys.getrefcount(buffers[position])
+
+
+# Of a buffer that only its list refers to. Interpreters count the call itself differently.
+_WHEN_FREE = _references([bytearray()], 0)
+
+
+class BufferPool:
+    """At most `count_max` buffers of `size` bytes. Not for more than one thread."""
+
+    def __init__(self, size: int, count_max: int) -> None:
+        self._size = size
+        self._count_max = count_max
+        self._buffers: list[bytearray] = []
+
+    def take(self) -> memoryview | None:
+        """A whole buffer, with whatever is in it, and the caller's until the last view of it is gone. None: all are in
+        use. Few are used again and again, the others when it takes more: the processor has those few at hand."""
+        buffers = self._buffers
+        for position in range(len(buffers)):
+            if _references(buffers, position) == _WHEN_FREE:
+                return memoryview(buffers[position])
+        if len(buffers) >= self._count_max:
+            return None
+        buffers.append(bytearray(self._size))
+        return memoryview(buffers[-1])
