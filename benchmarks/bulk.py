@@ -43,7 +43,7 @@ def _produce() -> list[Figure]:
 
         def produce_raw() -> float:
             before = pipe.cpu_seconds()
-            speed = _through_sink(pipe.port, records) / 1e6
+            speed = through_sink(pipe.port, records) / 1e6
             costs[-1] = (costs[-1][0], pipe.cpu_seconds() - before)
             return speed
 
@@ -56,14 +56,15 @@ def _produce() -> list[Figure]:
     ]
 
 
-def _through_sink(port: int, chunk: bytes) -> float:
+def through_sink(port: int, chunk: bytes, count: int = BATCHES) -> float:
+    """Bytes per second."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         started = time.perf_counter()
-        connection.sendall(struct.pack(">q", len(chunk) * BATCHES))
-        for _ in range(BATCHES):
+        connection.sendall(struct.pack(">q", len(chunk) * count))
+        for _ in range(count):
             connection.sendall(chunk)
         connection.recv(1)
-        return len(chunk) * BATCHES / (time.perf_counter() - started)
+        return len(chunk) * count / (time.perf_counter() - started)
 
 
 def _consume() -> list[Figure]:

@@ -1,8 +1,9 @@
 """The least that a machine must do for the same bytes: raw pipes and an echo server.
 
-`python -m benchmarks.controls NAME [FILE]` serves on a free port until it is terminated.
+`python -m benchmarks.controls NAME [FILE [PORT...]]` serves on a free port until it is terminated.
 
 - `sink FILE`: receives an 8-byte length, then that many bytes; CRC-32C of each read, written to FILE.n; one byte back.
+  With the ports of other sinks it passes all on to them, and waits for their byte first.
 - `source FILE`: receives an 8-byte length; sends that many bytes of FILE from its start.
 - `echo`: uvloop and `BufferedProtocol`; answers every 4-byte-size frame with 16 bytes.
 - `idle`: a uvloop process that listens and does nothing.
@@ -22,18 +23,27 @@ CHUNK = 1 << 20
 REPLY = struct.pack(">ii", 12, 0) + bytes(8)
 
 
-def sink(path: str) -> None:
+def sink(path: str, *others: str) -> None:
     buffer = memoryview(bytearray(CHUNK))
     for number, connection in enumerate(_accepted()):
         # A file of its own for each, as Ottla gets a topic: the pages of a truncated file are used again, warm, and on
         # a virtual machine the first touch of others costs several times as much as all else done with the bytes.
         file = os.open(f"{path}.{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        remaining = struct.unpack(">q", connection.recv(8, socket.MSG_WAITALL))[0]
+        length = connection.recv(8, socket.MSG_WAITALL)
+        remaining = struct.unpack(">q", length)[0]
+        followers = [socket.create_connection(("127.0.0.1", int(port))) for port in others]
+        for follower in followers:
+            follower.send(length)
         while remaining:
             count = connection.recv_into(buffer)
             crc32c(buffer[:count])
             os.write(file, buffer[:count])
+            for follower in followers:
+                follower.sendall(buffer[:count])
             remaining -= count
+        for follower in followers:
+            follower.recv(1)
+            follower.close()
         connection.send(b"\0")
         os.close(file)
 

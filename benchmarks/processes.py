@@ -47,9 +47,10 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def running(command: Sequence[str], stderr: int | None = None) -> Iterator[Server]:
-    """A pinned server that says by its first line on which port it is ready."""
-    with started(command, stdout=subprocess.PIPE, stderr=stderr, preexec_fn=_pin_server) as process:
+def running(command: Sequence[str], stderr: int | None = None, *, pinned: bool = True) -> Iterator[Server]:
+    """A server that says by its first line on which port it is ready."""
+    prepare = _pin_server if pinned else None
+    with started(command, stdout=subprocess.PIPE, stderr=stderr, preexec_fn=prepare) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         port = int(line.split("bootstrap=")[-1].split()[0].rsplit(":", 1)[-1])
@@ -106,9 +107,9 @@ def broker_command(directory: str, *options: str) -> list[str]:
 
 
 @contextmanager
-def control(name: str, *arguments: str) -> Iterator[Server]:
+def control(name: str, *arguments: str, pinned: bool = True) -> Iterator[Server]:
     """One of `benchmarks.controls`, in a process of its own as the broker is."""
-    with running([sys.executable, "-m", "benchmarks.controls", name, *arguments]) as server:
+    with running([sys.executable, "-m", "benchmarks.controls", name, *arguments], pinned=pinned) as server:
         yield server
 
 

@@ -4,9 +4,12 @@ Nothing is pinned: the processors are shared by whoever has work.
 """
 
 import shutil
+import tempfile
 import time
+from contextlib import ExitStack
 
 from benchmarks import c_client, processes
+from benchmarks.bulk import through_sink
 from benchmarks.cluster import WITHIN_S, Cluster, three_brokers
 from benchmarks.figure import Figure, interleave
 from tests.cluster_processes import wait_for
@@ -26,7 +29,7 @@ EVERYWHERE, ALONE = (1, 2, 3), (1,)
 def figures() -> list[Figure]:
     processes.unpin()
     with three_brokers() as cluster:
-        return [_cost(cluster), _latency(cluster), _catch_up(cluster)]
+        return [_cost(cluster), _bare_cost(), _latency(cluster), _catch_up(cluster)]
 
 
 def _cost(cluster: Cluster) -> Figure:
@@ -44,6 +47,30 @@ def _cost(cluster: Cluster) -> Figure:
     pairs = interleave(COST_ROUNDS, lambda: seconds_per_gigabyte(EVERYWHERE), lambda: seconds_per_gigabyte(ALONE))
     name = "produce 1 KiB records, acks=all, 3 replicas: processor seconds of all brokers"
     return Figure(name, "1 replica", "s/GB", pairs, at_most=3.5)
+
+
+def _bare_cost() -> Figure:
+    """The same bytes without a broker: received, checked, written, and passed on to two that do the same."""
+    chunk = bytes(1 << 20)
+    count = RECORDS * RECORD_BYTES // len(chunk)
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-bench-"))
+
+        def sink(name: str, *others: processes.Server) -> processes.Server:
+            ports = [str(other.port) for other in others]
+            return stack.enter_context(processes.control("sink", f"{directory}/{name}", *ports, pinned=False))
+
+        followers = [sink("first"), sink("second")]
+        everywhere = [sink("leader", *followers), *followers]
+        alone = [sink("alone")]
+
+        def seconds_per_gigabyte(pipes: list[processes.Server]) -> float:
+            before = sum(pipe.cpu_seconds() for pipe in pipes)
+            through_sink(pipes[0].port, chunk, count)
+            return (sum(pipe.cpu_seconds() for pipe in pipes) - before) / (len(chunk) * count) * 1e9
+
+        pairs = interleave(COST_ROUNDS, lambda: seconds_per_gigabyte(everywhere), lambda: seconds_per_gigabyte(alone))
+    return Figure("the same through bare sockets and files", "1 file", "s/GB", pairs)
 
 
 def _latency(cluster: Cluster) -> Figure:
