@@ -8,11 +8,11 @@ from tests.simulation.cluster.world import ClusterWorld
 FOUND_BY = {
     "T-11": 0,
     "T-14": 0,
-    "T-16": 0,
+    "T-16": 30,
     "T-17": 4,
     "T-18": 0,
     "T-20": 1,
-    "T-21": 62,
+    "T-21": 14,
     "T-22": 3,
     "T-26": 4,
     "T-28": 3,
