@@ -14,6 +14,7 @@ from ottla.broker.deleted_topics import DeletedTopics
 from ottla.broker.dynamic_configs import DynamicConfigs
 from ottla.broker.topic_logs import TopicLogs
 from ottla.cluster.controller import TopicRules
+from ottla.cluster.encoding import BROKERS
 from ottla.cluster.follow import Follower
 from ottla.cluster.image import NO_LEADER, MetadataImage, TopicInfo
 from ottla.cluster.store import Changes, CommitResult, MetadataStore, Snapshot, StoreError, Transaction, Unavailable
@@ -78,6 +79,19 @@ class ClusterMetadata:
             return
         self._waiting_count += 1
         heappush(self._waiting, (revision, self._waiting_count, action))
+
+    def when_brokers_are_known(self, action: Callable[[], None]) -> None:
+        """Runs `action` once the image has every broker that is registered by now, or the store does not answer.
+
+        A client may know of a broker, which told it that it is ready, before this one does."""
+
+        def read(registered: Snapshot | Unavailable) -> None:
+            if isinstance(registered, Snapshot):
+                self.when_applied(max((entry.revision for entry in registered.entries), default=0), action)
+            else:
+                action()
+
+        self.read(BROKERS, read)
 
     def rules_of(self, topic: TopicInfo) -> TopicRules:
         return TopicRules(*replication_rules(topic.configs, self._broker.config))

@@ -26,6 +26,7 @@ from ottla.cluster.topics import (
     check_creatable_by_clients,
     check_deletable,
     check_partition_count,
+    lacks_brokers,
     plan_more_partitions,
     plan_topic,
 )
@@ -95,10 +96,17 @@ class TopicService:
         except KafkaError as error:
             done([error] * len(topics))
             return
-        if validate_only:
-            done(self._plans(topics))
+
+        def begin() -> None:
+            if validate_only:
+                done(self._plans(topics))
+            else:
+                self._carry_out(in_transactions(topics, self._partitions_of), self._plans, done)
+
+        if any(lacks_brokers(topic.spec, self.image, self._defaults) for topic in topics):
+            self._broker.metadata.when_brokers_are_known(begin)
         else:
-            self._carry_out(in_transactions(topics, self._partitions_of), self._plans, done)
+            begin()
 
     def auto_create(self, name: str) -> ErrorCode:
         """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
@@ -244,6 +252,11 @@ class TopicService:
 
     # Plans.
 
+    @property
+    def _defaults(self) -> TopicDefaults:
+        config = self._broker.config
+        return TopicDefaults(config.num_partitions, config.default_replication_factor)
+
     def _partitions_of(self, topic: NewTopic) -> int:
         spec = topic.spec
         if spec.assignments:
@@ -269,10 +282,8 @@ class TopicService:
         return self._plan(topic.spec, configs, image)
 
     def _plan(self, spec: TopicSpec, configs: Mapping[str, str], image: MetadataImage) -> Outcome:
-        config = self._broker.config
-        defaults = TopicDefaults(config.num_partitions, config.default_replication_factor)
         try:
-            return plan_topic(spec, image, defaults, configs, self._broker.rng)
+            return plan_topic(spec, image, self._defaults, configs, self._broker.rng)
         except KafkaError as error:
             return error
 

@@ -159,6 +159,17 @@ def place(partitions: int, factor: int, brokers: Iterable[BrokerInfo], rng: Rand
     return placed
 
 
+def lacks_brokers(spec: TopicSpec, image: MetadataImage, defaults: TopicDefaults) -> bool:
+    """Whether the topic is for more brokers, or for others, than the image has."""
+    if spec.assignments:
+        return any(node_id not in image.brokers for _, replicas in spec.assignments for node_id in replicas)
+    return _factor_of(spec, defaults) > len(image.brokers)
+
+
+def _factor_of(spec: TopicSpec, defaults: TopicDefaults) -> int:
+    return defaults.replication_factor if spec.replication_factor == USE_DEFAULT else spec.replication_factor
+
+
 def _check_not_taken(name: str, image: MetadataImage) -> None:
     if name in image.topics:
         raise TopicAlreadyExists(f"topic '{name}' already exists")
@@ -173,7 +184,7 @@ def _placed_replicas(
     spec: TopicSpec, image: MetadataImage, defaults: TopicDefaults, rng: Random
 ) -> list[tuple[int, ...]]:
     partitions = defaults.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions
-    factor = defaults.replication_factor if spec.replication_factor == USE_DEFAULT else spec.replication_factor
+    factor = _factor_of(spec, defaults)
     if partitions < 1:
         raise InvalidPartitions(f"a topic has at least one partition, not {partitions}")
     if factor < 1:

@@ -11,7 +11,7 @@ from ottla.broker.config.server import ConfigSource
 from ottla.broker.deleted_topics import TIDY_MS_MAX
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Put, Transaction
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, InvalidReplicationFactor, KafkaError
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
@@ -358,5 +358,41 @@ def test_who_waits_for_a_revision_is_told_in_the_order_of_revisions(cluster: Clu
 
         assert told == [0, 1, 2, 2]
         await cluster.stop(node)
+
+    cluster.run(story())
+
+
+def test_a_broker_that_the_store_has_and_the_image_has_not_is_not_denied(cluster: Cluster) -> None:
+    """Its `ready` may be known to a client before its registration is known to the broker that the client asks."""
+
+    async def story() -> None:
+        one, two = await cluster.started(1, 2)
+        three = cluster.boot(3)
+        while "brokers/3" not in cluster.stored("brokers/"):  # noqa: ASYNC110 - virtual time, in the smallest steps
+            await asyncio.sleep(0.0001)
+        assert len(one.broker.image.brokers) == 2
+
+        topic = await cluster.create(one, "t", factor=3)
+
+        assert sorted(topic.partitions[0].replicas) == [1, 2, 3]
+        refused = await cluster.try_to_create(one, "u", 1, 4)
+        assert isinstance(refused, InvalidReplicationFactor)
+        assert str(refused) == "replication factor 4 is more than the 3 brokers"
+        await three.started
+        await cluster.stop_all(one, two, three)
+
+    cluster.run(story())
+
+
+def test_a_store_that_does_not_answer_does_not_hold_up_a_refusal(cluster: Cluster) -> None:
+    async def story() -> None:
+        (one,) = await cluster.started(1)
+        cuts = cluster.cut_off(one)
+
+        refused = await cluster.try_to_create(one, "t", 1, 2)
+
+        assert isinstance(refused, InvalidReplicationFactor)
+        cluster.links.heal(*cuts)
+        await cluster.stop(one)
 
     cluster.run(story())
