@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.disk_sync import DiskSync
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
-from ottla.replication.partition import ACKS_ALL, Partition
+from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import Partition
 from ottla.replication.shared_reads import SharedReads
 from ottla.storage.log import AppendInfo, Origin
 from ottla.timer.purgatory import Purgatory

@@ -20,7 +20,8 @@ from ottla.broker.fetch_answers import (
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
-from ottla.replication.partition import READ_COMMITTED, Partition
+from ottla.replication.partition import Partition
+from ottla.replication.reading import READ_COMMITTED
 from ottla.storage.reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 

@@ -20,7 +20,8 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.follower_session import FollowerSession
-from ottla.replication.partition import FollowerFetch, Partition
+from ottla.replication.partition import Partition
+from ottla.replication.serving_followers import FollowerFetch
 from ottla.storage.reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 

@@ -16,7 +16,8 @@ from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
-from ottla.replication.partition import FollowerNoted, Partition, Taken
+from ottla.replication.partition import Partition, Taken
+from ottla.replication.serving_followers import FollowerNoted
 from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:

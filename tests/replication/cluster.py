@@ -36,7 +36,9 @@ from ottla.replication.follower import LATEST_TIMESTAMP, Follower
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.leadership import ReplicationRules
-from ottla.replication.partition import ACKS_ALL, FollowerFetch, Partition, Taken
+from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import Partition, Taken
+from ottla.replication.serving_followers import FollowerFetch
 from ottla.storage.config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import TOPIC_ID, open_directory

@@ -5,7 +5,8 @@ from typing import Any
 
 from ottla.replication.fetch_session import FetchTarget
 from ottla.replication.follower_session import FollowerSession
-from ottla.replication.partition import FollowerFetch, Partition
+from ottla.replication.partition import Partition
+from ottla.replication.serving_followers import FollowerFetch
 from tests.replication.test_leading import EPOCH, leader, take, write
 from tests.storage.support import TOPIC_ID
 

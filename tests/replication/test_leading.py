@@ -11,7 +11,9 @@ from ottla.protocol.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.replication.isr import IsrChange, IsrOutcome
-from ottla.replication.partition import ACKS_ALL, FollowerFetch, FollowerNoted, Partition, Taken
+from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import Partition, Taken
+from ottla.replication.serving_followers import FollowerFetch, FollowerNoted
 from ottla.storage.config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import NOW, TOPIC_ID, batch, new_log

@@ -5,8 +5,9 @@ import pytest
 from ottla.replication.facts import Fact
 from ottla.replication.follower import FetchPosition, Follower, FollowerState
 from ottla.replication.leadership import Leadership
-from ottla.replication.partition import FollowerFetch, FollowerNoted, FollowerRead, Partition
+from ottla.replication.partition import Partition
 from ottla.replication.progress import Contact, ReplicaProgress
+from ottla.replication.serving_followers import FollowerFetch, FollowerNoted, FollowerRead
 from tests.replication.cluster import Kinds
 from tests.replication.walk import Walk, first_violation
 

@@ -16,7 +16,9 @@ from ottla.protocol.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.protocol.records.record import Record, build_batch
-from ottla.replication.partition import ACKS_ALL, READ_COMMITTED, Partition
+from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import Partition
+from ottla.replication.reading import READ_COMMITTED
 from ottla.storage.config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 

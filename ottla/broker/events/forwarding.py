@@ -14,7 +14,7 @@ from ottla.broker.network import SocketOptions
 from ottla.broker.peer import Peer, PeerAddress, PeerError
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.replication.partition import ACKS_ALL
+from ottla.replication.leading import ACKS_ALL
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
