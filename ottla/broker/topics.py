@@ -132,8 +132,15 @@ class TopicService:
         def failed(error: KafkaError) -> None:
             self._broker.log.error("__consumer_offsets could not be created", error=str(error))
 
-        if CONSUMER_OFFSETS not in self.image.topics:
+        def bring() -> None:
             self._bring(CONSUMER_OFFSETS, lambda _: [self._plan_offsets_topic()], [CONSUMER_OFFSETS], failed)
+
+        if CONSUMER_OFFSETS in self.image.topics:
+            return
+        if self._broker.config.offsets_topic_replication_factor > len(self.image.brokers):
+            self._broker.metadata.when_brokers_are_known(bring)
+        else:
+            bring()
 
     def _bring(self, name: str, plan: Plan[T], topics: list[T], failed: Callable[[KafkaError], None]) -> None:
         if name in self._coming:

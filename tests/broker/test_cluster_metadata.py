@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.config.server import ConfigSource
 from ottla.broker.deleted_topics import TIDY_MS_MAX
-from ottla.cluster.image import TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, InvalidReplicationFactor, KafkaError
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -362,15 +362,20 @@ def test_who_waits_for_a_revision_is_told_in_the_order_of_revisions(cluster: Clu
     cluster.run(story())
 
 
+async def two_and_a_third_that_they_have_not_heard_of(cluster: Cluster) -> list[Node]:
+    one, two = await cluster.started(1, 2)
+    three = cluster.boot(3)
+    while "brokers/3" not in cluster.stored("brokers/"):  # noqa: ASYNC110 - virtual time, in the smallest steps
+        await asyncio.sleep(0.0001)
+    assert len(one.broker.image.brokers) == 2
+    return [one, two, three]
+
+
 def test_a_broker_that_the_store_has_and_the_image_has_not_is_not_denied(cluster: Cluster) -> None:
     """Its `ready` may be known to a client before its registration is known to the broker that the client asks."""
 
     async def story() -> None:
-        one, two = await cluster.started(1, 2)
-        three = cluster.boot(3)
-        while "brokers/3" not in cluster.stored("brokers/"):  # noqa: ASYNC110 - virtual time, in the smallest steps
-            await asyncio.sleep(0.0001)
-        assert len(one.broker.image.brokers) == 2
+        one, two, three = await two_and_a_third_that_they_have_not_heard_of(cluster)
 
         topic = await cluster.create(one, "t", factor=3)
 
@@ -379,6 +384,21 @@ def test_a_broker_that_the_store_has_and_the_image_has_not_is_not_denied(cluster
         assert isinstance(refused, InvalidReplicationFactor)
         assert str(refused) == "replication factor 4 is more than the 3 brokers"
         await three.started
+        await cluster.stop_all(one, two, three)
+
+    cluster.run(story())
+
+
+def test_the_topic_of_the_groups_has_replicas_on_brokers_that_the_store_has(cluster: Cluster) -> None:
+    async def story() -> None:
+        one, two, three = await two_and_a_third_that_they_have_not_heard_of(cluster)
+
+        cluster.loop.call_soon(one.broker._run, one.broker.topics.ensure_offsets_topic, context=one.context)
+        await three.started
+        await cluster.until(lambda: CONSUMER_OFFSETS in one.broker.image.topics)
+
+        assert sorted(one.partition(CONSUMER_OFFSETS, 0).replicas) == [1, 2, 3]
+        assert "__consumer_offsets could not be created" not in one.events()
         await cluster.stop_all(one, two, three)
 
     cluster.run(story())
