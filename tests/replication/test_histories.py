@@ -2,7 +2,8 @@
 
 from ottla.replication.facts import Truncated
 from ottla.replication.follower import FollowerState
-from tests.replication.cluster import Cluster, Oracle, batches_of, log_bytes
+from tests.replication.cluster import Cluster
+from tests.replication.oracle import Oracle, batches_of, log_bytes
 
 
 def grown(cluster: Cluster, leader: int, count: int) -> None:

@@ -8,7 +8,7 @@ from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.progress import Contact, ReplicaProgress
 from ottla.replication.serving_followers import FollowerFetch, FollowerNoted, FollowerRead
-from tests.replication.cluster import Kinds
+from tests.replication.broker import Kinds
 from tests.replication.walk import Walk, first_violation
 
 SEEDS = range(150)

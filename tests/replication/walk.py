@@ -3,7 +3,10 @@
 import random
 from collections.abc import Callable
 
-from tests.replication.cluster import BROKERS, LAG_MS_MAX, NOBODY, Cluster, Kinds, Oracle, Violation
+from tests.replication.broker import LAG_MS_MAX, Kinds
+from tests.replication.cluster import Cluster
+from tests.replication.controller import BROKERS, NOBODY
+from tests.replication.oracle import Oracle, Violation
 
 STEPS = 350
 CHECK_LOGS_EVERY = 7

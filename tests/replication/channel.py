@@ -1,0 +1,81 @@
+"""What travels between brokers and controller: each message may be delivered, late too, or be lost."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.fetcher import Fetcher, Planned
+from ottla.replication.isr import IsrChange, IsrOutcome
+from tests.replication.controller import State
+from tests.storage.support import NOW
+
+if TYPE_CHECKING:
+    from tests.replication.broker import Broker
+    from tests.replication.cluster import Cluster
+
+
+@dataclass(eq=False)
+class Request:
+    sender: "Broker"
+    fetcher: Fetcher
+    planned: Planned
+
+    def deliver(self, cluster: "Cluster") -> None:
+        leader = cluster.brokers.get(self.fetcher.key.leader_id)
+        if leader is None:
+            self.lose(cluster)
+        else:
+            cluster.network.append(Response(self, leader.serve(self.planned.request)))
+
+    def lose(self, cluster: "Cluster") -> None:
+        if self.sender.asking.pop(id(self.fetcher), None):
+            self.fetcher.failed(self.planned, cluster.now_ms)
+
+
+@dataclass(eq=False)
+class Response:
+    request: Request
+    content: Any
+
+    def deliver(self, cluster: "Cluster") -> None:
+        sender, fetcher = self.request.sender, self.request.fetcher
+        if cluster.brokers.get(sender.id) is sender and sender.asking.pop(id(fetcher), None):
+            facts = fetcher.answered(self.request.planned, self.content, now_ms=cluster.now_ms, wall_ms=NOW)
+            sender.heard(facts)
+
+    def lose(self, cluster: "Cluster") -> None:
+        self.request.lose(cluster)
+
+
+@dataclass(eq=False)
+class ChangeMessage:
+    sender: "Broker"
+    change: IsrChange
+    answer: tuple[ErrorCode, State | None] | None = None
+
+    def deliver(self, cluster: "Cluster") -> None:
+        if self.answer is None:
+            self.answer = cluster.controller.alter_isr(self.sender.id, self.change)
+            cluster.network.append(self)
+            return
+        self._tell(cluster, *self.answer)
+
+    def lose(self, cluster: "Cluster") -> None:
+        self._tell(cluster, ErrorCode.REQUEST_TIMED_OUT, None)
+
+    def _tell(self, cluster: "Cluster", error: ErrorCode, state: State | None) -> None:
+        if cluster.brokers.get(self.sender.id) is not self.sender:
+            return
+        outcome = self.sender.partition.isr_change_answered(
+            self.change,
+            error,
+            partition_epoch=-1 if state is None else state.partition_epoch,
+            isr=() if state is None else state.isr,
+            elr=() if state is None else sorted(state.elr),
+            now_ms=cluster.now_ms,
+        )
+        if outcome is IsrOutcome.RESEND:
+            cluster.network.append(ChangeMessage(self.sender, self.change))
+
+
+Message = Request | Response | ChangeMessage
