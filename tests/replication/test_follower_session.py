@@ -7,7 +7,7 @@ from ottla.replication.fetch_session import FetchTarget
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.serving_followers import FollowerFetch
-from tests.replication.test_leading import EPOCH, leader, take, write
+from tests.replication.support import EPOCH, leader, take, write
 from tests.storage.support import TOPIC_ID
 
 LAG_MS = 30_000

@@ -1,167 +1,139 @@
-"""A partition over a log: §14.6, §15.1, §15.4.3."""
+"""A replica and the states that the controller commits: terms, the ISR, and who is mistaken about them.
 
-import random
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+§14.2, §14.7, §15.1
+"""
 
 import pytest
 
-from ottla.protocol.errors import (
-    FencedLeaderEpoch,
-    KafkaError,
-    NotEnoughReplicas,
-    NotLeaderOrFollower,
-    OffsetOutOfRange,
-    UnknownLeaderEpoch,
-)
-from ottla.protocol.records.record import Record, build_batch
-from ottla.replication.leading import ACKS_ALL
-from ottla.replication.partition import Partition
-from ottla.replication.reading import READ_COMMITTED
-from ottla.storage.config import LogConfig
-from ottla.storage.log_directory import LogDirectory
-
-BATCH = bytes(build_batch([Record(timestamp=1, value=b"a")]))
-HERE, THERE = 1, 2
+from ottla.protocol.errors import ErrorCode, FencedLeaderEpoch, KafkaError, NotLeaderOrFollower, UnknownLeaderEpoch
+from ottla.replication.isr import IsrChange, IsrOutcome
+from ottla.replication.partition import Partition, Taken
+from tests.fakes.disk import FakeDisk
+from tests.replication.support import EPOCH, leader, note, replica, take
+from tests.storage.support import TOPIC_ID, new_log
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    opened = LogDirectory.open(
-        tmp_path,
-        node_id=HERE,
-        cluster_id=None,
-        new_id=lambda: str(random.random()),
-        config_of=lambda _: LogConfig(),
-        now_wall_ms=0,
-    )
-    yield opened
-    opened.close()
-
-
-def partition(directory: LogDirectory, **config: Any) -> Partition:
-    log = directory.create_log("t", 0, b"\1" * 16, LogConfig(**config), now_wall_ms=0)
-    return Partition("t", 0, b"\1" * 16, log, local_id=HERE)
-
-
-def lead(target: Partition, epoch: int = 0, *, leader: int = HERE, isr: tuple[int, ...] = (HERE,)) -> Partition:
-    replicas = (HERE, THERE) if THERE in (*isr, leader) else (HERE,)
-    target.take_state(leader=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=replicas, isr=isr, now_ms=0)
-    return target
-
-
-def append(target: Partition, acks: int = ACKS_ALL) -> int:
-    info = target.append(memoryview(bytearray(BATCH)), acks=acks, wall_ms=0)
-    target.log.write_pending(now_wall_ms=0)
-    target.maybe_raise_high_watermark(0)
-    return info.base_offset
-
-
-def test_with_one_replica_the_high_watermark_follows_what_is_written(directory: LogDirectory) -> None:
-    leader = lead(partition(directory))
-    leader.append(memoryview(bytearray(BATCH)), acks=1, wall_ms=0)
-
-    assert not leader.maybe_raise_high_watermark(0), "queued is not written"
-    leader.log.write_pending(now_wall_ms=0)
-    assert leader.maybe_raise_high_watermark(0)
-    assert leader.high_watermark == leader.last_stable_offset == leader.upper_bound(READ_COMMITTED) == 1
-
-
-def test_acks_all_needs_enough_replicas_in_sync(directory: LogDirectory) -> None:
-    """§15.2.2; acks=1 does not."""
-    leader = partition(directory, min_insync_replicas=2)
-    leader.take_state(leader=HERE, leader_epoch=0, partition_epoch=0, replicas=(HERE, THERE), isr=(HERE,), now_ms=0)
-
-    with pytest.raises(NotEnoughReplicas):
-        append(leader)
-    assert append(leader, acks=1) == 0
-
-
-def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(directory: LogDirectory) -> None:
-    """§14.6.2"""
-    assert append(lead(partition(directory, min_insync_replicas=2))) == 0
-
-
-def test_only_the_leader_takes_records(directory: LogDirectory) -> None:
-    follower = lead(partition(directory), leader=THERE, isr=(HERE, THERE))
-
-    with pytest.raises(NotLeaderOrFollower):
-        append(follower)
-    with pytest.raises(NotLeaderOrFollower):
-        follower.check_leader()
+def test_a_restored_high_watermark_stays_within_the_log() -> None:
+    """§14.6.5"""
+    assert Partition("t", 0, TOPIC_ID, new_log(FakeDisk()), local_id=1, high_watermark=99).high_watermark == 0
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(4, FencedLeaderEpoch), (6, UnknownLeaderEpoch)])
-def test_another_leader_epoch_than_the_current_one_is_refused(
-    directory: LogDirectory, epoch: int, error: type[KafkaError]
-) -> None:
-    leader = lead(partition(directory), 5)
+def test_another_leader_epoch_than_the_current_one_is_refused(epoch: int, error: type[KafkaError]) -> None:
+    """§15.1.3"""
+    target = leader()
 
-    leader.check_leader(5)
-    leader.check_leader(-1)
+    target.check_leader(EPOCH)
+    target.check_leader(-1)
     with pytest.raises(error):
-        leader.check_leader(epoch)
+        target.check_leader(epoch)
 
 
-def test_an_older_state_is_ignored(directory: LogDirectory) -> None:
+def test_a_follower_is_not_the_leader() -> None:
+    target = replica()
+    take(target, lead=2)
+
+    target.check_epoch(EPOCH)
+    with pytest.raises(NotLeaderOrFollower):
+        target.check_leader(EPOCH)
+
+
+# Terms
+
+
+def test_an_older_state_is_ignored() -> None:
     """§14.2.1, I-8"""
-    leader = lead(partition(directory), 5)
+    target = leader()
 
-    lead(leader, 4, leader=THERE, isr=(THERE,))
+    assert take(target, lead=2, epoch=EPOCH - 1, version=0) is Taken.NOTHING
 
-    assert (leader.leader_id, leader.leader_epoch) == (HERE, 5)
-
-
-def test_a_new_term_begins_at_the_end_of_the_log(directory: LogDirectory) -> None:
-    """§14.2.2, §14.3.3"""
-    leader = lead(partition(directory), 1)
-    append(leader)
-    append(leader)
-    lead(leader, 3)
-    append(leader)
-
-    assert leader.leader_epoch_start == 2
-    assert leader.end_offset_for_epoch(1) == (1, 2)
-    assert leader.end_offset_for_epoch(3) == (3, 3)
-    assert leader.end_offset_for_epoch(9) == (-1, -1)
+    assert (target.leader_id, target.leader_epoch) == (1, EPOCH)
 
 
-def test_a_restored_high_watermark_stays_within_the_log(directory: LogDirectory) -> None:
-    """§14.6.5"""
-    log = directory.create_log("u", 0, b"\2" * 16, LogConfig(), now_wall_ms=0)
+def test_what_a_state_means_for_the_replica() -> None:
+    target = leader()
 
-    assert Partition("u", 0, b"\2" * 16, log, local_id=HERE, high_watermark=99).high_watermark == 0
-
-
-def test_offsets_outside_the_log_cannot_be_read(directory: LogDirectory) -> None:
-    leader = lead(partition(directory))
-    append(leader)
-
-    leader.check_readable(0)
-    leader.check_readable(1)
-    for offset in (-1, 2):
-        with pytest.raises(OffsetOutOfRange):
-            leader.check_readable(offset)
+    assert take(target, version=1) is Taken.NOTHING
+    assert take(target, version=2, isr=(1, 2)) is Taken.UPDATED
+    assert take(target, version=3, lead=2, epoch=EPOCH + 1) is Taken.FOLLOWS
+    assert target.leadership is None
+    assert take(target, version=4, lead=-1, epoch=EPOCH + 2) is Taken.FOLLOWS
+    assert take(target, version=5, lead=1, epoch=EPOCH + 3) is Taken.LEADS
 
 
-def test_readers_see_nothing_above_the_high_watermark(directory: LogDirectory) -> None:
-    leader = lead(partition(directory))
-    append(leader)
-    leader.append(memoryview(bytearray(BATCH)), acks=1, wall_ms=0)
-    leader.log.write_pending(now_wall_ms=0)
+def test_a_new_term_of_the_same_leader_knows_nothing_of_its_followers() -> None:
+    """§14.2.1, §14.2.2"""
+    target = leader(records=2)
+    note(target, 2, 2)
 
-    result = leader.read(0, 1000, isolation_level=0, at_least_one_batch=True)
+    assert take(target, epoch=EPOCH + 1, version=2) is Taken.LEADS
+    assert target.leadership is not None
+    assert target.leadership.followers[2].log_end_offset == -1
+    assert target.leader_epoch_start == 2
 
-    assert result.end_offset == 1
+
+# Changes of the ISR
 
 
-def test_the_end_is_unknown_until_the_high_watermark_has_reached_the_term(directory: LogDirectory) -> None:
-    """§15.4.3, T-17"""
-    leader = lead(partition(directory))
-    append(leader)
-    leader.check_end_offset_is_known()
-    leader.leader_epoch_start = 5
+def asked(target: Partition) -> IsrChange:
+    """Broker 3 has caught up and is asked for."""
+    change = note(target, 3, target.log.log_end_offset).isr_change
+    assert change is not None
+    return change
 
-    with pytest.raises(KafkaError, match="not known yet"):
-        leader.check_end_offset_is_known()
+
+def test_a_committed_change_is_adopted() -> None:
+    """R07"""
+    target = leader(isr=(1, 2), records=1)
+    change = asked(target)
+
+    outcome = target.isr_change_answered(change, ErrorCode.NONE, partition_epoch=2, isr=(1, 2, 3), now_ms=0)
+
+    assert outcome is IsrOutcome.ADOPTED
+    assert (target.isr, target.partition_epoch) == ((1, 2, 3), 2)
+    assert take(target, version=2, isr=(1, 2)) is Taken.NOTHING, "metadata tells it too, later"
+
+
+@pytest.mark.parametrize(
+    ("error", "still_counts"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+    ],
+)
+def test_a_change_that_may_have_been_committed_goes_on_counting(error: ErrorCode, still_counts: bool) -> None:
+    """§14.7.4"""
+    target = leader(isr=(1, 2), records=1)
+    change = asked(target)
+
+    target.isr_change_answered(change, error, now_ms=0)
+
+    assert target.leadership is not None
+    assert (3 in target.leadership.isr_state.maximal) is still_counts
+    assert target.isr == (1, 2)
+
+
+def test_the_answer_to_a_change_that_metadata_overtook_is_dropped() -> None:
+    target = leader(isr=(1, 2), records=1)
+    change = asked(target)
+    take(target, version=3, isr=(1,))
+
+    outcome = target.isr_change_answered(change, ErrorCode.NONE, partition_epoch=2, isr=(1, 2, 3), now_ms=0)
+
+    assert outcome is IsrOutcome.OVERTAKEN
+    assert (target.isr, target.partition_epoch) == ((1,), 3)
+
+
+def test_members_that_lag_are_asked_away_and_counted_until_then() -> None:
+    target = leader(records=1)
+    note(target, 2, 1)
+    assert target.maybe_shrink_isr(30_000) is None
+
+    change = target.maybe_shrink_isr(30_001)
+
+    assert change is not None
+    assert [member.broker_id for member in change.isr] == [1, 2]
+    assert target.high_watermark == 0
+    target.isr_change_answered(change, ErrorCode.NONE, partition_epoch=2, isr=(1, 2), now_ms=30_001)
+    assert target.high_watermark == 1
