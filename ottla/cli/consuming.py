@@ -4,9 +4,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -33,8 +33,6 @@ class Source:
     from_beginning: bool
     # Negative: so many before the end of each partition.
     offset: int | None
-    # By partition: nothing up to this offset.
-    after: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,11 @@ class Limits:
     exit_at_end: bool
 
 
-async def consume_records(session: Session, source: Source, limits: Limits, write: WriteRecord) -> bool:
-    """Print records until a limit or an interrupt; False if it was an interrupt. Raises ClientError."""
+async def consume_records(
+    session: Session, source: Source, limits: Limits, write: WriteRecord, at_end: Callable[[], list[str]] | None = None
+) -> None:
+    """Print records until a limit or an interrupt; and what `at_end` gives, once all records have been read that were
+    there at the beginning. Raises ClientError."""
     starts, ends = await _bounds(session, source)
     from aiokafka.errors import KafkaError
 
@@ -53,8 +54,7 @@ async def consume_records(session: Session, source: Source, limits: Limits, writ
         consumer = await _started_consumer(session, source, starts)
         try:
             with _interrupt() as interrupted:
-                await _print_records(consumer, limits, ends, write, interrupted)
-                return not interrupted.is_set()
+                await _print_records(consumer, limits, ends, write, interrupted, at_end)
         finally:
             await consumer.stop()
     except (KafkaError, OSError) as error:
@@ -78,7 +78,7 @@ async def _bounds(
             return ends, ends
         first = await client.list_offsets(partitions, EARLIEST)
     if source.offset is None:
-        return {p: max(first[p], source.after.get(p[1], -1) + 1) for p in partitions}, ends
+        return first, ends
     wanted = {p: source.offset if source.offset >= 0 else ends[p] + source.offset for p in partitions}
     return {p: min(max(wanted[p], first[p]), ends[p]) for p in partitions}, ends
 
@@ -110,11 +110,22 @@ async def _started_consumer(session: Session, source: Source, starts: Mapping[To
 
 
 async def _print_records(
-    consumer: Any, limits: Limits, ends: Mapping[TopicPartition, int], write: WriteRecord, interrupted: asyncio.Event
+    consumer: Any,
+    limits: Limits,
+    ends: Mapping[TopicPartition, int],
+    write: WriteRecord,
+    interrupted: asyncio.Event,
+    at_end: Callable[[], list[str]] | None,
 ) -> None:
     printed = 0
     last_at = monotonic()
-    while not interrupted.is_set() and not (limits.exit_at_end and await _is_at_end(consumer, ends)):
+    while not interrupted.is_set():
+        if (limits.exit_at_end or at_end is not None) and await _is_at_end(consumer, ends):
+            if at_end is not None and not _print(at_end()):
+                return
+            at_end = None
+            if limits.exit_at_end:
+                return
         room = RECORDS_AT_ONCE
         if limits.max_messages is not None:
             room = min(room, limits.max_messages - printed)

@@ -1,7 +1,6 @@
 """Reading the events of a group from `ottla.events`, for `ottla groups story`."""
 
 import json
-from dataclasses import replace
 from typing import Any, cast
 
 from ottla.cli.consuming import Limits, Source, consume_records
@@ -16,30 +15,47 @@ _OF_EVERY_GROUP = ("dropped",)
 async def tell_story(session: Session, group_id: str, *, follow: bool) -> None:
     """What is in the topic now, in order; with `follow` also what comes, until Ctrl-C. Raises ClientError."""
     source = Source(EVENTS_TOPIC, None, (), from_beginning=True, offset=None)
-    told: list[Event] = []
-    read: dict[int, int] = {}
-
-    def collect(record: Any, /) -> None:
-        read[record.partition] = record.offset
-        event = _event_of(record, group_id)
-        if event is not None:
-            told.append(event)
-
-    story = Story()
-
-    def write(record: Any, /) -> str | None:
-        event = _event_of(record, group_id)
-        return None if event is None else _text(event, story, as_json=session.output.as_json)
-
-    # The events of a group may be in several partitions, so what there is already has to be sorted first.
-    goes_on = await consume_records(session, source, Limits(None, None, exit_at_end=True), collect)
-    told.sort(key=order)
-    lines = [text for event in told if (text := _text(event, story, as_json=session.output.as_json)) is not None]
-    if not follow and not lines:
+    telling = _Telling(group_id, as_json=session.output.as_json)
+    await consume_records(session, source, Limits(None, None, exit_at_end=not follow), telling.tell, telling.tell_past)
+    if telling.is_reading_past:
+        # Ctrl-C came first.
+        session.output.lines(telling.tell_past())
+    elif not follow and not telling.has_told:
         raise ClientError(f"there are no events of group {group_id} in {EVENTS_TOPIC}")
-    session.output.lines(lines)
-    if follow and goes_on:
-        await consume_records(session, replace(source, after=read), Limits(None, None, exit_at_end=False), write)
+
+
+class _Telling:
+    """The events of a group may be in several partitions, so what there is already has to be sorted first."""
+
+    def __init__(self, group_id: str, *, as_json: bool) -> None:
+        self.has_told = False
+        self.is_reading_past = True
+        self._group_id = group_id
+        self._as_json = as_json
+        self._story = Story()
+        self._past: list[Event] = []
+
+    def tell(self, record: Any, /) -> str | None:
+        event = _event_of(record, self._group_id)
+        if event is None:
+            return None
+        if self.is_reading_past:
+            self._past.append(event)
+            return None
+        return self._text(event)
+
+    def tell_past(self) -> list[str]:
+        self.is_reading_past = False
+        self._past.sort(key=order)
+        lines = [text for event in self._past if (text := self._text(event)) is not None]
+        self._past.clear()
+        self.has_told = bool(lines)
+        return lines
+
+    def _text(self, event: Event) -> str | None:
+        if self._as_json:
+            return json.dumps(event, ensure_ascii=False)
+        return "\n".join(self._story.tell(event)) or None
 
 
 def _event_of(record: Any, group_id: str) -> Event | None:
@@ -55,9 +71,3 @@ def _event_of(record: Any, group_id: str) -> Event | None:
         return None
     is_ours = event.get("group_id") == group_id or event.get("type") in _OF_EVERY_GROUP
     return event if is_ours else None
-
-
-def _text(event: Event, story: Story, *, as_json: bool) -> str | None:
-    if as_json:
-        return json.dumps(event, ensure_ascii=False)
-    return "\n".join(story.tell(event)) or None
