@@ -3,6 +3,7 @@
 `--markdown` prints the table as README has it. The exit status is 1 when a figure is not reached.
 """
 
+import argparse
 import importlib
 import sys
 
@@ -26,16 +27,21 @@ SUITES = (
 
 
 def main() -> int:
-    markdown = "--markdown" in sys.argv
-    names = [argument for argument in sys.argv[1:] if not argument.startswith("-")] or SUITES
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Every figure beside its control.")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"all if none is given: {', '.join(SUITES)}")
+    parser.add_argument("--markdown", action="store_true", help="print the table as README has it")
+    options = parser.parse_args()
+    unknown = [name for name in options.suites if name not in SUITES]
+    if unknown:
+        parser.error(f"there is no suite {unknown[0]}; there are {', '.join(SUITES)}")
     figures: list[Figure] = []
-    for name in names:
+    for name in options.suites or SUITES:
         print(f"measuring {name} …", file=sys.stderr)
         try:
             figures += importlib.import_module(f"benchmarks.{name}").figures()
         except NotMeasured as reason:
             print(f"{name} is not measured: {reason}", file=sys.stderr)
-    (_print_markdown if markdown else _print_table)(figures)
+    (_print_markdown if options.markdown else _print_table)(figures)
     missed = [figure.name for figure in figures if figure.reached is False]
     if missed:
         print(f"not reached: {', '.join(missed)}", file=sys.stderr)
