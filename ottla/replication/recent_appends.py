@@ -1,7 +1,7 @@
 """The last appends to logs that followers copy, kept in memory for them: most fetches of followers find here what they
 ask for, and the leader need not read and check again what it has just received and written.
 
-A short append is copied. A long one is not: it stays in the buffer that it was received in, which nobody else uses
+Short batches are copied. A long one is not: it stays in the buffer that it was received in, which nobody else uses
 until it is let go. That is when the high watermark has passed it, for then every follower in the ISR has it, or when
 all together hold more than `HELD_BYTES_MAX`; who lags further behind is served from the log.
 
@@ -17,6 +17,8 @@ from ottla.storage.log import Log
 COPIED_BYTES_MAX = 16 << 10
 HELD_BYTES_MAX = 20 << 20
 
+NOWHERE = -1
+
 _unpack_offsets = Struct(">q15xi").unpack_from
 """Base offset and last offset delta of a batch."""
 
@@ -27,7 +29,7 @@ class _Kept(NamedTuple):
     end_offset: int
     records: memoryview
     held_bytes: int
-    """How much memory is held for it. The last batch of a buffer answers for the whole buffer."""
+    """How much memory is held for it. Of the batches in one buffer the last answers for the whole buffer."""
 
 
 class _Tail:
@@ -40,9 +42,19 @@ class _Tail:
         self.end_offset = end_offset
         self.kept: dict[int, _Kept] = {}
 
-    def add(self, end_offset: int, records: memoryview, held_bytes: int) -> None:
+    def add(self, records: memoryview, held_bytes: int, *, last: memoryview | None = None) -> None:
+        """`last`: the last batch in `records`, if there are several."""
+        base_offset, last_offset_delta = _unpack_offsets(records if last is None else last)
+        end_offset = base_offset + last_offset_delta + 1
         self.kept[self.end_offset] = _Kept(end_offset, records, held_bytes)
         self.end_offset = end_offset
+
+    def charge(self, base_offset: int) -> int:
+        """Lets a batch answer for all the memory that it is a view of; returns how much that is."""
+        kept = self.kept[base_offset]
+        held_bytes = memoryview(kept.records.obj).nbytes
+        self.kept[base_offset] = kept._replace(held_bytes=held_bytes)
+        return held_bytes
 
 
 class RecentAppends:
@@ -52,31 +64,42 @@ class RecentAppends:
         self.held_bytes = 0
 
     def appended(self, log: Log, offset: int, batches: Sequence[bytes | bytearray | memoryview]) -> None:
-        """`batches` were written to the log, from `offset` to its end. If they are long, what they are views of stays
-        as it is while views of it are left."""
+        """`batches` were written to the log, from `offset` to its end. What a batch longer than `COPIED_BYTES_MAX` is a
+        view of stays as it is while views of it are left."""
         tail = self._tails.pop(log, None)
         if tail is None or tail.end_offset != offset or tail.cuts != log.cuts:
             if tail is not None:
                 self._let_go(tail)
             tail = _Tail(log.cuts, offset)
         self._tails[log] = tail
-        size = sum(map(len, batches))
-        if size <= COPIED_BYTES_MAX:
-            self.held_bytes += size
-            tail.add(log.log_end_offset, memoryview(b"".join(batches)), size)
-        else:
-            self._hold(tail, batches)
+        self._keep(tail, batches)
         if self.held_bytes > HELD_BYTES_MAX:
             self._make_room()
 
-    def _hold(self, tail: _Tail, batches: Sequence[bytes | bytearray | memoryview]) -> None:
-        last = len(batches) - 1
-        for number, batch in enumerate(batches):
-            view = memoryview(batch)
-            held_bytes = memoryview(view.obj).nbytes if number == last else 0
-            base_offset, last_offset_delta = _unpack_offsets(view)
-            tail.add(base_offset + last_offset_delta + 1, view, held_bytes)
-            self.held_bytes += held_bytes
+    def _keep(self, tail: _Tail, batches: Sequence[bytes | bytearray | memoryview]) -> None:
+        short: list[bytes | bytearray | memoryview] = []
+        room = COPIED_BYTES_MAX
+        held_at = NOWHERE
+        for batch in batches:
+            size = len(batch)
+            if size > room:
+                self._copy(tail, short)
+                short, room = [], COPIED_BYTES_MAX
+            if size > room:
+                held_at = tail.end_offset
+                tail.add(memoryview(batch), 0)
+            else:
+                short.append(batch)
+                room -= size
+        self._copy(tail, short)
+        if held_at != NOWHERE:
+            self.held_bytes += tail.charge(held_at)
+
+    def _copy(self, tail: _Tail, batches: Sequence[bytes | bytearray | memoryview]) -> None:
+        if batches:
+            records = memoryview(b"".join(batches))
+            tail.add(records, len(records), last=memoryview(batches[-1]))
+            self.held_bytes += len(records)
 
     def read(self, log: Log, offset: int, max_bytes: int) -> list[memoryview]:
         """The batches from `offset` on that fit into `max_bytes`; empty if they must be read from the log."""

@@ -99,9 +99,15 @@ class ServingFollowers(Leading, Reading):
         self.check_readable(fetch.fetch_offset)
         if max_bytes <= 0 and not at_least_one_batch:
             return FollowerRead(NOTHING, None, end_offset)
-        if shared is not None and at_least_one_batch:
-            others_follow = len(self.replicas) > 2
-            records = shared.read(self.log, fetch.fetch_offset, max_bytes, upper_bound=end_offset, keeps=others_follow)
+        if shared is not None:
+            records = shared.read(
+                self.log,
+                fetch.fetch_offset,
+                max_bytes,
+                upper_bound=end_offset,
+                min_one_batch=at_least_one_batch,
+                keeps=len(self.replicas) > 2,
+            )
             return FollowerRead(records, None, end_offset)
         result = self.log.read(fetch.fetch_offset, max_bytes, upper_bound=end_offset, min_one_batch=at_least_one_batch)
         return FollowerRead(result.records, None, end_offset)

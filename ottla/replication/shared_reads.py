@@ -39,12 +39,22 @@ class SharedReads:
         self._bytes = 0
 
     def read(
-        self, log: Log, offset: int, max_bytes: int, *, upper_bound: int, keeps: bool = True
+        self,
+        log: Log,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_bound: int,
+        min_one_batch: bool = True,
+        keeps: bool = True,
     ) -> memoryview | list[memoryview]:
-        """As `Log.read` with at least one batch, and raises what that does. `keeps`: others will ask for the same."""
+        """As `Log.read`, and raises what that does. `keeps`: others will ask for the same."""
         recent = self.recent.read(log, offset, max_bytes)
         if recent:
             return recent
+        if not min_one_batch:
+            # How much room the partitions before this one leave differs from follower to follower.
+            return log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=False).records
         kept = self._kept.get(log)
         if kept is not None and kept.answers(log.cuts, offset, max_bytes, upper_bound):
             return kept.records

@@ -32,15 +32,48 @@ def test_a_short_append_is_copied_for_its_buffer_is_used_again(log: Log) -> None
     assert as_sent(recent.read(log, begin, PLENTY)) == as_read_anew(log, begin)
 
 
-def test_a_long_append_stays_where_it_was_received(log: Log) -> None:
+def test_a_long_batch_stays_where_it_was_received_and_short_ones_beside_it_are_copied(log: Log) -> None:
+    """A short one may lie in a buffer that is used again, whoever else appended to the log meanwhile."""
     recent = RecentAppends()
-    received = [batch(LONG), batch("e")]
+    received = [batch("c"), batch("d"), batch(LONG), batch("e"), batch(LONG), batch(LONG), batch("f")]
 
     begin = append_and_tell(recent, log, *received)
+    for view in (received[0], received[1], received[3], received[6]):
+        view[:] = bytes(len(view))
 
     found = recent.read(log, begin, PLENTY)
-    assert [view.obj for view in found] == [view.obj for view in received]
     assert as_sent(found) == as_read_anew(log, begin)
+    assert [view.obj is one.obj for view in found for one in received].count(True) == 3
+    assert as_sent(recent.read(log, begin + 4, PLENTY)) == as_read_anew(log, begin + 4)
+
+
+def test_many_short_batches_are_copied_in_pieces_that_fit_into_an_answer(log: Log) -> None:
+    recent = RecentAppends()
+    begin = append_and_tell(recent, log, *[batch("x" * 1000) for _ in range(100)])
+
+    found = recent.read(log, begin, 2 * COPIED_BYTES_MAX)
+
+    assert len(as_sent(found)) > COPIED_BYTES_MAX
+    assert as_read_anew(log, begin).startswith(as_sent(found))
+    assert as_sent(recent.read(log, begin, PLENTY)) == as_read_anew(log, begin)
+    assert recent.held_bytes == len(as_read_anew(log, begin))
+
+
+def test_a_buffer_is_held_once_for_all_the_batches_in_it(log: Log) -> None:
+    recent = RecentAppends()
+    one = batch(LONG)
+    buffer = memoryview(bytearray(5 * len(one)))
+    views = [buffer[number * len(one) :][: len(one)] for number in range(3)]
+    for view in views:
+        view[:] = batch(LONG)
+
+    begin = append_and_tell(recent, log, *views)
+
+    assert recent.held_bytes == len(buffer)
+    recent.passed(log, begin + 2)
+    assert recent.held_bytes == len(buffer)
+    recent.passed(log, begin + 3)
+    assert recent.held_bytes == 0
 
 
 def test_appends_that_follow_each_other_are_given_together(log: Log) -> None:

@@ -77,6 +77,18 @@ def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
     assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
 
 
+@pytest.mark.parametrize("room", [PLENTY, 1])
+def test_what_was_appended_last_is_not_read_for_a_partition_with_little_room_either(log: Log, room: int) -> None:
+    """Of all partitions in an answer only the first may be longer than is left."""
+    reads = SharedReads()
+    begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
+
+    found = reads.read(log, begin, room, upper_bound=log.log_end_offset, min_one_batch=False)
+
+    assert as_sent(found) == (as_read_anew(log, begin) if room == PLENTY else b"")
+    assert not reads.keeps(log)
+
+
 def test_who_has_the_only_follower_keeps_nothing_that_was_read(log: Log) -> None:
     reads = SharedReads()
 
