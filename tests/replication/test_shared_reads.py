@@ -7,10 +7,9 @@ from ottla.replication.shared_reads import KEPT_BYTES_MAX, SharedReads
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
-from tests.replication.recent import append_and_tell, as_read_anew, as_sent
+from tests.replication.recent import PLENTY, append_and_tell, as_read_anew, as_sent
 from tests.storage.support import append, batch, new_log
 
-PLENTY = 1 << 23
 # All reads together may be kept of three of them.
 LARGE = "x" * (KEPT_BYTES_MAX // 4)
 
