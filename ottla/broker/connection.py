@@ -16,9 +16,10 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
-from ottla.broker.dispatch import Route, skip_header_tags
+from ottla.broker.dispatch import Route
 from ottla.broker.receive_buffers import SHORT_READ_MAX
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.headers import skip_header_tags
 from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:

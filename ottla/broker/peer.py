@@ -10,25 +10,25 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.network import ReceiveThreshold, SocketOptions
-from ottla.protocol.headers import RequestFramer, parse_response
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
-from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import DecodeError
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
-VERSIONS: dict[Any, tuple[Any, int]] = {
-    FetchRequest: (FetchResponse, 17),
-    ListOffsetsRequest: (ListOffsetsResponse, 7),
-    OffsetForLeaderEpochRequest: (OffsetForLeaderEpochResponse, 4),
-    ProduceRequest: (ProduceResponse, 11),
+VERSIONS: dict[type[Message], int] = {
+    FetchRequest: 17,
+    ListOffsetsRequest: 7,
+    OffsetForLeaderEpochRequest: 4,
+    ProduceRequest: 11,
 }
 
-SIZE_BYTES = 4
 SMALLEST_BUFFER = 64 * 1024
 # A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
 KEPT_BUFFER_MAX = 5 * 1024 * 1024
@@ -54,7 +54,7 @@ class Peer(asyncio.BufferedProtocol):
         config = broker.config
         self._broker = broker
         self._address = address
-        self._framers = {cls: RequestFramer(cls, version, client_id) for cls, (_, version) in VERSIONS.items()}
+        self._wire = WireClient(client_id)
         self._options = options
         self._timeout_ms = config.replica_socket_timeout_ms
         self._answer_bytes_max = (
@@ -70,7 +70,6 @@ class Peer(asyncio.BufferedProtocol):
         self._deadline_ms = 0
         # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
         self._timer: TimerEntry | None = None
-        self._correlation_id = 0
 
     @property
     def is_open(self) -> bool:
@@ -97,17 +96,15 @@ class Peer(asyncio.BufferedProtocol):
             raise PeerError("the connection is closed")
         self._begin_answer()
         answer = self._answer = self._broker.loop.create_future()
-        response_class, version = VERSIONS[type(request)]
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         self._deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
         if self._timer is None:
             self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
         try:
-            transport.write(self._framers[type(request)].build(request, self._correlation_id))
+            transport.write(self._wire.send(request, VERSIONS[type(request)]))
             payload = await answer
         finally:
             self._answer = None
-        return self._parsed(response_class, version, payload)
+        return self._parsed(payload)
 
     def _check_deadline(self) -> None:
         self._timer = None
@@ -118,16 +115,17 @@ class Peer(asyncio.BufferedProtocol):
         else:
             self._fail(f"no answer within {self._timeout_ms} ms")
 
-    def _parsed(self, response_class: Any, version: int, payload: memoryview) -> Any:
+    def _parsed(self, payload: memoryview) -> Any:
+        pending = self._wire.pending
+        assert pending is not None, "a request was sent"
         try:
-            correlation_id, response = parse_response(response_class, version, payload)
+            return self._wire.receive(payload)
+        except UnexpectedResponseError as error:
+            self.close()
+            raise PeerError(str(error)) from None
         except DecodeError as error:
             self.close()
-            raise PeerError(f"malformed {response_class.__name__}: {error}") from None
-        if correlation_id != self._correlation_id:
-            self.close()
-            raise PeerError(f"answer to request {correlation_id} where {self._correlation_id} was due")
-        return response
+            raise PeerError(f"malformed response to {type(pending.request).__name__}: {error}") from None
 
     def close(self) -> None:
         if self._timer is not None:

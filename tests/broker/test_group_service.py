@@ -250,7 +250,7 @@ async def test_stopping_answers_those_who_wait(tmp_path: Path) -> None:
             pass
         broker.broker.groups.stop()
 
-        assert (await client.answer(request, 3)).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await client.answer()).error_code == ErrorCode.NOT_COORDINATOR
         assert (await broker.ask(join_request(), 3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert not broker.broker.groups._waiting
 

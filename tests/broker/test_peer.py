@@ -12,7 +12,6 @@ import pytest
 
 from ottla.broker.network import SocketOptions
 from ottla.broker.peer import KEPT_BUFFER_MAX, RECEIVED_AT_ONCE, Peer, PeerAddress, PeerError
-from ottla.protocol.headers import build_response_frame
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -21,6 +20,7 @@ from ottla.protocol.messages.fetch import (
     ReplicaState,
 )
 from tests.broker.wire import running_broker, until
+from tests.fakes.frames import response_frame
 
 Answer = Callable[[int], bytes]
 
@@ -32,7 +32,7 @@ def fetch() -> FetchRequest:
 def answer_of(size: int, correlation_id: int) -> bytes:
     partition = PartitionData(partition_index=0, records=memoryview(b"x" * size))
     topic = FetchableTopicResponse(topic_id=bytes(16), partitions=[partition])
-    return build_response_frame(FetchResponse(responses=[topic]), 17, correlation_id)
+    return response_frame(FetchResponse(responses=[topic]), 17, correlation_id)
 
 
 def records_of(response: Any) -> bytes:
@@ -117,9 +117,9 @@ async def test_records_lie_in_the_receive_buffer_until_the_next_request(tmp_path
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda number: answer_of(3, number + 1), "answer to request 2 where 1 was due"),
+        (lambda number: answer_of(3, number + 1), "a response to request 2 where 1 was next"),
         (lambda number: answer_of(3, number) + b"x", "bytes came that were not asked for"),
-        (lambda number: answer_of(3, number)[:-2] + b"\xff\xff", "malformed FetchResponse"),
+        (lambda number: answer_of(3, number)[:-2] + b"\xff\xff", "malformed response to FetchRequest"),
         (lambda number: b"\x7f\xff\xff\xff", "an answer of 2147483647 bytes"),
         (lambda number: b"\xff\xff\xff\xff", "an answer of -1 bytes"),
     ],

@@ -83,7 +83,7 @@ async def test_an_unknown_host_is_said_to_be_unknown() -> None:
         (b"\x00\x00\x00\x01\x00", "127.0.0.1:PORT does not speak Kafka's protocol"),
         (
             b"\x00\x00\x00\x06\x7f\x00\x00\x00\x00\x00",
-            "127.0.0.1:PORT does not speak Kafka's protocol: it answered what nobody asked",
+            "127.0.0.1:PORT does not speak Kafka's protocol: a response to request 2130706432 where 1 was next",
         ),
     ],
 )
