@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_replication import ReplicationOptions
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import Peer, PeerAddress, PeerError
+from ottla.broker.peer import Peer, PeerError
+from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from ottla.replication.facts import BackedOff, Fact, Failed, Fenced, Followed, Restarted, Truncated
 from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, Planned
@@ -209,7 +210,7 @@ class FetcherTask:
 
     async def _ask(self, planned: Planned) -> None:
         if self._peer is None:
-            peer = Peer(self._broker, PeerAddress(*self._fetcher.endpoint), self._client_id, self._options)
+            peer = Peer(self._broker, Address(*self._fetcher.endpoint), self._client_id, self._options)
             await peer.connect()
             self._peer = peer
         response = await self._peer.ask(planned.request)

@@ -7,9 +7,10 @@ Brokers of one cluster speak the same versions; which ones is fixed here.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.network import ReceiveThreshold, SocketOptions
+from ottla.protocol.address import Address
 from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
@@ -38,11 +39,6 @@ RECEIVED_AT_ONCE = 1024 * 1024
 ANSWER_OVERHEAD_MAX = 16 * 1024 * 1024
 
 
-class PeerAddress(NamedTuple):
-    host: str
-    port: int
-
-
 class PeerError(Exception):
     """No answer came, or none that can be read: one sentence."""
 
@@ -50,7 +46,7 @@ class PeerError(Exception):
 class Peer(asyncio.BufferedProtocol):
     """`await connect()` first. After a PeerError the connection is closed and not used again."""
 
-    def __init__(self, broker: "Broker", address: PeerAddress, client_id: str, options: SocketOptions) -> None:
+    def __init__(self, broker: "Broker", address: Address, client_id: str, options: SocketOptions) -> None:
         config = broker.config
         self._broker = broker
         self._address = address

@@ -18,6 +18,8 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.errors import StartError
 from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.logging import LazyLog
+from ottla.cluster.store import parse_store_url
+from ottla.protocol.address import parse_address
 
 if TYPE_CHECKING:
     from ottla.cluster.store import MetadataStore
@@ -125,8 +127,8 @@ async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
 
 
 def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
-    host, port = (None, None) if options.listen is None else _split(options.listen)
-    advertise = None if options.advertise is None else _split(options.advertise)
+    host, port = (None, None) if options.listen is None else parse_address(options.listen, port_min=0)
+    advertise = None if options.advertise is None else parse_address(options.advertise)
     node_id = options.node_id or 0
     if options.brokers > 1:
         from ottla.broker.local_cluster import LocalCluster
@@ -156,7 +158,7 @@ def _etcd_store(url: str, data_dir: Path) -> "MetadataStore":
         from ottla.cluster.etcd import EtcdStore
     except ModuleNotFoundError as error:
         raise StartError(f"--metadata {url} needs {error.name}, which comes with: pip install 'ottla[etcd]'") from None
-    return EtcdStore([_split(address) for address in url.removeprefix("etcd://").split(",")])
+    return EtcdStore(parse_store_url(url))
 
 
 def _settle(log: LazyLog) -> None:
@@ -187,8 +189,3 @@ def _ticks_per_second() -> int:
     import os
 
     return os.sysconf("SC_CLK_TCK")
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -6,9 +6,10 @@ A connection begins with ApiVersions; from then on every request travels in the 
 import asyncio
 import contextlib
 import socket
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ottla.cli.failures import ClientError, NoAnswer
+from ottla.protocol.address import Address
 from ottla.protocol.client import UnexpectedResponseError, WireClient, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,14 +24,6 @@ RESPONSE_SIZE_MAX = 256 * 1024 * 1024
 TLS_RECORD_TYPES = {0x14, 0x15, 0x16}
 
 Response = TypeVar("Response", bound=Message)
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Connection:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.client import Client, parse_bootstrap
-from ottla.cli.connection import Address
+from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
 from ottla.cli.output import Output
+from ottla.protocol.address import Address, parse_addresses
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
 
 def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:
     try:
-        return parse_bootstrap(value)
+        return parse_addresses(value)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from ottla.cluster.overlay import Overlay
+from ottla.protocol.address import Address
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -47,7 +48,7 @@ class Listener(NamedTuple):
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return str(Address(self.host, self.port))
 
     def __str__(self) -> str:
         return f"{self.name}://{self.address}"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import KEPT_BUFFER_MAX, RECEIVED_AT_ONCE, Peer, PeerAddress, PeerError
+from ottla.broker.peer import KEPT_BUFFER_MAX, RECEIVED_AT_ONCE, Peer, PeerError
+from ottla.protocol.address import Address
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -62,11 +63,11 @@ async def peer_that(tmp_path: Path, *answers: Answer, **settings: object) -> Asy
 
 
 @asynccontextmanager
-async def serving(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[PeerAddress]:
+async def serving(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[Address]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     try:
-        yield PeerAddress(host, port)
+        yield Address(host, port)
     finally:
         server.close()
 
@@ -153,4 +154,4 @@ async def test_a_connection_that_breaks_ends_the_wait(tmp_path: Path) -> None:
 async def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         with pytest.raises(PeerError, match="no connection: Connect call failed"):
-            await Peer(broker, PeerAddress("127.0.0.1", 1), "c", SocketOptions()).connect()
+            await Peer(broker, Address("127.0.0.1", 1), "c", SocketOptions()).connect()

@@ -2,8 +2,9 @@ import socket
 
 import pytest
 
-from ottla.cli.connection import Address, Connection
+from ottla.cli.connection import Connection
 from ottla.cli.failures import ClientError, NoAnswer
+from ottla.protocol.address import Address
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.metadata import MetadataRequest

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import Peer, PeerAddress, PeerError
+from ottla.broker.peer import Peer, PeerError
+from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.replication.leading import ACKS_ALL
@@ -28,7 +29,7 @@ Done = Callable[[str | None], None]
 
 class _Target(NamedTuple):
     partition: int
-    address: PeerAddress
+    address: Address
 
 
 class Forwarding:
@@ -36,7 +37,7 @@ class Forwarding:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
         self._peer: Peer | None = None
-        self._peer_address: PeerAddress | None = None
+        self._peer_address: Address | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -82,10 +83,10 @@ class Forwarding:
             state = image.partition(EVENTS_TOPIC, index)
             leader = None if state is None else image.brokers.get(state.leader)
             if leader is not None and leader.is_live:
-                return _Target(index, PeerAddress(*leader.endpoint(self._broker.listeners.inter_broker)))
+                return _Target(index, Address(*leader.endpoint(self._broker.listeners.inter_broker)))
         return None
 
-    async def _connected(self, address: PeerAddress) -> Peer:
+    async def _connected(self, address: Address) -> Peer:
         if self._peer is not None and self._peer.is_open and self._peer_address == address:
             return self._peer
         self._hang_up()
