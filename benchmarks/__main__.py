@@ -15,6 +15,7 @@ SUITES = (
     "requests",
     "footprint",
     "groups",
+    "hops",
     "events",
     "timer",
     "codec",
