@@ -28,9 +28,8 @@ from benchmarks.raw_client import (
     join_request,
     sync_request,
 )
-from ottla.protocol.client import parse_response
+from ottla.protocol.client import RequestFramer, parse_response
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -140,7 +139,7 @@ class Member:
     def _send(self, request: Message, api: str, understand: Callable[[memoryview], None]) -> None:
         self._fleet.requests += 1
         self._understand = understand
-        self.client.socket.sendall(build_request_frame(request, VERSIONS[api], 1, CLIENT_ID))
+        self.client.socket.sendall(RequestFramer(type(request), VERSIONS[api], CLIENT_ID).build(request, 1))
 
 
 class Stopwatch:

@@ -6,9 +6,8 @@ import struct
 import time
 from collections.abc import Sequence
 
-from ottla.protocol.client import WireClient
+from ottla.protocol.client import RequestFramer, WireClient
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -241,4 +240,4 @@ def _produce_request(topic: str, records: bytes, acks: int) -> ProduceRequest:
 
 
 def _frame(request: Message, api: str) -> bytes:
-    return build_request_frame(request, VERSIONS[api], 7, CLIENT_ID)
+    return RequestFramer(type(request), VERSIONS[api], CLIENT_ID).build(request, 7)

@@ -19,8 +19,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import Route
 from ottla.broker.receive_buffers import SHORT_READ_MAX
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.headers import skip_header_tags
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, skip_header_tags
 
 if TYPE_CHECKING:
     from ottla.broker.server import Server

@@ -2,31 +2,47 @@
 
     client = WireClient("my-client")
     transport.write(client.send(request, version))
-    ...
-    for payload in frames.feed(data):
-        response = client.receive(payload)
+    response = client.receive(payload)
 
 A broker answers the requests of a connection in their order, so the oldest request that waits is the one a response
 belongs to; its correlation id must say so too.
+
+A request's header is version 2, which ends in tagged fields, when its API's version is flexible, else version 1. Both
+carry the client id with an int16 length. A response's header is version 1 (tagged fields) or 0 in the same way, except
+that answers to ApiVersions always have version 0, which a client of any age can read (KIP-511).
 """
 
+import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.protocol.codec import decode, decode_whole
-from ottla.protocol.headers import CORRELATION_ID_BYTES, RequestFramer, response_body_offset
-from ottla.protocol.primitives import Buffer, DecodeError
-from ottla.protocol.schema import Message, response_class_of
+from ottla.protocol.codec import decode, decode_whole, decoder, encoder
+from ottla.protocol.primitives import Buffer, DecodeError, skip_header_tags, truncated
+from ottla.protocol.schema import Message, is_flexible, response_class_of, response_header_is_tagged
 
 M = TypeVar("M", bound=Message)
 
 SIZE_BYTES: Final = 4
+CORRELATION_ID_BYTES: Final = 4
 _CORRELATION_IDS: Final = 1 << 31
+_INT32 = struct.Struct(">i")
+_HEADER_START = struct.Struct(">hhih")
+# Size, API key, version, correlation id.
+_FRAME_START = struct.Struct(">ihhi")
 
 
 class UnexpectedResponseError(DecodeError):
     """A response that belongs to no request, or not to the oldest one: one sentence."""
+
+
+class Exchange(NamedTuple):
+    """How one kind of request is sent and its response understood, worked out once."""
+
+    framer: "RequestFramer"
+    response_class: type[Message]
+    decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    has_tagged_header: bool
 
 
 class PendingRequest(NamedTuple):
@@ -35,6 +51,7 @@ class PendingRequest(NamedTuple):
     request: Message
     version: int
     correlation_id: int
+    exchange: Exchange
 
 
 class WireClient:
@@ -42,7 +59,7 @@ class WireClient:
 
     def __init__(self, client_id: str | None) -> None:
         self._client_id = client_id
-        self._framers: dict[tuple[type[Message], int], RequestFramer] = {}
+        self._exchanges: dict[tuple[type[Message], int], Exchange] = {}
         self._pending: deque[PendingRequest] = deque()
         self._correlation_id = 0
 
@@ -53,20 +70,25 @@ class WireClient:
 
     def send(self, request: Message, version: int, *, has_response: bool = True) -> bytes:
         """The frame of a request. Without a response (Produce with acks=0) nothing waits for it."""
-        cls = type(request)
-        framer = self._framers.get((cls, version))
-        if framer is None:
-            framer = self._framers[cls, version] = RequestFramer(cls, version, self._client_id)
+        exchange = self._exchanges.get((type(request), version)) or self._exchange(type(request), version)
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         if has_response:
-            self._pending.append(PendingRequest(request, version, self._correlation_id))
-        return framer.build(request, self._correlation_id)
+            self._pending.append(PendingRequest(request, version, self._correlation_id, exchange))
+        return exchange.framer.build(request, self._correlation_id)
 
     def receive(self, payload: Buffer) -> Any:
         """The response in a frame's bytes after its size. Raises DecodeError, after which the connection is of no use:
         UnexpectedResponseError when no request waits for it."""
-        request, version, _ = self.match(payload)
-        return parse_response(response_class_of(type(request)), version, payload)
+        exchange = self.match(payload).exchange
+        view = memoryview(payload)
+        end, start = len(view), CORRELATION_ID_BYTES
+        if exchange.has_tagged_header:
+            # Almost no broker sends tagged fields in the header.
+            start = start + 1 if end > start and not view[start] else skip_header_tags(view, start, end)
+        response, position = exchange.decode(view, start, end)
+        if position != end:
+            raise DecodeError(f"{end - position} bytes left after {exchange.response_class.__name__}")
+        return response
 
     def match(self, payload: Buffer) -> PendingRequest:
         """The request that a response belongs to, for a caller that parses the response itself. Raises
@@ -81,39 +103,47 @@ class WireClient:
             )
         return pending
 
+    def _exchange(self, cls: type[Message], version: int) -> Exchange:
+        response_class = response_class_of(cls)
+        framer = RequestFramer(cls, version, self._client_id)
+        decode_response = decoder(response_class, version)
+        exchange = Exchange(framer, response_class, decode_response, response_header_is_tagged(response_class, version))
+        self._exchanges[cls, version] = exchange
+        return exchange
+
+
+class RequestFramer:
+    """Builds the frames of one kind of request of one client; what is the same in all of them is made once."""
+
+    __slots__ = ("_encode", "_key_and_version", "_rest_of_header")
+
+    def __init__(self, cls: type[Message], version: int, client_id: str | None) -> None:
+        self._encode = encoder(cls, version)
+        self._key_and_version = cls.API_KEY, version
+        self._rest_of_header = _request_header(cls, version, 0, client_id)[_FRAME_START.size - _INT32.size :]
+
+    def build(self, request: Message, correlation_id: int) -> bytes:
+        """A whole request: size, header and body."""
+        rest = self._rest_of_header + self._encode(request)
+        size = _FRAME_START.size - _INT32.size + len(rest)
+        return _FRAME_START.pack(size, *self._key_and_version, correlation_id) + rest
+
+
+def _request_header(cls: type[Message], version: int, correlation_id: int, client_id: str | None) -> bytes:
+    name = b"" if client_id is None else client_id.encode()
+    start = _HEADER_START.pack(cls.API_KEY, version, correlation_id, -1 if client_id is None else len(name))
+    return start + name + (b"\0" if is_flexible(cls, version) else b"")
+
 
 def parse_response(cls: type[M], version: int, payload: Buffer, *, allows_trailing_bytes: bool = False) -> M:
     """The response in a frame's bytes after its size. Raises DecodeError.
 
     `allows_trailing_bytes`: bytes after the message are let pass, as most clients do."""
-    start = response_body_offset(cls, version, payload)
+    start = CORRELATION_ID_BYTES
+    if len(payload) < start:
+        raise truncated()
+    if response_header_is_tagged(cls, version):
+        start = skip_header_tags(payload, start, len(payload))
     if allows_trailing_bytes:
         return decode(cls, version, payload, start)[0]
     return decode_whole(cls, version, payload, start)
-
-
-class FrameBuffer:
-    """Cuts a stream of bytes into frames."""
-
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
-        self._buffer = bytearray()
-
-    def feed(self, data: Buffer) -> Iterator[bytes]:
-        """The payloads of all frames that are whole with `data`. Raises DecodeError for an impossible size."""
-        self._buffer += data
-        while len(self._buffer) >= SIZE_BYTES:
-            end = SIZE_BYTES + parse_frame_size(self._buffer, self._frame_bytes_max)
-            if len(self._buffer) < end:
-                return
-            payload = bytes(self._buffer[SIZE_BYTES:end])
-            del self._buffer[:end]
-            yield payload
-
-
-def parse_frame_size(buffer: Buffer, size_max: int) -> int:
-    """The size of the frame whose four size bytes stand first, checked before anything is allocated for it."""
-    size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
-    if not 0 <= size <= size_max:
-        raise DecodeError(f"frame of {size} bytes, at most {size_max} allowed")
-    return size

@@ -8,7 +8,6 @@ import pytest
 
 from ottla.broker.connection import KEPT_WHILE_HELD, Connection
 from ottla.broker.receive_buffers import LENT_MAX
-from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.list_offsets import (
@@ -33,6 +32,7 @@ from tests.broker.wire import (
     turn,
     values_of,
 )
+from tests.fakes.frames import build_request_frame
 
 ASK = ApiVersionsRequest()
 

@@ -10,7 +10,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.protocol.client import parse_response
-from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.produce import (
@@ -20,6 +19,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.records.record import Record, build_batch, iterate_records
+from tests.fakes.frames import build_request_frame
 
 WAIT_S = 10
 LOOK_EVERY_MS = 2

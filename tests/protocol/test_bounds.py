@@ -2,7 +2,6 @@
 
 import pytest
 
-from ottla.protocol.client import parse_frame_size
 from ottla.protocol.codec import decode, decode_whole, encode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -20,6 +19,7 @@ from ottla.protocol.primitives import (
     parse_uvarint,
     skip_tags,
 )
+from tests.fakes.frames import parse_frame_size
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])

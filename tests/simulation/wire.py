@@ -5,7 +5,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ottla.protocol.client import FrameBuffer, UnexpectedResponseError, WireClient
+from ottla.protocol.client import UnexpectedResponseError, WireClient
+from tests.fakes.frames import FrameBuffer
 from tests.simulation.judge import Judge
 from tests.simulation.network import SimulatedNetwork, Transport
 

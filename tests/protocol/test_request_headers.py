@@ -4,12 +4,13 @@ import importlib
 
 import pytest
 
+from ottla.protocol.client import RequestFramer
 from ottla.protocol.codec import encode
-from ottla.protocol.headers import RequestFramer, build_request_frame, skip_header_tags
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.protocol.schema import is_flexible, response_header_is_tagged
+from tests.fakes.frames import build_request_frame
 from tests.protocol.known_messages import REQUESTS
 
 VERSION_1 = bytes.fromhex("000c 0003 00000007 0001 63".replace(" ", ""))
