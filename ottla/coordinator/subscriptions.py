@@ -1,4 +1,4 @@
-"""Which topics a group consumes, as far as its members' metadata tells (KAFKA_SEMANTICS §5.8)."""
+"""Which topics a group consumes, as far as its members' metadata tells (docs/semantics §5.8)."""
 
 from ottla.coordinator.group import Group
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_subscription

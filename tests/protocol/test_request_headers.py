@@ -1,4 +1,4 @@
-"""Request and response headers (KAFKA_SEMANTICS §1.2, §1.3)."""
+"""Request and response headers (docs/semantics §1.2, §1.3)."""
 
 import importlib
 

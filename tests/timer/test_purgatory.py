@@ -1,4 +1,4 @@
-"""The purgatory: scenario T06, trap T-23, KAFKA_SEMANTICS §18."""
+"""The purgatory: scenario T06, trap T-23, docs/semantics §18."""
 
 import pytest
 from hypothesis import settings
