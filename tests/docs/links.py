@@ -11,6 +11,7 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _FILE = re.compile(r"`((?:ottla|tests|benchmarks|examples)/[\w./-]+\.\w+)`")
+_MAKE = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")
 
 
@@ -39,6 +40,11 @@ def missing_files(document: Path) -> Iterator[str]:
 
 def named_tests(document: Path) -> set[str]:
     return set(_TEST.findall(document.read_text()))
+
+
+def make_targets_named_in(document: Path) -> set[str]:
+    """As commands, in blocks of code or between backticks; a line of prose may begin with "make" too."""
+    return {target for code in _CODE.findall(document.read_text()) for target in _MAKE.findall(code)}
 
 
 def _targets(text: str) -> set[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.links import broken_links, documents, missing_files, named_tests
+from tests.docs.links import broken_links, documents, make_targets_named_in, missing_files, named_tests
 from tests.docs.references import ROOT, all_anchors, references_in, texts
 from tests.simulation.cluster.test_traps import FOUND_BY
 
@@ -42,6 +42,14 @@ def test_named_tests_documents_exist() -> None:
     named = set().union(*(named_tests(document) for document in documents()))
 
     assert named - defined - {path.stem for path in ROOT.glob("tests/**/*.py")} == set()
+
+
+def test_make_targets_named_in_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set().union(*(make_targets_named_in(document) for document in documents()))
+
+    assert {"test", "serve", "check"} <= named
+    assert named - targets == set()
 
 
 def test_every_scenario_is_cited_by_a_test() -> None:
