@@ -24,10 +24,21 @@ class Cleaner:
         self._round: list[Partition] = []
         self._found_work = False
         self._timer: TimerEntry | None = None
+        self._rests_since_ms = 0
 
     def start(self) -> None:
-        rest_ms = self._broker.config.log_cleaner_backoff_ms
-        self._timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + rest_ms, self._begin_round)
+        self._rests_since_ms = self._broker.clock.now_ms()
+        self._schedule()
+
+    def configured(self) -> None:
+        """`log.cleaner.backoff.ms` may have another value: it holds for the rest under way too."""
+        if self._timer is not None and self._timer.pending:
+            self._timer.cancel()
+            self._schedule()
+
+    def _schedule(self) -> None:
+        deadline_ms = self._rests_since_ms + self._broker.config.log_cleaner_backoff_ms
+        self._timer = self._broker.wheel.schedule(max(deadline_ms, self._broker.clock.now_ms()), self._begin_round)
 
     def stop(self) -> None:
         self._round = []

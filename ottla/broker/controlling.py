@@ -12,12 +12,14 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.config.topic import replication_rules
 from ottla.cluster.controller import (
     BrokerChanged,
     ControllerEvent,
     PartitionChange,
     Tick,
     TopicChanged,
+    TopicRules,
     decisions,
     transactions,
 )
@@ -43,6 +45,8 @@ class Controlling:
         self._committed_at = 0
         self._claiming = False
         self._resigned = False
+        # Of topics without configs of their own, as of the last image.
+        self._default_rules = self._rules_now()
         self._balance_timer: TimerEntry | None = None
         self._retry_timer: TimerEntry | None = None
 
@@ -58,6 +62,9 @@ class Controlling:
             return
         if update.controller_changed:
             self._begin()
+        if self._default_rules != (rules := self._rules_now()):
+            self._default_rules = rules
+            self._events[Tick()] = None
         for node_id in update.brokers:
             self._events[BrokerChanged(node_id)] = None
         for name in update.topics:
@@ -108,6 +115,9 @@ class Controlling:
             self._broker.log.info("this broker is the controller", epoch=self._broker.image.controller_epoch)
         self._events = {Tick(): None}
         self._schedule_balance()
+
+    def _rules_now(self) -> TopicRules:
+        return TopicRules(*replication_rules({}, self._broker.config))
 
     def _rest(self) -> None:
         self._events.clear()

@@ -61,6 +61,10 @@ class Housekeeping:
         self._timers.clear()
         self._cleaner.stop()
 
+    def configured(self) -> None:
+        """Properties of the broker were altered."""
+        self._cleaner.configured()
+
     def gaps_changed(self) -> None:
         """A log was compacted, or is not to be compacted any more: from now on only a checkpoint knows of its gaps.
 

@@ -135,6 +135,12 @@ class ReplicaManager(Appends):
         ends_compaction = any(p.log.config.is_compacted for p in partitions) and not config.is_compacted
         for partition in partitions:
             partition.log.configure(config)
+            if config.waits_for_sync:
+                self._disk_sync.configured(partition)
+            # A smaller min.insync.replicas may let it rise.
+            if partition.maybe_raise_high_watermark(self._broker.clock.now_ms()):
+                self.high_watermark_rose(partition)
+                self.wake_followers(partition)
         if ends_compaction:
             self._broker.housekeeping.gaps_changed()
 

@@ -25,7 +25,9 @@ class Server:
         self.connections: dict[Connection, None] = {}
         self._connections_of_host: dict[str, int] = {}
         self._idle_ms_max = broker.config.connections_max_idle_ms
-        self._next_accept_ms = 0.0
+        # Connections accepted and not yet allowed by `max.connection.creation.rate`, as of a moment.
+        self._accept_debt = 0.0
+        self._accept_debt_at_ms = 0
         # Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied.
         self._socket_options = SocketOptions(
             send_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
@@ -127,13 +129,15 @@ class Server:
 
     def _throttle(self, connection: Connection, now_ms: int) -> None:
         """`max.connection.creation.rate`: a connection that comes too early is not read from before its turn."""
-        rate = self.broker.config.max_connection_creation_rate
+        rate = max(self.broker.config.max_connection_creation_rate, 1)
+        paid = (now_ms - self._accept_debt_at_ms) * rate / 1000
+        self._accept_debt_at_ms = now_ms
+        self._accept_debt = max(self._accept_debt - paid, 0.0) + 1
         # A second's worth may come at once.
-        self._next_accept_ms = max(self._next_accept_ms, now_ms - 1000) + 1000 / max(rate, 1)
-        wait_until_ms = int(self._next_accept_ms)
-        if wait_until_ms > now_ms:
+        wait_ms = int((self._accept_debt - rate) * 1000 / rate)
+        if wait_ms > 0:
             connection.hold(HELD_BY_THROTTLE)
-            self.broker.wheel.schedule(wait_until_ms, lambda: connection.release(HELD_BY_THROTTLE))
+            self.broker.wheel.schedule(now_ms + wait_ms, lambda: connection.release(HELD_BY_THROTTLE))
 
     def _watch_idle(self, connection: Connection) -> None:
         """One timer per connection, moved on only when it fires: a request costs it nothing."""
