@@ -39,7 +39,7 @@ class Appends:
         # Whose waiters have to look again, and sessions of followers for which there may be records.
         self._news: dict[Partition, None] = {}
         self._awake: dict[FollowerSession, None] = {}
-        self._disk_sync = DiskSync(broker, self.tell)
+        self._disk_sync = DiskSync(broker, self.synced)
         self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", broker.wheel)
         # Consumers wait for partitions, followers for their session.
@@ -145,6 +145,10 @@ class Appends:
     def _settle_own(self, outcome: "_OwnAppend") -> None:
         if not outcome.tell_if_known():
             self._own_waiting.setdefault(outcome.partition, []).append(outcome)
+
+    def synced(self, partition: Partition) -> None:
+        """Records of the partition have reached the disk, or failed to."""
+        self.tell(partition)
 
     def sync_if_overdue(self, partition: Partition) -> None:
         """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""

@@ -17,7 +17,7 @@ from ottla.broker.peer import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from ottla.replication.facts import BackedOff, Fact, Failed, Fenced, Followed, Restarted, Truncated
-from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, Planned
+from ottla.replication.fetcher import SYNC_WAIT_MS, Endpoint, Fetcher, FetcherConfig, Planned
 from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.partition import Partition
 from ottla.storage.flusher import FlushWork
@@ -69,6 +69,11 @@ class Fetching:
 
     def stop(self, topic: str, index: int) -> None:
         self._manager.stop(topic, index)
+
+    def synced(self, partition: Partition) -> None:
+        """The partition's log was synced, or could not be."""
+        self._manager.synced(partition.topic, partition.index)
+        self.settle()
 
     def move_leader(self, leader_id: int, host: str, port: int) -> None:
         self._manager.move_leader(leader_id, Endpoint(host, port))
@@ -192,6 +197,7 @@ class FetcherTask:
             self._is_woken.clear()
             if self.cut:
                 await self._make_durable()
+            await self._syncs_done()
             now_ms = self._broker.clock.now_ms()
             planned = self._fetcher.next_request(now_ms, self._broker.metadata.broker_epoch)
             if planned is None:
@@ -242,6 +248,13 @@ class FetcherTask:
             await self._is_woken.wait()
         finally:
             timer.cancel()
+
+    async def _syncs_done(self) -> None:
+        """Returns when no partition waits for the disk, or when the others should not wait any longer."""
+        deadline_ms = self._broker.clock.now_ms() + SYNC_WAIT_MS
+        while self._fetcher.is_syncing and self._broker.clock.now_ms() < deadline_ms:
+            self._is_woken.clear()
+            await self._sleep(deadline_ms)
 
     async def _make_durable(self) -> None:
         """Syncs the logs that were cut, in a thread."""

@@ -255,6 +255,11 @@ class ReplicaManager(Appends):
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)
 
+    def synced(self, partition: Partition) -> None:
+        super().synced(partition)
+        if self._fetching is not None:
+            self._fetching.synced(partition)
+
     def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
