@@ -164,7 +164,8 @@ class Controlling:
 
     def _log(self, changes: list[PartitionChange]) -> None:
         for change in changes:
-            log = self._broker.log.warning if change.loses_records else self._broker.log.info
+            is_lossy = change.loses_records or change.by_longest_log
+            log = self._broker.log.warning if is_lossy else self._broker.log.info
             log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
 
     # Later.

@@ -289,6 +289,13 @@ class Membership:
         if broker is not None and broker.state is BrokerState.STOPPING and may_stop(image, broker.node_id):
             self._stop_waiting(all_done=True)
 
+    def session(self) -> tuple[BrokerInfo, int] | None:
+        """This broker as the image has it, and the lease of its session; None while it has none there."""
+        own = self._own()
+        if own is None or own.session_revision == 0 or self.lease_id == NO_LEASE:
+            return None
+        return own, self.lease_id
+
     def _own(self) -> BrokerInfo | None:
         broker = self._broker.image.brokers.get(self._broker.node_id)
         return broker if broker is not None and broker.incarnation == self._incarnation else None

@@ -94,6 +94,7 @@ class ReplicaManager(Appends):
             elr=state.elr,
             now_ms=self._broker.clock.now_ms(),
         )
+        self._broker.log_ends.state_applied(partition, state)
         match taken:
             case Taken.NOTHING:
                 return
@@ -120,6 +121,7 @@ class ReplicaManager(Appends):
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
         self.ailing.forget(partition)
+        self._broker.log_ends.forget(partition)
         self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
         self._broker.housekeeping.recovery_points_fell()
 
@@ -129,6 +131,7 @@ class ReplicaManager(Appends):
             self._leader_changed(node_id)
         if self._fetching is not None:
             self._fetching.settle()
+        self._broker.log_ends.update()
 
     def configure(self, topic: str, config: LogConfig) -> None:
         partitions = self._partitions.get(topic, {}).values()

@@ -27,6 +27,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 K = TypeVar("K")
 V = TypeVar("V")
 
+_NO_LOG_ENDS: "Mapping[tuple[bytes, int], LogEnd]" = MappingProxyType({})
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -54,11 +55,22 @@ class Listener(NamedTuple):
         return f"{self.name}://{self.address}"
 
 
+class LogEnd(NamedTuple):
+    """How far a replica's log goes, as its broker tells while the partition has no leader.
+
+    `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is."""
+
+    leader_epoch: int
+    last_epoch: int
+    end_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker and where clients reach it. `epoch` counts registrations (§19.1.1).
 
-    `lost_data`: it has come back without its clean-shutdown mark, and must not stand in for what it had (§19.4.3 c)."""
+    `lost_data`: it has come back without its clean-shutdown mark, and must not stand in for what it had (§19.4.3 c).
+    `log_ends`, by topic id and partition: what it tells in this session of partitions that nobody can lead."""
 
     node_id: int
     host: str
@@ -69,6 +81,7 @@ class BrokerInfo:
     incarnation: str = ""
     lost_data: bool = False
     listeners: tuple[Listener, ...] = ()
+    log_ends: Mapping[tuple[bytes, int], LogEnd] = field(default_factory=lambda: _NO_LOG_ENDS)
     session_revision: int = field(default=0, compare=False)
 
     @property
@@ -94,7 +107,8 @@ class PartitionInfo:
 
     `leader_epoch` counts leaders, `partition_epoch` every change of this state. `elr`, the eligible leader replicas,
     have left the ISR when it was too small to acknowledge anything, so they have all that was acknowledged.
-    `last_known_elr` were in one of the two and have lost data since, `last_leader` led before there was no leader.
+    `last_known_elr` were in one of the two and have lost data since, or have less than the longest log that was left;
+    `last_leader` led before there was no leader.
     `adding` and `removing` are the replicas a reassignment is about; both are among `replicas`."""
 
     leader: int
