@@ -12,6 +12,7 @@ from ottla.cluster.image import NO_LEADER, BrokerInfo, LogEnd, PartitionInfo
 from ottla.cluster.registration import tell_log_ends
 from ottla.cluster.store import CommitResult, Committed, LeaseLost, Transaction
 from ottla.replication.partition import Partition
+from ottla.storage.log import Log
 
 if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry
@@ -42,7 +43,7 @@ class LogEndReports:
         """The replica has taken this state, and nothing is written to its log any more if it has no leader."""
         log = partition.log
         if state.leader == NO_LEADER and not state.isr and not state.elr and log.failure is None:
-            end = LogEnd(state.leader_epoch, log.epochs.latest_epoch, log.log_end_offset)
+            end = LogEnd(state.leader_epoch, _last_epoch(log), log.log_end_offset)
             self._log_ends[partition.topic_id, partition.index] = end
         else:
             self.forget(partition)
@@ -69,3 +70,9 @@ class LogEndReports:
             self._when_applied(result.revision, self.update)
         elif not isinstance(result, LeaseLost) and not self._is_stopped:
             self._timer = self._schedule(RETRY_MS, self.update)
+
+
+def _last_epoch(log: Log) -> int:
+    """Of the last record; -1 where there is none. That an epoch has begun here says nothing about records: a broker may
+    have lost them all, and led for a moment by what the metadata still said."""
+    return log.epochs.epoch_at(log.log_end_offset - 1) if log.log_start_offset < log.log_end_offset else -1

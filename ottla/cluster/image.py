@@ -58,7 +58,8 @@ class Listener(NamedTuple):
 class LogEnd(NamedTuple):
     """How far a replica's log goes, as its broker tells while the partition has no leader.
 
-    `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is."""
+    `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is.
+    `last_epoch` is that of the last record, -1 where there is none."""
 
     leader_epoch: int
     last_epoch: int
