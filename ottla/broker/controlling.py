@@ -9,6 +9,7 @@ that others are served in between.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
+# How long a broker that stops waits for the store to take note; the place becomes empty with its session otherwise.
+RESIGN_TIMEOUT_S = 2.0
 
 
 class Controlling:
@@ -88,7 +91,8 @@ class Controlling:
         self._broker.metadata.commit(
             transaction, lambda result: None if answered.done() else answered.set_result(result)
         )
-        await answered
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(answered, RESIGN_TIMEOUT_S)
 
     def _maybe_claim(self) -> None:
         node_id = self._broker.node_id

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
-from ottla.cluster.image import NO_LEADER, LogEnd, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.image import NO_LEADER, BrokerState, LogEnd, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.partition_state import Conditions, Election, longest_log, settled
 from ottla.cluster.store import Expect, Put, Transaction
 
@@ -54,8 +54,8 @@ ControllerEvent = BrokerChanged | TopicChanged | Tick
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """`reason` is a sentence for the log. `loses_records`: the leader was elected uncleanly. `by_longest_log`: all who had
-    every acknowledged record have lost data, and the leader has the most that is left."""
+    """`reason` is a sentence for the log. `loses_records`: the leader was elected uncleanly. `by_longest_log`: all who
+    had every acknowledged record have lost data, and the leader has the most that is left."""
 
     topic: str
     index: int
@@ -167,6 +167,16 @@ def _log_ends(image: MetadataImage, topic: TopicInfo, index: int, state: Partiti
 def may_stop(image: MetadataImage, node_id: int) -> bool:
     """Whether a stopping broker has handed over all it can: it leads nothing any more (§19.1.4)."""
     return all(state.leader != node_id for _, _, state in image.partitions())
+
+
+def may_hand_over(image: MetadataImage, node_id: int) -> bool:
+    """Whether a partition that a stopping broker leads has a replica on another one that stays, or is just coming."""
+    staying = {
+        broker.node_id
+        for broker in image.brokers.values()
+        if broker.state in (BrokerState.ACTIVE, BrokerState.STARTING) and broker.node_id != node_id
+    }
+    return any(state.leader == node_id and not staying.isdisjoint(state.replicas) for _, _, state in image.partitions())
 
 
 def transactions(changes: Iterable[PartitionChange], image: MetadataImage) -> Iterator[Transaction]:
