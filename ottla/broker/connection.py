@@ -7,7 +7,9 @@ complete frame is kept in a buffer of the connection's own: one of the few that 
 grows with the bytes received and never with the size a client merely announces.
 
 A *hold* stops the handling: a parked request, a client that does not read its answers, a throttled newcomer. Bytes
-that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends.
+that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends. Answers leave
+whenever `ANSWER_BYTES_MAX` of them are there, so that a client that does not read them holds its connection before
+many more are built; as many may wait behind a parked request. The sum over all connections: `ConnectionMemory`.
 """
 
 import asyncio
@@ -44,8 +46,9 @@ LARGE_FRAME = 64 * 1024
 IN_FLIGHT_MAX = 64
 IN_FLIGHT_BYTES_MAX = 16 << 20
 NOTHING = memoryview(b"")
-# With this much to send, the transport is asked to take it before the next request is handled.
-OUT_BYTES_MAX = 256 * 1024
+# With this much to send, the transport is asked to take it before the next request is handled; with this much waiting
+# behind a parked request, no further request is handled.
+ANSWER_BYTES_MAX = 256 * 1024
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,9 +58,12 @@ class Connection(asyncio.BufferedProtocol):
         "_context",
         "_deferred",
         "_handling",
+        "_held_bytes",
         "_holds",
         "_in_flight",
         "_in_flight_bytes",
+        "_kept_answer_bytes",
+        "_memory",
         "_out",
         "_out_bytes",
         "_own",
@@ -66,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_routes",
         "_server",
+        "_unread_bytes",
         "buffer",
         "idle_timer",
         "last_event_ms",
@@ -80,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = server.broker
         self._routes = server.dispatcher.routes
         self._buffers = server.receive_buffers
+        self._memory = server.memory
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_event_ms = 0
@@ -102,6 +110,12 @@ class Connection(asyncio.BufferedProtocol):
         self._deferred: list[tuple[Route, int, Any]] = []
         self._in_flight: deque[RequestContext] | None = None
         self._in_flight_bytes = 0
+        # Answers that are ready and wait behind a parked request.
+        self._kept_answer_bytes = 0
+        # Of what the transport was given: not zero while it has more of it than it likes.
+        self._unread_bytes = 0
+        # As `ConnectionMemory` knows it.
+        self._held_bytes = 0
 
     @property
     def is_inter_broker(self) -> bool:
@@ -118,6 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         self._holds |= CLOSED
         self._drop_own()
         self._out = []
+        self._unread_bytes = self._kept_answer_bytes = 0
+        self._count_held()
         waiting, self._in_flight = self._in_flight, None
         for context in waiting or ():
             if context.on_disconnect is not None:
@@ -150,8 +166,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._holds |= HELD_BY_WRITING
+        self.count_unread()
 
     def resume_writing(self) -> None:
+        self._unread_bytes = 0
+        self._count_held()
         self.release(HELD_BY_WRITING)
 
     # Requests.
@@ -273,22 +292,38 @@ class Connection(asyncio.BufferedProtocol):
             # There is more to come, for sure, and much of it would have to be kept.
             self._pause_reading()
 
-    def completed(self) -> None:
-        """Called by `RequestContext.complete`."""
+    def expect(self, answer_bytes: int) -> None:
+        """Called by `RequestContext.expect_answer`."""
+        if self._in_flight is not None:
+            self._kept_answer_bytes += answer_bytes
+            self._count_held()
+
+    def completed(self, answer_bytes: int) -> None:
+        """Called by `RequestContext.complete`: an answer is there, longer than was expected by so much."""
         waiting = self._in_flight
         if waiting is None:
             return
+        self._kept_answer_bytes += answer_bytes
         while waiting and waiting[0].frame is not None:
             context = waiting.popleft()
             self._in_flight_bytes -= context.size_bytes
+            self._kept_answer_bytes -= context.answer_bytes
             self._append(context.frame)
         if not waiting or (self._has_room_in_flight(waiting) and not waiting[-1].mutes):
             self.release(HELD_BY_PARKED)
+        elif self._kept_answer_bytes >= ANSWER_BYTES_MAX:
+            self._holds |= HELD_BY_PARKED
         if not self._handling:
             self._send()
+        if self._kept_answer_bytes >= ANSWER_BYTES_MAX or self._held_bytes:
+            self._count_held()
 
     def _has_room_in_flight(self, waiting: "deque[RequestContext]") -> bool:
-        return len(waiting) < IN_FLIGHT_MAX and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
+        return (
+            len(waiting) < IN_FLIGHT_MAX
+            and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
+            and self._kept_answer_bytes < ANSWER_BYTES_MAX
+        )
 
     # Holds.
 
@@ -328,6 +363,8 @@ class Connection(asyncio.BufferedProtocol):
         handled = self._handle(own, filled)
         if handled < filled:
             self._keep(own, handled, filled)
+        elif self._held_bytes:
+            self._count_held()
         if is_lent:
             self._buffers.give_back()
 
@@ -346,6 +383,8 @@ class Connection(asyncio.BufferedProtocol):
             lent = self._buffers.lend(view, start, end, size + 4) if size >= LARGE_FRAME else None
             self._own_is_lent = lent is not None
             self._own = _copy(view, start, end, size + 4) if lent is None else lent
+        if self._held_bytes or len(self._own) > SMALLEST_OWN_BUFFER:
+            self._count_held()
 
     def _drop_own(self) -> None:
         if self._own is not None and self._own_is_lent:
@@ -357,10 +396,11 @@ class Connection(asyncio.BufferedProtocol):
     def _append(self, frame: Any) -> None:
         if type(frame) is bytes:
             self._out.append(frame)
-            return
-        self._out += frame
-        self._out_bytes += sum(map(len, frame))
-        if self._out_bytes >= OUT_BYTES_MAX:
+            self._out_bytes += len(frame)
+        else:
+            self._out += frame
+            self._out_bytes += sum(map(len, frame))
+        if self._out_bytes >= ANSWER_BYTES_MAX:
             self._send()
 
     def _send(self) -> None:
@@ -368,6 +408,8 @@ class Connection(asyncio.BufferedProtocol):
             out, self._out = self._out, []
             self._out_bytes = 0
             self.transport.writelines(out)
+            if self._holds & HELD_BY_WRITING:
+                self.count_unread()
 
     def close(self, reason: str) -> None:
         """Answers what has been answered, reads nothing more, and says why in the log."""
@@ -375,14 +417,51 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._answer_deferred()
         self._send()
-        self._holds |= CLOSED
-        self._drop_own()
+        self._end()
         self._server.log_closing(self, reason)
         if self.transport is not None:
             self.transport.close()
 
+    def abort(self, reason: str) -> None:
+        """Drops the answers that its client has not read, and says why in the log."""
+        if not self._holds & CLOSED:
+            self._end()
+            self._server.log_closing(self, reason)
+        self._unread_bytes = self._held_bytes = 0
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _end(self) -> None:
+        self._holds |= CLOSED
+        self._drop_own()
+
     def answers_pending(self) -> bool:
         return bool(self._in_flight)
+
+    # Memory.
+
+    def fetch_room(self) -> int:
+        """How many bytes of records a fetch answer may have now, but for the one batch that is always sent."""
+        return self._memory.fetch_room()
+
+    def count_unread(self) -> bool:
+        """Counts what the client has not read; says whether it has read something since the last time."""
+        if self.transport is None or not self._holds & HELD_BY_WRITING:
+            return False
+        before, self._unread_bytes = self._unread_bytes, self.transport.get_write_buffer_size()
+        self._count_held()
+        return self._unread_bytes < before
+
+    def _count_held(self) -> None:
+        own = self._own
+        held = self._unread_bytes
+        if self._kept_answer_bytes >= ANSWER_BYTES_MAX:
+            held += self._kept_answer_bytes
+        if own is not None and not self._own_is_lent and len(own) > SMALLEST_OWN_BUFFER:
+            held += len(own)
+        if held != self._held_bytes:
+            self._held_bytes = held
+            self._memory.set(self, held)
 
 
 def _copy(view: memoryview, start: int, end: int, capacity: int) -> memoryview:

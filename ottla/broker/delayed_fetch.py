@@ -36,6 +36,7 @@ class DelayedFetch(DelayedOperation):
     __slots__ = (
         "_answers",
         "_bytes_read",
+        "_bytes_to_read",
         "_cold",
         "_context",
         "_ends_wait",
@@ -70,6 +71,8 @@ class DelayedFetch(DelayedOperation):
         self._rack = rack
         self._answers: list[Any] = []
         self._bytes_read = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
         self._ends_wait = False
         self._cold: list[ColdRead] = []
         # The partitions that are waited for, with leader and leader epoch when they were read.
@@ -120,7 +123,7 @@ class DelayedFetch(DelayedOperation):
         self._watched = []
         self._cold = []
         self._bytes_read = 0
-        room = self._max_bytes
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
         for target in self._fetch.targets:
             aborted: list[Any] | None = [] if self._isolation_level == READ_COMMITTED else None
             answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
@@ -130,6 +133,7 @@ class DelayedFetch(DelayedOperation):
             except KafkaError as error:
                 self._ends_wait = True
                 describe_failure(self._context.broker, target, answer, error)
+        self._bytes_to_read = room_at_first - room
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
@@ -188,6 +192,7 @@ class DelayedFetch(DelayedOperation):
 
     def _read_cold(self) -> None:
         context = self._context
+        context.expect_answer(self._bytes_to_read)
         read_cold(context.broker, self._cold, lambda: context.complete(self._response()))
 
     # Answering.

@@ -34,6 +34,7 @@ class DelayedFollowerFetch(DelayedOperation):
         "_answers",
         "_broker_epoch",
         "_bytes_read",
+        "_bytes_to_read",
         "_cold",
         "_context",
         "_ends_wait",
@@ -67,6 +68,8 @@ class DelayedFollowerFetch(DelayedOperation):
         self._max_bytes = max_bytes
         self._answers: list[Any] = []
         self._bytes_read = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
         self._ends_wait = False
         self._is_noted = False
         self._cold: list[tuple[ColdRead, Partition, FollowerFetch, int]] = []
@@ -160,7 +163,7 @@ class DelayedFollowerFetch(DelayedOperation):
         self._answers = []
         self._cold = []
         self._bytes_read = 0
-        room = self._max_bytes
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
         for target in self._fetch.targets:
             answer = PartitionData(partition_index=target.partition, records=b"")
             self._answers.append(answer)
@@ -169,6 +172,7 @@ class DelayedFollowerFetch(DelayedOperation):
             except KafkaError as error:
                 self._ends_wait = True
                 describe_failure(self._context.broker, target, answer, error)
+        self._bytes_to_read = room_at_first - room
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
@@ -210,8 +214,8 @@ class DelayedFollowerFetch(DelayedOperation):
         broker.replicas.follower_noted(partition, noted)
 
     def _read_cold(self) -> None:
-        cold = self._cold
-        read_cold(self._context.broker, [each[0] for each in cold], self._cold_is_read)
+        self._context.expect_answer(self._bytes_to_read)
+        read_cold(self._context.broker, [each[0] for each in self._cold], self._cold_is_read)
 
     def _cold_is_read(self) -> None:
         for read, partition, fetch, end_offset in self._cold:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
 from ottla.broker.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
+from ottla.broker.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.network import Listener, Network, SocketOptions
 from ottla.broker.receive_buffers import ReceiveBuffers
@@ -21,6 +22,7 @@ class Server:
         self.broker = broker
         self.dispatcher = Dispatcher()
         self.receive_buffers = ReceiveBuffers()
+        self.memory = ConnectionMemory()
         self.request_bytes_max = broker.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
         self._connections_of_host: dict[str, int] = {}
@@ -86,6 +88,7 @@ class Server:
             connection.close(refusal)
             return
         self._socket_options.apply(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         now_ms = connection.last_event_ms = self.broker.clock.now_ms()
         if not self.broker.is_serving:
             connection.hold(HELD_BY_START)
