@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_event_ms = 0
-        # The server's, which closes connections that are idle for too long.
+        # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
         # The bytes that the requests being handled lie in.
         self.buffer = NOTHING
@@ -162,6 +162,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def eof_received(self) -> bool:
+        # The transport closes itself, once it has sent what it has.
+        if not self._holds & CLOSED:
+            self._end()
         return False
 
     def pause_writing(self) -> None:
@@ -171,6 +174,8 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._unread_bytes = 0
         self._count_held()
+        # A client that has read its answers is not idle.
+        self.last_event_ms = self._broker.clock.now_ms()
         self.release(HELD_BY_WRITING)
 
     # Requests.
@@ -412,7 +417,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.count_unread()
 
     def close(self, reason: str) -> None:
-        """Answers what has been answered, reads nothing more, and says why in the log."""
+        """Sends the answers that are ready, reads nothing more, and says why in the log. What the client has not read
+        after `CLOSE_TIMEOUT_MS` is dropped."""
         if self._holds & CLOSED:
             return
         self._answer_deferred()
@@ -434,6 +440,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         self._holds |= CLOSED
         self._drop_own()
+        self._server.closing(self)
 
     def answers_pending(self) -> bool:
         return bool(self._in_flight)

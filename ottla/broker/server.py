@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
+# A transport that is closed first sends what it has. A client that does not read that would keep its connection for
+# ever: the memory, the descriptor and the place in `max.connections`.
+CLOSE_TIMEOUT_MS = 5_000
 
 
 class Server:
@@ -95,6 +98,16 @@ class Server:
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 
+    def closing(self, connection: Connection) -> None:
+        """Nothing is read from it any more; it is aborted if it has not sent its last answers in time."""
+        if connection.idle_timer is not None:
+            connection.idle_timer.cancel()
+            connection.idle_timer = None
+        transport = connection.transport
+        if transport is not None and transport.get_write_buffer_size():
+            deadline_ms = self.broker.clock.now_ms() + CLOSE_TIMEOUT_MS
+            connection.idle_timer = self.broker.wheel.schedule(deadline_ms, transport.abort)
+
     def disconnected(self, connection: Connection) -> None:
         del self.connections[connection]
         host = connection.peer_host
@@ -148,7 +161,7 @@ class Server:
 
         def check() -> None:
             now_ms = self.broker.clock.now_ms()
-            if connection.answers_pending():
+            if connection.answers_pending() or connection.count_unread():
                 connection.last_event_ms = now_ms
             if now_ms - connection.last_event_ms >= self._idle_ms_max:
                 connection.close(f"idle for {self._idle_ms_max} ms")

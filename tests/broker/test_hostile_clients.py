@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from ottla.broker import server
 from ottla.broker.broker import Broker
 from ottla.broker.connection import ANSWER_BYTES_MAX, Connection
 from ottla.broker.connection_memory import ConnectionMemory
@@ -22,6 +25,7 @@ from tests.broker.wire import RecordingLog, client_of, create_topic, produce, ru
 PARTITIONS = 200
 ASK_ALL = build_request_frame(MetadataRequest(topics=None), 1, 7, None)
 ASK = ApiVersionsRequest()
+UNKNOWN_API = struct.pack(">ihhih", 10, 999, 0, 1, -1)
 BATCH_BYTES = 900_000
 
 
@@ -161,3 +165,34 @@ async def test_slowest_reader_is_aborted_when_memory_is_full(tmp_path: Path) -> 
             assert broker.log.reasons() == ["its client is too slow while connections hold too much memory"]
             assert 0 < broker.server.memory.held_bytes <= 3 * BATCH_BYTES + 100_000
             assert (await client.call(ASK, ApiVersionsResponse, 0)).error_code == 0
+
+
+async def _fetch_without_reading(broker: Broker, hostile: socket.socket, *behind: bytes) -> None:
+    """Behind the answer, which fits no socket, comes what follows in the same read event."""
+    await asyncio.get_running_loop().sock_sendall(hostile, _fetch_all("big", 1) + b"".join(behind))
+    await until(broker, lambda: broker.server.memory.held_bytes > 0)
+
+
+@pytest.mark.parametrize("way", ["idle", "malformed", "half closed"])
+async def test_closed_connection_of_a_client_that_reads_nothing_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Its memory, its descriptor and its place among `max.connections` are free again."""
+    monkeypatch.setattr(server, "CLOSE_TIMEOUT_MS", 20)
+    settings = {"socket_send_buffer_bytes": 8192, "max_connections": 1}
+    settings |= {"connections_max_idle_ms": 50} if way == "idle" else {}
+    async with running_broker(tmp_path, **settings) as broker:
+        async with client_of(broker) as client:
+            await create_topic(client, "big")
+            await produce(client, "big", bytes(240_000))
+        await until(broker, lambda: not broker.server.connections)
+        async with deaf_client(broker) as hostile:
+            await _fetch_without_reading(broker, hostile, *([UNKNOWN_API] if way == "malformed" else []))
+            if way == "half closed":
+                hostile.shutdown(socket.SHUT_WR)
+
+            await until(broker, lambda: not broker.server.connections)
+
+            assert broker.server.memory.held_bytes == 0
+            async with client_of(broker) as other:
+                assert (await other.call(ASK, ApiVersionsResponse, 0)).error_code == 0

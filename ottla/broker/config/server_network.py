@@ -49,7 +49,10 @@ class NetworkOptions:
         at_least=1,
     )
     connections_max_idle_ms = long(
-        "connections.max.idle.ms", 600000, "A connection without a request for so long is closed.", at_least=1
+        "connections.max.idle.ms",
+        600000,
+        "Idle connections are closed after this many milliseconds: they neither send a request nor read an answer.",
+        at_least=1,
     )
     max_connections = integer(
         "max.connections", INT_MAX, "The most connections at one time.", at_least=0, update=_DYNAMIC
