@@ -42,7 +42,7 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
-from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError

@@ -122,6 +122,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it came by the listener that brokers have for each other."""
         return self.listener_name == self._broker.listeners.inter_broker
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether answers go nowhere any more."""
+        return bool(self._holds & CLOSED)
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

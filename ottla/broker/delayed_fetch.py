@@ -191,9 +191,14 @@ class DelayedFetch(DelayedOperation):
         return True
 
     def _read_cold(self) -> None:
-        context = self._context
-        context.expect_answer(self._bytes_to_read)
-        read_cold(context.broker, self._cold, lambda: context.complete(self._response()))
+        self._context.expect_answer(self._bytes_to_read)
+        read_cold(self._context.broker, self._cold, self._cold_is_read)
+
+    def _cold_is_read(self) -> None:
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
 
     # Answering.
 

@@ -228,7 +228,10 @@ class DelayedFollowerFetch(DelayedOperation):
                     read.answer.records = b""
                     describe_failure(self._context.broker, read.target, read.answer, error)
         self._noted()
-        self._context.complete(self._response())
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
 
     # Answering.
 

@@ -12,6 +12,7 @@ from ottla.broker.receive_buffers import ReceiveBuffers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
@@ -26,6 +27,7 @@ class Server:
         self.dispatcher = Dispatcher()
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
+        self._sessions = broker.fetch_sessions
         self.request_bytes_max = broker.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
         self._connections_of_host: dict[str, int] = {}
@@ -40,6 +42,8 @@ class Server:
         )
         self._listeners: list[Listener] = []
         self._all_closed: asyncio.Future[None] | None = None
+        # Pending while a session without a connection is kept.
+        self._sessions_timer: TimerEntry | None = None
         self._logged_second = 0
         self._logged_count = 0
 
@@ -119,8 +123,15 @@ class Server:
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
+        if self._sessions.connection_lost(connection, self.broker.clock.now_ms()) and self._sessions_timer is None:
+            self._drop_sessions()
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)
+
+    def _drop_sessions(self) -> None:
+        """Fetch sessions outlive their connections, but not for ever."""
+        next_ms = self._sessions.drop_detached(self.broker.clock.now_ms())
+        self._sessions_timer = None if next_ms is None else self.broker.wheel.schedule(next_ms, self._drop_sessions)
 
     def log_closing(self, connection: Connection, reason: str) -> None:
         second = self.broker.clock.now_ms() // 1000

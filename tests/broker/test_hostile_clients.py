@@ -16,9 +16,10 @@ from ottla.broker.connection_memory import ConnectionMemory
 from ottla.broker.context import RequestContext
 from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.replication.fetch_session_cache import DETACHED_MS, SESSION_BYTES_MAX
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import RecordingLog, client_of, create_topic, produce, running_broker, until
 
@@ -196,3 +197,23 @@ async def test_closed_connection_of_a_client_that_reads_nothing_goes(
             assert broker.server.memory.held_bytes == 0
             async with client_of(broker) as other:
                 assert (await other.call(ASK, ApiVersionsResponse, 0)).error_code == 0
+
+
+async def test_fetch_sessions_of_lost_connections_are_bounded_and_dropped(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        sessions = broker.fetch_sessions
+        for number in range(3):
+            async with client_of(broker) as client:
+                wanted = [FetchPartition(partition=index, fetch_offset=0) for index in range(30_000 + 20_000 * number)]
+                request = FetchRequest(session_epoch=0, topics=[FetchTopic(topic="unknown", partitions=wanted)])
+                response = await client.call(request, FetchResponse, 7)
+                assert (response.session_id != 0) is (number == 0), "one of too many partitions is not kept"
+            await until(broker, lambda: not broker.server.connections)
+        assert 0 < sessions.consumers_bytes <= SESSION_BYTES_MAX
+        dropped = broker.server._sessions_timer
+        assert dropped is not None
+        assert dropped.deadline_ms - broker.clock.now_ms() <= DETACHED_MS
+
+        sessions.drop_detached(dropped.deadline_ms)
+
+        assert (len(sessions), sessions.consumers_bytes) == (0, 0)

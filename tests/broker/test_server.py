@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.connection import Connection
 from ottla.broker.server import CLOSE_TIMEOUT_MS, Server
+from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimingWheel
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import RecordingLog
@@ -25,6 +26,7 @@ class World:
         self.log = RecordingLog()
         broker: Any = SimpleNamespace(
             clock=SimpleNamespace(now_ms=lambda: self.now_ms),
+            fetch_sessions=FetchSessionCache(10, lambda: 1),
             config=ServerConfig({"connections.max.idle.ms": str(IDLE_MS)}),
             is_serving=True,
             log=self.log,

@@ -84,7 +84,8 @@ class NetworkOptions:
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
-        "The most fetch sessions kept. Clients without one send their whole list of partitions each time.",
+        "The most fetch sessions kept; those of consumers take 64 MiB of memory at most. "
+        "Clients without one send their whole list of partitions each time.",
         at_least=0,
     )
     broker_rack = optional_text("broker.rack", "Where this broker stands, told to clients that ask for metadata.")
