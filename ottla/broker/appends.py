@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
 
 
+# Of all parked fetches together: some 60 MiB. Beyond it fetches wait for less time than they ask for.
+PARKED_PARTITIONS_MAX = 100_000
+
+
 class Appends:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -43,7 +47,7 @@ class Appends:
         self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", broker.wheel)
         # Consumers wait for partitions, followers for their session.
-        self.delayed_fetch = Purgatory("fetch", broker.wheel)
+        self.delayed_fetch = Purgatory("fetch", broker.wheel, watched_max=PARKED_PARTITIONS_MAX)
         self.delayed_delete_records = Purgatory("delete records", broker.wheel)
 
     def append(
@@ -87,7 +91,8 @@ class Appends:
 
     def wake_followers(self, partition: Partition) -> None:
         """There is something for followers that they should not wait for."""
-        for session in partition.follower_sessions:
+        for session, target in partition.follower_sessions.items():
+            session.changed[target.key] = target
             self._awake[session] = None
 
     def write_failed(self, partition: Partition) -> None:

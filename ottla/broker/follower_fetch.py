@@ -5,6 +5,7 @@ session, not for each of its partitions. What the follower has is noted once, at
 succeeds (§14.1.4); the high watermark is told as it is after that.
 """
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.fetch_answers import (
@@ -18,7 +19,7 @@ from ottla.broker.fetch_answers import (
 )
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
-from ottla.replication.fetch_session import FetchContext, FetchTarget
+from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.serving_followers import FollowerFetch
@@ -42,6 +43,7 @@ class DelayedFollowerFetch(DelayedOperation):
         "_is_noted",
         "_max_bytes",
         "_min_bytes",
+        "_readable",
         "_session",
     )
 
@@ -72,6 +74,8 @@ class DelayedFollowerFetch(DelayedOperation):
         self._bytes_to_read = 0
         self._ends_wait = False
         self._is_noted = False
+        # Bytes that could be read of partitions, while that is too little.
+        self._readable: dict[PartitionKey, int] = {}
         self._cold: list[tuple[ColdRead, Partition, FollowerFetch, int]] = []
 
     def start(self) -> FetchResponse | None:
@@ -132,22 +136,27 @@ class DelayedFollowerFetch(DelayedOperation):
     # Waiting.
 
     def try_complete(self) -> bool:
-        """Called when a partition of the session has had an append, a deletion of records or another leader."""
-        missing = self._min_bytes
-        for target in self._session.due.values():
-            partition = target.source
-            if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
-                return self.force_complete()
-            if target.told_log_start_offset != partition.log.log_start_offset:
-                return self.force_complete()
-            end_offset = partition.log.log_end_offset
-            if target.fetch_offset != end_offset:
-                if missing <= 1:
-                    return self.force_complete()
-                missing -= min(partition.log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
-                if missing <= 0:
-                    return self.force_complete()
-        return False
+        self._session.changed.clear()
+        return any(map(self._must_end, self._session.due.values())) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002 - the session, which knows what has changed
+        return any(map(self._must_end, self._session.take_changed().values())) and self.force_complete()
+
+    def _must_end(self, target: FetchTarget) -> bool:
+        """Counts what the follower could get of the partition now; says whether the wait is over."""
+        partition = target.source
+        if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
+            return True
+        log = partition.log
+        if target.told_log_start_offset != log.log_start_offset:
+            return True
+        end_offset = log.log_end_offset
+        if target.fetch_offset == end_offset:
+            return False
+        if self._min_bytes <= 1 or log.is_in_later_segment(end_offset, target.fetch_offset):
+            return True
+        self._readable[target.key] = min(log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
+        return sum(self._readable.values()) >= self._min_bytes
 
     def on_complete(self) -> None:
         self._fetch.look_again()
