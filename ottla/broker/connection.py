@@ -13,13 +13,13 @@ many more are built; as many may wait behind a parked request. The sum over all 
 """
 
 import asyncio
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
 from ottla.broker.dispatch import Route
-from ottla.broker.receive_buffers import SHORT_READ_MAX
+from ottla.broker.parked_requests import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, ParkedRequests
+from ottla.broker.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, copied
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 
@@ -38,17 +38,9 @@ CLOSED = 8
 HELD_BY_START = 16
 
 KEPT_WHILE_HELD = 64 * 1024
-SMALLEST_OWN_BUFFER = 4096
 # Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
 LARGE_FRAME = 64 * 1024
-# Answers that wait behind a parked produce, and how long the requests were; beyond this the connection is held. What a
-# producer is ahead of its followers by shall be in memory for them (`RecentAppends`).
-IN_FLIGHT_MAX = 64
-IN_FLIGHT_BYTES_MAX = 16 << 20
 NOTHING = memoryview(b"")
-# With this much to send, the transport is asked to take it before the next request is handled; with this much waiting
-# behind a parked request, no further request is handled.
-ANSWER_BYTES_MAX = 256 * 1024
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -61,8 +53,6 @@ class Connection(asyncio.BufferedProtocol):
         "_held_bytes",
         "_holds",
         "_in_flight",
-        "_in_flight_bytes",
-        "_kept_answer_bytes",
         "_memory",
         "_out",
         "_out_bytes",
@@ -108,10 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[Any] = []
         self._out_bytes = 0
         self._deferred: list[tuple[Route, int, Any]] = []
-        self._in_flight: deque[RequestContext] | None = None
-        self._in_flight_bytes = 0
-        # Answers that are ready and wait behind a parked request.
-        self._kept_answer_bytes = 0
+        self._in_flight: ParkedRequests | None = None
         # Of what the transport was given: not zero while it has more of it than it likes.
         self._unread_bytes = 0
         # As `ConnectionMemory` knows it.
@@ -137,9 +124,9 @@ class Connection(asyncio.BufferedProtocol):
         self._holds |= CLOSED
         self._drop_own()
         self._out = []
-        self._unread_bytes = self._kept_answer_bytes = 0
-        self._count_held()
         waiting, self._in_flight = self._in_flight, None
+        self._unread_bytes = 0
+        self._count_held()
         for context in waiting or ():
             if context.on_disconnect is not None:
                 context.on_disconnect()
@@ -292,20 +279,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._context is context:
             self._context = None
         if self._in_flight is None:
-            self._in_flight = deque()
-        self._in_flight.append(context)
-        self._in_flight_bytes += context.size_bytes
-        if context.mutes or len(self._in_flight) >= IN_FLIGHT_MAX:
+            self._in_flight = ParkedRequests()
+        self._in_flight.park(context)
+        if context.mutes or not self._in_flight.has_room():
             self._holds |= HELD_BY_PARKED
-        elif self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
-            self._holds |= HELD_BY_PARKED
-            # There is more to come, for sure, and much of it would have to be kept.
-            self._pause_reading()
+            if self._in_flight.request_bytes >= REQUEST_BYTES_MAX:
+                # There is more to come, for sure, and much of it would have to be kept.
+                self._pause_reading()
 
     def expect(self, answer_bytes: int) -> None:
         """Called by `RequestContext.expect_answer`."""
         if self._in_flight is not None:
-            self._kept_answer_bytes += answer_bytes
+            self._in_flight.answer_bytes += answer_bytes
             self._count_held()
 
     def completed(self, answer_bytes: int) -> None:
@@ -313,27 +298,17 @@ class Connection(asyncio.BufferedProtocol):
         waiting = self._in_flight
         if waiting is None:
             return
-        self._kept_answer_bytes += answer_bytes
-        while waiting and waiting[0].frame is not None:
-            context = waiting.popleft()
-            self._in_flight_bytes -= context.size_bytes
-            self._kept_answer_bytes -= context.answer_bytes
-            self._append(context.frame)
-        if not waiting or (self._has_room_in_flight(waiting) and not waiting[-1].mutes):
+        waiting.answer_bytes += answer_bytes
+        for frame in waiting.take_ready():
+            self._append(frame)
+        if waiting.takes_more():
             self.release(HELD_BY_PARKED)
-        elif self._kept_answer_bytes >= ANSWER_BYTES_MAX:
+        else:
             self._holds |= HELD_BY_PARKED
         if not self._handling:
             self._send()
-        if self._kept_answer_bytes >= ANSWER_BYTES_MAX or self._held_bytes:
+        if self._held_bytes or waiting.answer_bytes >= ANSWER_BYTES_MAX:
             self._count_held()
-
-    def _has_room_in_flight(self, waiting: "deque[RequestContext]") -> bool:
-        return (
-            len(waiting) < IN_FLIGHT_MAX
-            and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
-            and self._kept_answer_bytes < ANSWER_BYTES_MAX
-        )
 
     # Holds.
 
@@ -382,9 +357,9 @@ class Connection(asyncio.BufferedProtocol):
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
         self._own_filled = received = end - start
         if self._holds:
-            self._own = _copy(view, start, end, received + KEPT_WHILE_HELD)
+            self._own = copied(view, start, end, received + KEPT_WHILE_HELD)
         elif received < 4:
-            self._own = _copy(view, start, end, 4)
+            self._own = copied(view, start, end, 4)
         else:
             size = int.from_bytes(view[start : start + 4], "big", signed=True)
             if not SMALLEST_FRAME_SIZE <= size <= self._server.request_bytes_max:
@@ -392,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             lent = self._buffers.lend(view, start, end, size + 4) if size >= LARGE_FRAME else None
             self._own_is_lent = lent is not None
-            self._own = _copy(view, start, end, size + 4) if lent is None else lent
+            self._own = copied(view, start, end, size + 4) if lent is None else lent
         if self._held_bytes or len(self._own) > SMALLEST_OWN_BUFFER:
             self._count_held()
 
@@ -453,11 +428,9 @@ class Connection(asyncio.BufferedProtocol):
     # Memory.
 
     def fetch_room(self) -> int:
-        """How many bytes of records a fetch answer may have now, but for the one batch that is always sent."""
         return self._memory.fetch_room()
 
     def count_unread(self) -> bool:
-        """Counts what the client has not read; says whether it has read something since the last time."""
         if self.transport is None or not self._holds & HELD_BY_WRITING:
             return False
         before, self._unread_bytes = self._unread_bytes, self.transport.get_write_buffer_size()
@@ -467,18 +440,10 @@ class Connection(asyncio.BufferedProtocol):
     def _count_held(self) -> None:
         own = self._own
         held = self._unread_bytes
-        if self._kept_answer_bytes >= ANSWER_BYTES_MAX:
-            held += self._kept_answer_bytes
+        if self._in_flight is not None and self._in_flight.answer_bytes >= ANSWER_BYTES_MAX:
+            held += self._in_flight.answer_bytes
         if own is not None and not self._own_is_lent and len(own) > SMALLEST_OWN_BUFFER:
             held += len(own)
         if held != self._held_bytes:
             self._held_bytes = held
             self._memory.set(self, held)
-
-
-def _copy(view: memoryview, start: int, end: int, capacity: int) -> memoryview:
-    """The bytes at the beginning of a buffer for `capacity` bytes, but never much larger than what has arrived."""
-    received = end - start
-    own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
-    own[:received] = view[start:end]
-    return own

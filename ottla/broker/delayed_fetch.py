@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FOLLOWERS_SINCE = 11
 
 
-class _Watch:
+class _AwaitedPartition:
     """A partition that is waited for: leader and leader epoch when it was read, and what could be read now."""
 
     __slots__ = ("leader_epoch", "leader_id", "readable_bytes", "target")
@@ -97,7 +97,7 @@ class DelayedFetch(DelayedOperation):
         # The partitions that are waited for, with leader and leader epoch when they were read.
         self._watched: list[tuple[Partition, int, int, FetchTarget]] = []
         # The same while it waits, and how much could be read of all of them.
-        self._watches: dict[Partition, _Watch] = {}
+        self._watches: dict[Partition, _AwaitedPartition] = {}
         self._readable_bytes = 0
 
     def start(self) -> FetchResponse | None:
@@ -119,7 +119,7 @@ class DelayedFetch(DelayedOperation):
         context.park()
         purgatory = context.broker.replicas.delayed_fetch
         context.on_disconnect = lambda: purgatory.cancel(self)
-        self._watches = {watched[0]: _Watch(*watched[1:]) for watched in self._watched}
+        self._watches = {watched[0]: _AwaitedPartition(*watched[1:]) for watched in self._watched}
         # They are made again when the wait is over.
         self._watched, self._answers = [], []
         purgatory.watch(self, self._watches)
@@ -131,7 +131,7 @@ class DelayedFetch(DelayedOperation):
         assert isinstance(key, Partition), "a consumer's fetch waits for partitions"
         return self._must_end(key, self._watches[key]) and self.force_complete()
 
-    def _must_end(self, partition: Partition, watch: "_Watch") -> bool:
+    def _must_end(self, partition: Partition, watch: "_AwaitedPartition") -> bool:
         """Counts what can be read of the partition now; says whether the wait is over (§15.3.1)."""
         if partition.leader_epoch != watch.leader_epoch or partition.leader_id != watch.leader_id:
             return True

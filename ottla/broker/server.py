@@ -63,6 +63,8 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        if self._sessions_timer is not None:
+            self._sessions_timer.cancel()
 
     def close_connections(self) -> None:
         for connection in list(self.connections):
@@ -123,7 +125,8 @@ class Server:
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
-        if self._sessions.connection_lost(connection, self.broker.clock.now_ms()) and self._sessions_timer is None:
+        has_session = self._sessions.connection_lost(connection, self.broker.clock.now_ms())
+        if has_session and self._sessions_timer is None and self._listeners:
             self._drop_sessions()
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.replication.fetch_session_cache import FetchSessionCache
     from ottla.replication.partition import Partition
 
 NO_SESSION = 0
@@ -172,6 +171,12 @@ class FetchSession:
         return self.is_follower, len(self.targets)
 
 
+class SessionSlots(Protocol):
+    def admit(self, session: FetchSession, connection: Hashable, now_ms: int) -> None:
+        """Give a new session an id, if it can be kept."""
+        ...
+
+
 class FetchContext:
     """One fetch request in the light of its session.
 
@@ -182,7 +187,7 @@ class FetchContext:
 
     def __init__(
         self,
-        cache: "FetchSessionCache",
+        cache: "SessionSlots",
         targets: Sequence[FetchTarget],
         *,
         session: FetchSession | None = None,

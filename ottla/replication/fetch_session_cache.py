@@ -40,18 +40,14 @@ class FetchSessionCache:
         self._new_follower_session = new_follower_session
         # The least recently used first.
         self._sessions: dict[int, FetchSession] = {}
-        self._consumers_bytes = 0
+        # About what the sessions of consumers take in memory.
+        self.consumers_bytes = 0
         self._of_connection: dict[Hashable, FetchSession] = {}
         # Sessions without a connection and since when, the longest first.
         self._detached: dict[FetchSession, int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def consumers_bytes(self) -> int:
-        """About what the sessions of consumers take in memory."""
-        return self._consumers_bytes
 
     def begin(
         self,
@@ -79,7 +75,7 @@ class FetchSessionCache:
         size_before = session.size_bytes
         session.update(targets, forgotten)
         if not session.is_follower:
-            self._consumers_bytes += session.size_bytes - size_before
+            self.consumers_bytes += session.size_bytes - size_before
         if not session.targets:
             self._drop(session)
             return FetchContext(self, ())
@@ -121,7 +117,7 @@ class FetchSessionCache:
             session.id = self._new_id()
         self._sessions[session.id] = session
         if not session.is_follower:
-            self._consumers_bytes += session.size_bytes
+            self.consumers_bytes += session.size_bytes
         self._attach(session, connection, now_ms)
 
     # Connections.
@@ -163,7 +159,7 @@ class FetchSessionCache:
             return
         del self._sessions[session.id]
         if not session.is_follower:
-            self._consumers_bytes -= session.size_bytes
+            self.consumers_bytes -= session.size_bytes
         self._detached.pop(session, None)
         if session.connection is not None:
             del self._of_connection[session.connection]
@@ -176,7 +172,7 @@ class FetchSessionCache:
             return True
         if session.size_bytes > SESSION_BYTES_MAX:
             return False
-        while self._consumers_bytes + more_bytes > CONSUMERS_BYTES_MAX:
+        while self.consumers_bytes + more_bytes > CONSUMERS_BYTES_MAX:
             useless = self._detached_consumer() or self._unused_consumer(now_ms)
             if useless is None:
                 return False

@@ -11,9 +11,10 @@ import pytest
 
 from ottla.broker import server
 from ottla.broker.broker import Broker
-from ottla.broker.connection import ANSWER_BYTES_MAX, Connection
+from ottla.broker.connection import Connection
 from ottla.broker.connection_memory import ConnectionMemory
 from ottla.broker.context import RequestContext
+from ottla.broker.parked_requests import ANSWER_BYTES_MAX
 from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -97,12 +98,13 @@ async def test_answers_behind_a_parked_request_are_bounded(tmp_path: Path) -> No
 
         feed(connection, ASK_ALL * 60)
 
-        kept = connection._kept_answer_bytes
+        assert connection._in_flight is not None
+        kept = connection._in_flight.answer_bytes
         assert ANSWER_BYTES_MAX <= kept < ANSWER_BYTES_MAX + 2 * answer_bytes
         assert transport.frames == []
         parked.complete(ProduceResponse())
         await until(broker, lambda: len(transport.frames) == 61)
-        assert connection._kept_answer_bytes == 0
+        assert connection._in_flight.answer_bytes == 0
         connection.connection_lost(None)
 
 
@@ -217,3 +219,4 @@ async def test_fetch_sessions_of_lost_connections_are_bounded_and_dropped(tmp_pa
         sessions.drop_detached(dropped.deadline_ms)
 
         assert (len(sessions), sessions.consumers_bytes) == (0, 0)
+    assert len(broker.wheel) == 0, "a broker that has stopped has no timers"
