@@ -15,7 +15,6 @@ from ottla.broker.connection import Connection
 from ottla.broker.connection_memory import ConnectionMemory
 from ottla.broker.context import RequestContext
 from ottla.broker.parked_requests import ANSWER_BYTES_MAX
-from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -23,6 +22,7 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.replication.fetch_session_cache import DETACHED_MS, SESSION_BYTES_MAX
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import RecordingLog, client_of, create_topic, produce, running_broker, until
+from tests.fakes.frames import build_request_frame
 
 PARTITIONS = 200
 ASK_ALL = build_request_frame(MetadataRequest(topics=None), 1, 7, None)
