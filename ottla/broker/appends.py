@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
 
 
-# Of all parked fetches together: some 60 MiB. Beyond it fetches wait for less time than they ask for.
+# Of all parked fetches together: some 40 MiB. Beyond it fetches wait for less time than they ask for.
 PARKED_PARTITIONS_MAX = 100_000
 
 

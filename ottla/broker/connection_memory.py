@@ -8,19 +8,22 @@ nor sends, or by far more slowly than the others.
 
 What 5,000 connections of hostile clients hold at most:
 
-    counted here                                         128 MiB
+    counted here                                          96 MiB
     unread answers too small to be counted, 16 KiB each   80 MiB   (`WRITE_BUFFER_BYTES`)
     begun frames too small to be counted, 4 KiB each      20 MiB   (`SMALLEST_OWN_BUFFER`)
     the connections themselves, 4 KiB each                20 MiB
     receive buffers that all connections share            13 MiB   (`ReceiveBuffers`)
-    one answer being built and copied to the transport   110 MiB   (twice `fetch.max.bytes`)
+    one answer being built and copied to the transport    96 MiB   (twice `FETCH_ROOM_BYTES`)
+    parked fetches, 0.4 KiB for each partition            40 MiB   (`PARKED_PARTITIONS_MAX`)
+    fetch sessions of consumers                           48 MiB   (`CONSUMERS_BYTES_MAX`)
 
-Together 371 MiB, so that a broker of 512 MiB lives. A single request is bounded by `socket.request.max.bytes` alone.
+Together 413 MiB; with the 40 MiB of an idle broker one of 512 MiB survives them. A single request is bounded by
+`socket.request.max.bytes` alone.
 """
 
 from typing import Protocol
 
-HELD_BYTES_MAX = 128 << 20
+HELD_BYTES_MAX = 96 << 20
 # What a transport takes before it holds its connection. The buffers of the operating system are filled first, so that
 # clients that read notice nothing of it.
 WRITE_BUFFER_BYTES = 16 << 10

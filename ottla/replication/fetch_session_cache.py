@@ -25,8 +25,8 @@ from ottla.replication.fetch_session import (
 EVICTION_MS = 120_000
 # Longer than any client takes to reconnect with a session that it has not given up.
 DETACHED_MS = EVICTION_MS
-# Some 150,000 partitions in sessions of consumers. One of them may have a quarter, that is 40,000.
-CONSUMERS_BYTES_MAX = 64 << 20
+# Some 120,000 partitions in sessions of consumers. One of them may have a quarter, that is 30,000.
+CONSUMERS_BYTES_MAX = 48 << 20
 SESSION_BYTES_MAX = CONSUMERS_BYTES_MAX // 4
 
 

@@ -78,13 +78,14 @@ class NetworkOptions:
     fetch_max_bytes = integer(
         "fetch.max.bytes",
         57671680,
-        "Size of the largest fetch response, whatever the client asks for. One batch is always sent whole.",
+        "Size of the largest fetch response, whatever the client asks for. One batch is always sent whole. "
+        "Responses that clients have not read share 48 MiB, and are smaller when that is in use.",
         at_least=1024,
     )
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
-        "The most fetch sessions kept; those of consumers take 64 MiB of memory at most. "
+        "The most fetch sessions kept; those of consumers take 48 MiB of memory at most. "
         "Clients without one send their whole list of partitions each time.",
         at_least=0,
     )
