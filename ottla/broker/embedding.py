@@ -53,7 +53,8 @@ class BrokerOptions(TypedDict, total=False):
     log_level: str
     log_format: str
     observers: "Iterable[Callable[[Fact], None]]"
-    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block."""
+    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block. When
+    one raises, the log says so, once for each kind of fact, and the broker goes on."""
 
 
 class _Embedded(ABC):
@@ -103,7 +104,8 @@ class _Embedded(ABC):
     async def _close(self) -> None: ...
 
     def _observe(self, broker: core.Broker) -> None:
-        broker.groups.observers += self._observers
+        for observer in self._observers:
+            broker.groups.observers.append(observer)
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:

@@ -1,0 +1,39 @@
+"""Callbacks that a user, or another part of the broker, hands in: one that raises harms nobody but itself."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ottla.broker.logging import LazyLog
+
+T = TypeVar("T")
+
+
+class Observers(Generic[T]):
+    def __init__(self, log: LazyLog) -> None:
+        self._log = log
+        self._observers: list[Callable[[T], object]] = []
+        # Facts come thousands a second: a failure is logged once for each observer and type of what it was notified of.
+        # By id, for a callable need not be hashable; an id stays its own while the observer is in the list.
+        self._logged: set[tuple[int, type]] = set()
+
+    def append(self, observer: Callable[[T], object]) -> None:
+        self._observers.append(observer)
+
+    def notify(self, what: T) -> None:
+        """Calls each observer, in the order in which they were appended."""
+        for observer in self._observers:
+            try:
+                observer(what)
+            except Exception:
+                self._log_once(observer, what)
+
+    def _log_once(self, observer: Callable[[T], object], what: T) -> None:
+        kind = type(what)
+        if (id(observer), kind) in self._logged:
+            return
+        self._logged.add((id(observer), kind))
+        self._log.exception("an observer failed", observer=_name_of(observer), notified_of=kind.__name__)
+
+
+def _name_of(observer: object) -> str:
+    return getattr(observer, "__qualname__", None) or type(observer).__qualname__
