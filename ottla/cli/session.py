@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.client import Client
-from ottla.cli.failures import ClientError
+from ottla.cli.failures import INTERRUPTED_STATUS, ClientError
 from ottla.cli.output import Output
 from ottla.protocol.address import Address, parse_addresses
 
@@ -41,7 +42,12 @@ def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return asyncio.run(work)
     except ClientError as error:
-        raise click.ClickException(str(error)) from error
+        told = click.ClickException(str(error))
+        told.exit_code = error.exit_status
+        raise told from error
+    except KeyboardInterrupt:
+        # Where a command does not end by itself at Ctrl-C.
+        sys.exit(INTERRUPTED_STATUS)
 
 
 def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:
