@@ -1,4 +1,4 @@
-"""`ottla serve`: a broker, or several, in this process until SIGTERM or SIGINT."""
+"""`ottla serve`: a broker, or several, in this process until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -100,7 +100,7 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
         if not told.done():
             told.set_result(None)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stop_signals():
         loop.add_signal_handler(number, stop)
     served = _served(options, config, data_dir, log)
     if not await _started(served, told):
@@ -111,6 +111,12 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
     await told
     log.info("stopping")
     return await served.stop()
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """SIGHUP, which comes when the terminal goes, is among them unless `nohup` has the process ignore it."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
 
 
 async def _started(served: Served, told: "asyncio.Future[None]") -> bool:

@@ -152,7 +152,7 @@ def _is_address(text: str, *, port_min: int) -> bool:
 
 
 def serve(values: Mapping[str, Any]) -> int:
-    """Run the broker until SIGTERM or SIGINT; returns the exit status."""
+    """Run the broker until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
     from ottla.broker.serve import ServeOptions, run
 
     return run(ServeOptions(**values))
