@@ -409,7 +409,9 @@ class Membership:
         lease_id = self.lease_id
         self._let_go()
         try:
-            await asyncio.wait_for(ask(self._store.revoke, lease_id), FAREWELL_S)
+            # Not `wait_for`, which takes other steps of the loop on other versions of Python.
+            async with asyncio.timeout(FAREWELL_S):
+                await ask(self._store.revoke, lease_id)
         except TimeoutError:
             self._broker.log.warning("the metadata store does not answer, the session ends by itself")
 
