@@ -130,6 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         for context in waiting or ():
             if context.on_disconnect is not None:
                 context.on_disconnect()
+                context.on_disconnect = None
         self._server.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more

@@ -42,6 +42,8 @@ class ParkedRequests(deque[ParkedRequest]):
         frames: list[Any] = []
         while self and self[0].frame is not None:
             request = self.popleft()
+            # It refers to what has made the answer, which refers to the request.
+            request.on_disconnect = None
             self.request_bytes -= request.size_bytes
             self.answer_bytes -= request.answer_bytes
             frames.append(request.frame)

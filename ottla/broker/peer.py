@@ -33,6 +33,8 @@ VERSIONS: dict[type[Message], int] = {
 SMALLEST_BUFFER = 64 * 1024
 # A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
 KEPT_BUFFER_MAX = 5 * 1024 * 1024
+# After so many answers in a row that fit into the smallest one, so is any: an idle follower asks twice a second.
+SMALL_ANSWERS_MAX = 20
 # Of a long answer that much is waited for at once; of a shorter one, all.
 RECEIVED_AT_ONCE = 1024 * 1024
 # What an answer may have beside its records.
@@ -60,6 +62,7 @@ class Peer(asyncio.BufferedProtocol):
         self._threshold: ReceiveThreshold | None = None
         self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
         self._filled = 0
+        self._small_answers = 0
         # Of the answer that is arriving, its size field included; 0 before that is known.
         self._size = 0
         self._answer: asyncio.Future[memoryview] | None = None
@@ -180,6 +183,8 @@ class Peer(asyncio.BufferedProtocol):
             self._buffer = larger
 
     def _begin_answer(self) -> None:
+        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
         self._filled = self._size = 0
-        if len(self._buffer) > KEPT_BUFFER_MAX:
+        kept_max = SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX
+        if len(self._buffer) > kept_max:
             self._buffer = memoryview(bytearray(SMALLEST_BUFFER))

@@ -36,6 +36,10 @@ class ReceiveBuffers:
         self.shared = _NONE
         self.shared = self._another()
 
+    def release_idle(self) -> None:
+        """Lets go of what no connection has needed since the last call."""
+        self._pool.release_idle()
+
     def _another(self) -> memoryview:
         buffer = self._pool.take()
         return memoryview(bytearray(BUFFER_BYTES)) if buffer is None else buffer

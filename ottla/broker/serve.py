@@ -16,6 +16,7 @@ from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.errors import StartError
+from ottla.broker.idle_memory import IdleMemory
 from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.logging import LazyLog
 from ottla.cluster.store import parse_store_url
@@ -108,6 +109,7 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
         return True
     print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
     loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
+    IdleMemory(loop).start()
     await told
     log.info("stopping")
     return await served.stop()

@@ -135,6 +135,9 @@ class Purgatory:
                 del self._watchers[key]
         if operation.timer is not None:
             operation.timer.cancel()
+            # Each refers to the other: what the operation holds, perhaps megabytes, would wait for the garbage
+            # collector.
+            operation.timer = None
         del self._operations[operation]
         self._watched -= len(operation.keys)
 

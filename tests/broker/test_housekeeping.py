@@ -291,3 +291,16 @@ async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descrip
         again = await fetch(client, "t")
 
     assert values_of(again.records) == [b"0"]
+
+
+async def test_receive_buffers_are_given_back_after_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "BUFFERS_INTERVAL_MS", 20)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        pool = broker.server.receive_buffers._pool
+        views = [pool.take() for _ in range(4)]
+        await create_topic(client, "t")
+        await produce(client, "t", bytes(500_000))
+        assert pool.count > 4
+        views.clear()
+
+        await until(broker, lambda: pool.count == 1)

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import KEPT_BUFFER_MAX, RECEIVED_AT_ONCE, Peer, PeerError
+from ottla.broker.peer import (
+    KEPT_BUFFER_MAX,
+    RECEIVED_AT_ONCE,
+    SMALL_ANSWERS_MAX,
+    SMALLEST_BUFFER,
+    Peer,
+    PeerError,
+)
 from ottla.protocol.address import Address
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -78,6 +85,20 @@ async def test_answers_of_all_sizes_come_one_after_the_other(tmp_path: Path) -> 
     async with peer_that(tmp_path, *answers) as peer:
         for size in sizes:
             assert records_of(await peer.ask(fetch())) == b"x" * size
+
+
+async def test_a_large_buffer_is_let_go_after_many_small_answers(tmp_path: Path) -> None:
+    """A follower that has caught up would hold megabytes for each of its fetchers."""
+    sizes = [KEPT_BUFFER_MAX // 2, *[5] * (SMALL_ANSWERS_MAX + 2)]
+    answers = [lambda number, size=size: answer_of(size, number) for size in sizes]
+    async with peer_that(tmp_path, *answers) as peer:
+        held = []
+        for _ in sizes:
+            await peer.ask(fetch())
+            held.append(len(peer._buffer))
+
+        assert min(held[:-1]) > KEPT_BUFFER_MAX // 2
+        assert held[-1] == SMALLEST_BUFFER
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the loop is woken for every piece")

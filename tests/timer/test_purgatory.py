@@ -1,5 +1,8 @@
 """The purgatory: scenario T06, trap T-23, docs/semantics §18."""
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -155,6 +158,27 @@ def test_finished_operations_do_not_accumulate_under_keys_without_events(purgato
         operation.ready = True
         purgatory.check_and_complete(f"busy {number}")
     assert is_empty(purgatory, wheel)
+
+
+@pytest.mark.parametrize("end", ["event", "deadline", "cancel"])
+def test_what_has_finished_is_gone_without_the_garbage_collector(purgatory, wheel, end):
+    """It may hold megabytes, and in a quiet process the collector does not come."""
+    gc.disable()
+    try:
+        operation = Wait()
+        purgatory.try_complete_else_watch(operation, ["a"])
+        if end == "event":
+            operation.ready = True
+            purgatory.check_and_complete("a")
+        elif end == "deadline":
+            wheel.advance(200)
+        else:
+            purgatory.cancel(operation)
+        gone = weakref.ref(operation)
+        del operation
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_completing_may_use_the_purgatory(purgatory):
