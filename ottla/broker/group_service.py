@@ -10,28 +10,16 @@ token; the group itself learns of it by the session timeout, as it must.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.group_loading import load
 from ottla.broker.group_partition import GroupPartition
-from ottla.broker.observers import Observers
+from ottla.broker.observers import Observers, log_fact
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
 from ottla.coordinator.config import GroupConfig
 from ottla.coordinator.durable import TopicPartition
 from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
-from ottla.coordinator.facts import (
-    Fact,
-    GenerationCompleted,
-    GenerationStarted,
-    MemberRemoved,
-    MissingAssignments,
-    RebalanceStarted,
-    RecordsSkipped,
-    StaticMemberReplaced,
-    StaticMemberRestored,
-    StoreFailed,
-)
+from ottla.coordinator.facts import Fact
 from ottla.coordinator.hashing import partition_for
 from ottla.coordinator.partition import CoordinatorPartition
 from ottla.coordinator.refusals import group_id_error, refusal
@@ -41,9 +29,6 @@ from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-_WARNINGS = (MissingAssignments, StoreFailed, StaticMemberRestored, RecordsSkipped)
-_NEWS = (RebalanceStarted, GenerationStarted, GenerationCompleted, MemberRemoved, StaticMemberReplaced)
 
 Deliver = Callable[[Any], None]
 
@@ -215,10 +200,7 @@ class GroupService:
             waiting(result)
 
     def observe(self, fact: Fact) -> None:
-        if isinstance(fact, _WARNINGS):
-            self.broker.log.warning(type(fact).__name__, **_fields(fact))
-        elif isinstance(fact, _NEWS):
-            self.broker.log.info(type(fact).__name__, **_fields(fact))
+        log_fact(self.broker.log, fact)
         self.observers.notify(fact)
 
     # Inside.
@@ -296,8 +278,3 @@ class GroupService:
     def _new_member_id(self, prefix: str) -> str:
         digits = f"{self.broker.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62:032x}"
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _fields(fact: Fact) -> dict[str, object]:
-    values = {field.name: getattr(fact, field.name) for field in fields(fact)}
-    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}

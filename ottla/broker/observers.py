@@ -1,9 +1,27 @@
-"""Callbacks that a user, or another part of the broker, hands in: one that raises harms nobody but itself."""
+"""Who is notified of the facts about groups: the log of those worth a line, and the callbacks that a user or another
+part of the broker has handed in. One of these that raises harms nobody but itself.
+"""
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Generic, TypeVar
 
 from ottla.broker.logging import LazyLog
+from ottla.coordinator.facts import (
+    Fact,
+    GenerationCompleted,
+    GenerationStarted,
+    MemberRemoved,
+    MissingAssignments,
+    RebalanceStarted,
+    RecordsSkipped,
+    StaticMemberReplaced,
+    StaticMemberRestored,
+    StoreFailed,
+)
+
+_WARNINGS = (MissingAssignments, StoreFailed, StaticMemberRestored, RecordsSkipped)
+_NEWS = (RebalanceStarted, GenerationStarted, GenerationCompleted, MemberRemoved, StaticMemberReplaced)
 
 T = TypeVar("T")
 
@@ -37,3 +55,15 @@ class Observers(Generic[T]):
 
 def _name_of(observer: object) -> str:
     return getattr(observer, "__qualname__", None) or type(observer).__qualname__
+
+
+def log_fact(log: LazyLog, fact: Fact) -> None:
+    if isinstance(fact, _WARNINGS):
+        log.warning(type(fact).__name__, **_fields(fact))
+    elif isinstance(fact, _NEWS):
+        log.info(type(fact).__name__, **_fields(fact))
+
+
+def _fields(fact: Fact) -> dict[str, object]:
+    values = {field.name: getattr(fact, field.name) for field in fields(fact)}
+    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -57,11 +57,11 @@ INTERRUPTED_STATUS = 130
 
 
 class ClientError(Exception):
-    exit_status = 1
+    pass
 
 
 class Interrupted(ClientError):
-    exit_status = INTERRUPTED_STATUS
+    pass
 
 
 class NoAnswer(ClientError):

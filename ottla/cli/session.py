@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.client import Client
-from ottla.cli.failures import INTERRUPTED_STATUS, ClientError
+from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
 from ottla.cli.output import Output
 from ottla.protocol.address import Address, parse_addresses
 
@@ -38,13 +38,16 @@ class Session:
         return run_to_end(connected())
 
 
+class _Interruption(click.ClickException):
+    exit_code = INTERRUPTED_STATUS
+
+
 def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return asyncio.run(work)
     except ClientError as error:
-        told = click.ClickException(str(error))
-        told.exit_code = error.exit_status
-        raise told from error
+        kind = _Interruption if isinstance(error, Interrupted) else click.ClickException
+        raise kind(str(error)) from error
     except KeyboardInterrupt:
         # Where a command does not end by itself at Ctrl-C.
         sys.exit(INTERRUPTED_STATUS)
