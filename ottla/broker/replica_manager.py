@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.ailing_replicas import AilingReplicas
 from ottla.broker.appends import AppendAnswer, AppendDone, Appends
 from ottla.broker.isr_changes import ImageRegistrations, IsrChanges
-from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
@@ -77,14 +77,23 @@ class ReplicaManager(Appends):
     # What metadata says of them.
 
     def host(self, topic: TopicInfo, index: int) -> None:
-        """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError."""
+        """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError.
+
+        After an error the replica serves nobody until the state is applied again."""
         if self._has_stepped_down:
             return
         partition = self.find(topic.name, index) or self._open(topic, index)
+        state = topic.partitions[index]
+        try:
+            self._apply_state(partition, state)
+        except Exception:
+            self._state_failed(partition, state)
+            raise
+
+    def _apply_state(self, partition: Partition, state: PartitionInfo) -> None:
         if partition.log.has_pending_writes:
             # It was accepted in the term that may end now.
             self.flush_appends()
-        state = topic.partitions[index]
         taken = partition.take_state(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -109,6 +118,14 @@ class ReplicaManager(Appends):
         if taken is not Taken.UPDATED:
             self.wake_followers(partition)
         self.ailing.state_taken(partition)
+
+    def _state_failed(self, partition: Partition, state: PartitionInfo) -> None:
+        """The replica counts as failed: others are to lead, until the state can be applied."""
+        self._stop_fetching(partition)
+        partition.forget_state()
+        self.tell(partition)
+        if len(state.replicas) > 1:
+            self.ailing.write_failed(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
         """Forgets the partition and removes its log; who waits for it learns that it is gone."""

@@ -2,6 +2,9 @@
 
 Many logs are made a few at a time, so that other clients are served in between. Whoever asks for a partition whose log
 is still to come is told NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
+
+Each partition is on its own: one whose log cannot be opened, or whose state cannot be applied, is tried again every
+RETRY_MS, and the others of the same update get their states.
 """
 
 import asyncio
@@ -11,16 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, KafkaStorageError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # Some ten milliseconds' worth.
 LOGS_AT_ONCE = 25
+# Between two attempts to apply the state of a partition.
+RETRY_MS = 2000
 
 Failures = Mapping[str, KafkaError]
-"""The topics for which the disk would not play along."""
+"""The topics with a partition whose log could not be created, and why."""
 
 
 class _Missing(NamedTuple):
@@ -41,6 +47,8 @@ class TopicLogs:
         self._counts: dict[bytes, int] = {}
         # By topic id: why a log could not be made.
         self._failed: dict[bytes, KafkaError] = {}
+        self._to_retry: dict[_Missing, None] = {}
+        self._retry_timer: TimerEntry | None = None
         self._waiting: list[_Waiting] = []
         self._is_making = False
         self._stopped = False
@@ -48,6 +56,8 @@ class TopicLogs:
     def stop(self) -> None:
         """No more logs are made; the next start makes what is missing."""
         self._stopped = True
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
 
     def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
         """Make the logs agree with the image: those of new replicas are begun, those of others that are none go."""
@@ -84,7 +94,7 @@ class TopicLogs:
 
     def _forget(self, topic: TopicInfo) -> None:
         for index in range(len(topic.partitions)):
-            self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
+            self._delete(topic.name, index)
         self._failed.pop(topic.topic_id, None)
 
     def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
@@ -92,11 +102,17 @@ class TopicLogs:
             here = self._broker.replicas.find(topic.name, index) is not None
             if not self._is_ours(topic, index):
                 if here:
-                    self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
+                    self._delete(topic.name, index)
             elif here:
                 self._host(topic, index)
             else:
                 self._expect(topic, index)
+
+    def _delete(self, name: str, index: int) -> None:
+        try:
+            self._broker.replicas.delete_partition(name, index)
+        except Exception as error:
+            self._log_failure("a partition could not be deleted", name, index, error)
 
     # Making logs.
 
@@ -125,8 +141,12 @@ class TopicLogs:
     def _make(self, missing: _Missing) -> None:
         # It may have changed meanwhile, or have been deleted.
         topic = self._broker.image.topic_by_id(missing.topic_id)
-        if topic is not None and missing.topic_id not in self._failed and self._is_ours(topic, missing.partition):
-            self._host(topic, missing.partition)
+        if topic is not None and self._is_ours(topic, missing.partition):
+            if isinstance(self._failed.get(missing.topic_id), KafkaStorageError):
+                # The disk refuses this one too, most likely; one attempt for all of them is enough.
+                self._retry_later(missing)
+            elif (error := self._host(topic, missing.partition)) is not None:
+                self._failed[missing.topic_id] = error
         self._counts[missing.topic_id] -= 1
         if not self._counts[missing.topic_id]:
             del self._counts[missing.topic_id]
@@ -134,12 +154,38 @@ class TopicLogs:
     def _is_ours(self, topic: TopicInfo, index: int) -> bool:
         return index < len(topic.partitions) and self._broker.node_id in topic.partitions[index].replicas
 
-    def _host(self, topic: TopicInfo, index: int) -> None:
+    def _host(self, topic: TopicInfo, index: int) -> KafkaError | None:
+        """Why the partition has to be tried again, if it has."""
         try:
             self._broker.replicas.host(topic, index)
-        except KafkaError as error:
-            self._broker.log.error("logs of a topic could not be created", topic=topic.name, error=str(error))
-            self._failed[topic.topic_id] = error
+        except Exception as error:
+            self._log_failure("the state of a partition could not be applied", topic.name, index, error)
+            self._retry_later(_Missing(topic.topic_id, index))
+            return error if isinstance(error, KafkaError) else KafkaError(f"{topic.name}-{index}: {error!r}")
+        return None
+
+    def _log_failure(self, what: str, topic: str, index: int, error: Exception) -> None:
+        if isinstance(error, KafkaError):
+            self._broker.log.error(what, topic=topic, partition=index, why=str(error))
+        else:
+            self._broker.log.error(what, topic=topic, partition=index, exc_info=error)
+
+    # Trying again.
+
+    def _retry_later(self, missing: _Missing) -> None:
+        self._to_retry[missing] = None
+        if self._retry_timer is None and not self._stopped:
+            self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        retried, self._to_retry = self._to_retry, {}
+        for missing in retried:
+            topic = self._broker.image.topic_by_id(missing.topic_id)
+            if topic is not None and self._is_ours(topic, missing.partition):
+                self._expect(topic, missing.partition)
+        if not self._is_making:
+            self._make_more()
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, []

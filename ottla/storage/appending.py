@@ -111,22 +111,31 @@ class Appending(Cutting, Flushing):
         """Queue the whole batches that a leader sent, as they are; the number of them.
 
         A batch cut off by the end of `records` is left out. An empty log may begin at any offset. Raises
-        CorruptMessage if any batch is damaged or out of order; the log is unchanged then.
+        CorruptMessage if any batch is damaged or out of order; the log is unchanged then. Raises KafkaStorageError
+        with nothing queued; the batches below `log_end_offset` are written then.
         """
         if self.failure is not None or self._lost_queue is not None:
             self._refuse()
         batches = list(validate_replicated(records, self._next_offset))
-        if batches and self.log_end_offset == self.log_start_offset and not self._queue:
+        had_queue = bool(self._queue)
+        if batches and self.log_end_offset == self.log_start_offset and not had_queue:
             first_offset = batches[0][1].base_offset
             if first_offset > self.log_end_offset:
                 self.truncate_fully_and_start_at(first_offset)
-        for position, header in batches:
-            if header.base_offset > self._next_offset:
-                self.gaps_until = max(self.gaps_until, header.base_offset)
-            if header.partition_leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            view = records[position : position + header.size_bytes]
-            self._enqueue(view, header, header.base_offset, now_wall_ms)
+        try:
+            for position, header in batches:
+                if header.base_offset > self._next_offset:
+                    self.gaps_until = max(self.gaps_until, header.base_offset)
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                view = records[position : position + header.size_bytes]
+                self._enqueue(view, header, header.base_offset, now_wall_ms)
+        except KafkaStorageError:
+            if not had_queue:
+                # All that was lost is this caller's, who learns of it now: nobody waits for `write_pending`.
+                self._lost_queue = None
+            self.epochs.truncate_from_end(self.log_end_offset)
+            raise
         return len(batches)
 
     def _enqueue(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:

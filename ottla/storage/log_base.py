@@ -110,11 +110,24 @@ class LogBase:
         try:
             old.write_indexes()
             self.snapshots.write(self.log_end_offset, self.producers.snapshot_bytes())
-            new = Segment.create(self.files, self.directory, self.log_end_offset)
+            new = self._create_segment(self.log_end_offset)
         except OSError as error:
             raise storage_error("begin a segment in", self.directory, error) from error
         self.segments.add(new)
         self._set_active(new)
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        """Raises OSError, with no file of the segment left behind: the segment before it may yet grow past its base
+        offset, and recovery would take it for the place where the log ends."""
+        try:
+            return Segment.create(self.files, self.directory, base_offset)
+        except OSError:
+            try:
+                for path in Segment(self.files, self.directory, base_offset).existing_paths():
+                    self.files.remove(path)
+            except OSError as error:
+                self._fail(storage_error("remove an incomplete segment of", self.directory, error))
+            raise
 
     def _set_active(self, segment: Segment) -> None:
         self._active = segment
