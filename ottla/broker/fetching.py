@@ -21,6 +21,7 @@ from ottla.replication.fetcher import SYNC_WAIT_MS, Endpoint, Fetcher, FetcherCo
 from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.partition import Partition
 from ottla.storage.flusher import FlushWork
+from ottla.storage.producer_restore import ProducersRestore
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -257,8 +258,17 @@ class FetcherTask:
             await self._sleep(deadline_ms)
 
     async def _make_durable(self) -> None:
-        """Syncs the logs that were cut, in a thread."""
-        cut, self.cut = self.cut, []
+        """Syncs the logs that were cut, in a thread, and reads there what they have forgotten of their producers.
+
+        Until that has come to an end, with success or with the failure of a log, nothing is fetched."""
+        while self.cut:
+            cut, self.cut = self.cut, []
+            await self._sync_cut(cut)
+            if self.cut:
+                self._is_woken.clear()
+                await self._sleep(self._broker.clock.now_ms() + RETRY_MS)
+
+    async def _sync_cut(self, cut: list[Partition]) -> None:
         finished = self._broker.loop.create_future()
 
         def finish() -> None:
@@ -266,18 +276,26 @@ class FetcherTask:
                 finished.set_result(None)
 
         works: list[tuple[Partition, FlushWork]] = []
+        restores: list[tuple[Partition, ProducersRestore]] = []
         for partition in cut:
             with self._logging(partition):
                 works.append((partition, partition.log.begin_flush()))
+                restore = partition.log.begin_restore()
+                if restore is not None:
+                    restores.append((partition, restore))
 
         def run() -> None:
             for _, work in works:
                 work.run()
+            for _, restore in restores:
+                restore.run()
 
         def done() -> None:
             for partition, work in works:
                 with self._logging(partition):
                     partition.log.finish_flush(work)
+            for partition, restore in restores:
+                partition.log.finish_restore(restore)
             self._broker.housekeeping.recovery_points_fell(finish)
 
         self._broker.offload(run, done)
@@ -291,3 +309,6 @@ class FetcherTask:
             # Of a log that was deleted meanwhile nothing is wanted any more.
             if self._broker.replicas.find(partition.topic, partition.index) is partition:
                 self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+                if partition.log.failure is None:
+                    # For want of descriptors: nothing is lost by trying again.
+                    self.cut.append(partition)

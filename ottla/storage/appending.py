@@ -11,6 +11,7 @@ from ottla.protocol.records.compression import Codec
 from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.cutting import Cutting
 from ottla.storage.errors import storage_error
+from ottla.storage.files import File
 from ottla.storage.flushing import Flushing
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
@@ -178,16 +179,21 @@ class Appending(Cutting, Flushing):
     def _write_queue(self) -> None:
         segment, queue, self._queue = self._active, self._queue, []
         try:
-            segment.file.writev(queue)
+            file = segment.file
         except OSError as error:
-            self._undo_queue()
+            self._undo_queue(None)
+            raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
+        try:
+            file.writev(queue)
+        except OSError as error:
+            self._undo_queue(file)
             raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
         self.producers.settle()
         segment.size = segment.end_position
         self.log_end_offset = self._next_offset
 
-    def _undo_queue(self) -> None:
-        """Make the log what it was before the queue: in memory, and on disk if a part of the queue got there."""
+    def _undo_queue(self, file: File | None) -> None:
+        """Make the log what it was before the queue: in memory, and in the file that took a part of the queue."""
         assert self._mark is not None, "a queue begins with a mark"
         segment = self._active
         segment.rewind(self._mark)
@@ -195,7 +201,8 @@ class Appending(Cutting, Flushing):
         self._next_offset = self.log_end_offset
         self.epochs.truncate_from_end(self.log_end_offset)
         try:
-            segment.file.truncate(segment.size)
+            if file is not None:
+                file.truncate(segment.size)
         except OSError as error:
             # A torn batch stays at the end of the file. Nothing may be written after it.
             self._fail(storage_error("cut a torn write off", segment.path(LOG_SUFFIX), error))

@@ -1,6 +1,7 @@
 """What all parts of a log share: its segments, its ends, its configuration, and what to do when the disk fails."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.epoch_file import EpochFile
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, FileSystem
-from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.producer_restore import ProducersRestore, begin_restore
+from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.scan import InvalidBatchError
 from ottla.storage.segment import Segment, SegmentMark
@@ -91,7 +93,8 @@ class LogBase:
         self._index_interval = config.index_interval_bytes
         self._segment_bytes = config.segment_bytes
         self._waits_for_sync = config.waits_for_sync
-        self.producers.expiration_ms = config.producer_id_expiration_ms
+        if self.has_producers_loaded:
+            self.producers.expiration_ms = config.producer_id_expiration_ms
         self._limit_active()
 
     def __repr__(self) -> str:
@@ -142,6 +145,53 @@ class LogBase:
         self._active.limit_index(self.config.segment_index_bytes)
         self._roll_after_ms = self.config.roll_after_ms - self._roll_jitter_ms
 
+    # Producers
+
+    @cached_property
+    def producers(self) -> ProducerStateManager:
+        """The idempotent producers as of the log end. Raises KafkaStorageError.
+
+        A truncation may forget them. Then they are read again: by `begin_restore` in a thread, or for the first who
+        asks, which may take long."""
+        producers = ProducerStateManager(self.config.producer_id_expiration_ms)
+        self._attempted(
+            "restore the producers of",
+            lambda: rebuild_producers(producers, self.snapshots, self.segments, self.log_end_offset, self._seen_ms),
+        )
+        return producers
+
+    @property
+    def has_producers_loaded(self) -> bool:
+        return "producers" in self.__dict__
+
+    def _forget_producers(self) -> None:
+        self.__dict__.pop("producers", None)
+
+    def begin_restore(self) -> ProducersRestore | None:
+        """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.
+
+        Raises KafkaStorageError."""
+        if self.has_producers_loaded or self.failure is not None:
+            return None
+        producers = ProducerStateManager(self.config.producer_id_expiration_ms)
+        try:
+            return begin_restore(
+                producers,
+                self.snapshots,
+                self.segments,
+                end_offset=self.log_end_offset,
+                now_wall_ms=self._seen_ms,
+                cuts=self.cuts,
+            )
+        except OSError as error:
+            raise storage_error("restore the producers of", self.directory, error) from error
+
+    def finish_restore(self, restore: ProducersRestore) -> None:
+        """If it came to nothing, or the log has changed since, whoever asks reads them."""
+        as_before = restore.cuts == self.cuts and restore.end_offset == self.log_end_offset == self._next_offset
+        if restore.is_complete and as_before and not self.has_producers_loaded:
+            self.producers = restore.producers
+
     # Leader epochs
 
     def maybe_assign_leader_epoch(self, epoch: int) -> None:
@@ -158,6 +208,17 @@ class LogBase:
         """Refuse all writes from now on; only opening the log again, with recovery, helps."""
         self.failure = self.failure or error
         return self.failure
+
+    def _attempted(self, action: str, change: Callable[[], None]) -> None:
+        """A change that leaves the log whole wherever it stops: when the disk refuses, it may be tried again."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            change()
+        except OSError as error:
+            raise storage_error(action, self.directory, error) from error
+        except InvalidBatchError as error:
+            raise self._fail(storage_error(action, self.directory, OSError(str(error)))) from error
 
     def _guarded(self, action: str, change: Callable[[], None]) -> None:
         """A change that must not stop half-way: if it does, only recovery can tell what the log is."""
