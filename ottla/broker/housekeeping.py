@@ -133,6 +133,15 @@ class Housekeeping:
         self._broker.server.receive_buffers.release_idle()
 
     def _remove_files(self) -> None:
-        due = self._broker.log_directory.take_due_deletions(self._broker.clock.wall_ms())
-        if due is not None:
-            self._broker.offload(due.run, lambda: None)
+        directory, wall_ms = self._broker.log_directory, self._broker.clock.wall_ms()
+        due = directory.take_due_deletions(wall_ms)
+        if due is None:
+            return
+
+        def done() -> None:
+            try:
+                directory.finish_deletions(due, wall_ms)
+            except KafkaError as error:
+                self._broker.log.error("files of deleted logs could not be removed", why=str(error))
+
+        self._broker.offload(due.run, done)

@@ -128,7 +128,8 @@ class ReplicaManager(Appends):
             self.ailing.write_failed(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
-        """Forgets the partition and removes its log; who waits for it learns that it is gone."""
+        """Forgets the partition and removes its log; who waits for it learns that it is gone. Raises KafkaStorageError
+        if the log's directory could not be renamed yet."""
         partition = self._partitions.get(topic, {}).pop(index, None)
         if partition is None:
             return
@@ -139,8 +140,10 @@ class ReplicaManager(Appends):
         self._disk_sync.forget(partition)
         self.ailing.forget(partition)
         self._broker.log_ends.forget(partition)
-        self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
-        self._broker.housekeeping.recovery_points_fell()
+        try:
+            self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
+        finally:
+            self._broker.housekeeping.recovery_points_fell()
 
     def metadata_applied(self, update: ImageUpdate) -> None:
         """All partitions have their states: see to the connections to their leaders."""

@@ -1,7 +1,8 @@
 """The logs of this broker's replicas, made and removed as the metadata says.
 
-Many logs are made a few at a time, so that other clients are served in between. Whoever asks for a partition whose log
-is still to come is told NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
+Many logs are made, and deleted, a few at a time, so that other clients are served in between. Deletions come first:
+another topic may have got the name. Whoever asks for a partition whose log is still to come is told
+NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
 
 Each partition is on its own: one whose log cannot be opened, or whose state cannot be applied, is tried again every
 RETRY_MS, and the others of the same update get their states.
@@ -34,6 +35,12 @@ class _Missing(NamedTuple):
     partition: int
 
 
+class _Gone(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
 class _Waiting(NamedTuple):
     topics: Mapping[str, bytes]
     done: Callable[[Failures], None]
@@ -42,6 +49,8 @@ class _Waiting(NamedTuple):
 class TopicLogs:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        # Still to be deleted.
+        self._gone: deque[_Gone] = deque()
         # Still to be made, and how many of each topic id that are.
         self._missing: deque[_Missing] = deque()
         self._counts: dict[bytes, int] = {}
@@ -54,8 +63,10 @@ class TopicLogs:
         self._stopped = False
 
     def stop(self) -> None:
-        """No more logs are made; the next start makes what is missing."""
+        """No more logs are made; the next start makes what is missing. Those that are no replicas any more go now."""
         self._stopped = True
+        while self._gone:
+            self._delete(self._gone.popleft())
         if self._retry_timer is not None:
             self._retry_timer.cancel()
 
@@ -93,26 +104,33 @@ class TopicLogs:
         return old is not None and (new is None or new.topic_id != old.topic_id)
 
     def _forget(self, topic: TopicInfo) -> None:
-        for index in range(len(topic.partitions)):
-            self._delete(topic.name, index)
+        self._gone += [_Gone(topic.name, topic.topic_id, index) for index in range(len(topic.partitions))]
         self._failed.pop(topic.topic_id, None)
 
     def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
         for index in indexes:
-            here = self._broker.replicas.find(topic.name, index) is not None
+            partition = self._broker.replicas.find(topic.name, index)
+            here = partition is not None and partition.topic_id == topic.topic_id
             if not self._is_ours(topic, index):
                 if here:
-                    self._delete(topic.name, index)
+                    self._gone.append(_Gone(topic.name, topic.topic_id, index))
             elif here:
                 self._host(topic, index)
             else:
                 self._expect(topic, index)
 
-    def _delete(self, name: str, index: int) -> None:
+    def _delete(self, gone: _Gone) -> None:
+        partition = self._broker.replicas.find(gone.topic, gone.partition)
+        topic = self._broker.image.topic_by_id(gone.topic_id)
+        if partition is None or partition.topic_id != gone.topic_id:
+            return
+        if topic is not None and self._is_ours(topic, gone.partition):
+            # It was given back meanwhile.
+            return
         try:
-            self._broker.replicas.delete_partition(name, index)
+            self._broker.replicas.delete_partition(gone.topic, gone.partition)
         except Exception as error:
-            self._log_failure("a partition could not be deleted", name, index, error)
+            self._log_failure("the log of a deleted partition could not be renamed", gone.topic, gone.partition, error)
 
     # Making logs.
 
@@ -123,10 +141,13 @@ class TopicLogs:
         self._counts[topic.topic_id] = self._counts.get(topic.topic_id, 0) + 1
 
     def _make_some(self, *, everything: bool = False) -> None:
-        count = len(self._missing) if everything else min(len(self._missing), LOGS_AT_ONCE)
-        for _ in range(count):
-            self._make(self._missing.popleft())
-        self._is_making = bool(self._missing)
+        count = len(self._gone) + len(self._missing)
+        for _ in range(count if everything else min(count, LOGS_AT_ONCE)):
+            if self._gone:
+                self._delete(self._gone.popleft())
+            else:
+                self._make(self._missing.popleft())
+        self._is_making = bool(self._gone or self._missing)
         if self._is_making:
             self._broker.soon(self._make_more)
 

@@ -6,27 +6,37 @@ Removing a large file may take long, so it is handed out as work for a thread.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ottla.storage.files import FileSystem
 
 DELETED_SUFFIX = ".deleted"
 
 
-class DueDeletions(NamedTuple):
-    """Files, and directories of files, whose time has come. `run` in any thread; it raises OSError."""
+class DueDeletions:
+    """Files, and directories of files, whose time has come. `run` in any thread."""
 
-    files: FileSystem
-    paths: tuple[Path, ...]
+    def __init__(self, files: FileSystem, paths: Sequence[Path]) -> None:
+        self.paths = paths
+        self.failed: list[Path] = []
+        """What could not be removed; it may be tried again."""
+        self.error: OSError | None = None
+        self._files = files
 
     def run(self) -> None:
         for path in self.paths:
-            if self.files.is_directory(path):
-                for name in self.files.list_directory(path):
-                    self.files.remove(path / name)
-                self.files.remove_directory(path)
-            else:
-                self.files.remove(path)
+            try:
+                self._remove(path)
+            except OSError as error:
+                self.failed.append(path)
+                self.error = error
+
+    def _remove(self, path: Path) -> None:
+        if not self._files.is_directory(path):
+            self._files.remove(path)
+            return
+        for name in self._files.list_directory(path):
+            self._files.remove(path / name)
+        self._files.remove_directory(path)
 
 
 class Deletions:
