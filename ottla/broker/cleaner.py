@@ -14,6 +14,7 @@ from ottla.timer.wheel import TimerEntry
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.storage.compaction import CompactionPlan, CompactionResult
+    from ottla.storage.swap import SegmentSwap
 
 
 class Cleaner:
@@ -25,6 +26,8 @@ class Cleaner:
         self._found_work = False
         self._timer: TimerEntry | None = None
         self._rests_since_ms = 0
+        # The log whose compacted segments are being put in place.
+        self._swapping: Partition | None = None
 
     def start(self) -> None:
         self._rests_since_ms = self._broker.clock.now_ms()
@@ -45,6 +48,12 @@ class Cleaner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._swapping is not None:
+            # Nothing may change in a log that is being closed.
+            try:
+                self._swapping.log.abandon_swap()
+            except KafkaError as error:
+                self._log_failure(self._swapping, error)
 
     def _begin_round(self) -> None:
         self._found_work = False
@@ -93,31 +102,53 @@ class Cleaner:
         def done() -> None:
             for error in failures:
                 self._log_failure(partition, error)
-            if any(self._apply(partition, result) for result in results):
-                # Only a pass that came to something makes the next round begin at once; a damaged log does not.
-                self._found_work = True
-                self._compacted()
-            self._next()
+            if results:
+                self._begin_swap(partition, results[0])
+            else:
+                self._next()
 
         self._broker.offload(work, done)
 
-    def _apply(self, partition: Partition, result: "CompactionResult") -> bool:
-        from ottla.storage.compaction import apply_compaction
+    def _begin_swap(self, partition: Partition, result: "CompactionResult") -> None:
+        from ottla.storage.compaction import begin_swap
 
         try:
-            applied = apply_compaction(partition.log, result, now_wall_ms=self._broker.clock.wall_ms())
+            swap = begin_swap(partition.log, result)
         except KafkaError as error:
             self._log_failure(partition, error)
-            return False
-        if applied:
-            self._broker.log.info(
-                "compaction",
-                topic=partition.topic,
-                partition=partition.index,
-                bytes_before=result.bytes_before,
-                bytes_after=result.bytes_after,
-            )
-        return applied
+            swap = None
+        if swap is None:
+            self._next()
+            return
+        self._swapping = partition
+        self._broker.offload(swap.prepare, lambda: self._apply(partition, result, swap))
+
+    def _apply(self, partition: Partition, result: "CompactionResult", swap: "SegmentSwap") -> None:
+        """One group of segments in each step of the loop."""
+        try:
+            if partition.log.apply_swap(swap, self._broker.clock.wall_ms()):
+                self._broker.soon(lambda: self._apply(partition, result, swap))
+                return
+        except KafkaError as error:
+            self._log_failure(partition, error)
+        else:
+            if not swap.is_abandoned:
+                # Only a pass that came to something makes the next round begin at once; a damaged log does not.
+                self._found_work = True
+                self._log_success(partition, result)
+        self._swapping = None
+        # Also of a part of the segments.
+        self._compacted()
+        self._next()
+
+    def _log_success(self, partition: Partition, result: "CompactionResult") -> None:
+        self._broker.log.info(
+            "compaction",
+            topic=partition.topic,
+            partition=partition.index,
+            bytes_before=result.bytes_before,
+            bytes_after=result.bytes_after,
+        )
 
     def _log_failure(self, partition: Partition, error: KafkaError) -> None:
         self._broker.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))

@@ -3,8 +3,8 @@
 A pass has three steps. `plan_compaction` looks at the log and decides whether and how far to clean. `compact` does the
 heavy part on segments that nobody appends to, and may run in a thread: it notes the last offset of every key in the
 dirty part, then writes all segments up to there anew, as `.cleaned` files, without the records that are outdated.
-`apply_compaction` puts them in place, back in the thread that owns the log; if the log was cut meanwhile the result is
-thrown away.
+`begin_swap` says how they are put in place, partly in the thread that owns the log; if the log is cut meanwhile, what
+is not in place is thrown away.
 
 Offsets never change. A tombstone stays until the delete horizon, a moment written into its batch the first time it is
 cleaned, so that a reader has `delete.retention.ms` to see it. The last batch of each active producer stays, emptied if
@@ -24,12 +24,14 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
 from ottla.storage.config import INT32_MAX, LogConfig
+from ottla.storage.epoch_file import EpochWrite
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, File, FileSystem
 from ottla.storage.log import Log
 from ottla.storage.retention import largest_timestamp
 from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.segment import CLEANED_SUFFIX, Segment
+from ottla.storage.swap import SegmentSwap, SwapGroup
 
 KEYS_PER_PASS_MAX = 500_000
 """Bounds the memory of a pass to some 80 MB. A log with more keys is cleaned in several passes."""
@@ -58,16 +60,9 @@ class CompactionPlan:
     """The first offset whose key has not been looked at by an earlier pass."""
     config: LogConfig
     last_offsets_of_producers: Mapping[int, int]
+    write_epochs: EpochWrite | None
     now_wall_ms: int
     cuts: int
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedGroup:
-    """Neighbouring segments and the one that replaces them."""
-
-    old: tuple[Segment, ...]
-    new: Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ class CompactionResult:
     """What a pass made, still under names that do not count."""
 
     plan: CompactionPlan
-    groups: tuple[CleanedGroup, ...]
+    groups: tuple[SwapGroup, ...]
     clean_until: int
 
     @property
@@ -124,6 +119,7 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
             for producer_id, state in log.producers.states.items()
             if state.batches
         },
+        write_epochs=log.begin_epochs_write(),
         now_wall_ms=now_wall_ms,
         cuts=log.cuts,
     )
@@ -154,11 +150,14 @@ def compact(plan: CompactionPlan) -> CompactionResult:
     """
     try:
         last_offsets, clean_until = _last_offsets(plan)
-        groups: list[CleanedGroup] = []
+        groups: list[SwapGroup] = []
         for group in _grouped(plan, clean_until):
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
             _Cleaner(plan, last_offsets, clean_until, segment).clean(group)
-            groups.append(CleanedGroup(tuple(source.segment for source in group), segment))
+            groups.append(SwapGroup(tuple(source.segment for source in group), segment))
+        if plan.write_epochs is not None:
+            # The batches that go may be all that recovery could take an epoch from.
+            plan.write_epochs()
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
         if isinstance(error, OSError):
@@ -270,17 +269,25 @@ class _Cleaner:
             self._buffers, self._buffered = [], 0
 
 
-def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
-    """Put the cleaned segments in place. False if the log was cut since the plan; then nothing changes."""
+def begin_swap(log: Log, result: CompactionResult) -> SegmentSwap | None:
+    """What puts the cleaned segments in place. None if the log was cut since the plan; then nothing changes."""
     if log.cuts != result.plan.cuts or log.failure is not None:
         for group in result.groups:
             group.new.release()
         _remove_results(result.plan)
+        return None
+    return log.begin_swap(list(result.groups), clean_until=result.clean_until)
+
+
+def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
+    """The whole swap, here and now. False if the log was cut since the plan. Raises KafkaStorageError."""
+    swap = begin_swap(log, result)
+    if swap is None:
         return False
-    log.replace_segments(
-        [(group.old, group.new) for group in result.groups], clean_until=result.clean_until, now_wall_ms=now_wall_ms
-    )
-    return True
+    swap.prepare()
+    while log.apply_swap(swap, now_wall_ms):
+        pass
+    return not swap.is_abandoned
 
 
 def _remove_results(plan: CompactionPlan) -> None:

@@ -5,7 +5,8 @@ from ottla.storage.errors import storage_error
 from ottla.storage.log_base import LogBase
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.retention import Expired, expired_segments
-from ottla.storage.segment import SWAP_SUFFIX, Segment
+from ottla.storage.segment import Segment
+from ottla.storage.swap import SegmentSwap, SwapGroup
 
 # Some milliseconds' worth of the smallest batches.
 QUICK_SCAN_BYTES = 128 * 1024
@@ -34,7 +35,7 @@ class Cutting(LogBase):
             self._restart_at(self.log_start_offset)
             return
         knows_producers = not following and self._is_without_producers(keeper, position)
-        self.cuts += 1
+        self._begin_cut()
         self.snapshots.remove_above(end_offset)
         self._drop_from_end(following)
         keeper.truncate(position, end_offset)
@@ -58,7 +59,7 @@ class Cutting(LogBase):
 
     def _restart_at(self, offset: int) -> None:
         first, *following = self.segments
-        self.cuts += 1
+        self._begin_cut()
         self.snapshots.remove_above(-1)
         self._drop_from_end(following)
         self.deletions.condemn(first.existing_paths(), DUE_AT_ONCE)
@@ -140,6 +141,7 @@ class Cutting(LogBase):
 
     def _condemn(self, segments: list[Segment], now_wall_ms: int) -> None:
         """Oldest first. Raises OSError; those that could not be renamed stay in the log."""
+        self._begin_cut()
         gone: list[Segment] = []
         try:
             for segment in segments:
@@ -148,38 +150,57 @@ class Cutting(LogBase):
                 gone.append(segment)
         finally:
             self.segments.exchange(gone, [])
-            self.cuts += 1
             self._directory_changed = True
         for segment in gone:
             self.snapshots.remove(segment.base_offset)
 
-    def _condemn_files(self, segments: list[Segment], now_wall_ms: int) -> None:
-        for segment in segments:
+    def _begin_cut(self) -> None:
+        """Raises OSError, and then nothing may be cut."""
+        if self._swap is not None:
+            self._swap.abandon()
+            self._swap = None
+        self.cuts += 1
+
+    # Compacted segments
+
+    def begin_swap(self, groups: list[SwapGroup], *, clean_until: int) -> SegmentSwap:
+        """Put compacted segments, complete and synced, in the place of those they were made from: have the swap
+        `prepare`d in a thread, then call `apply_swap` until it is False. Raises KafkaStorageError."""
+        self.abandon_swap()
+        self._swap = SegmentSwap(self.files, self.directory, groups, clean_until)
+        return self._swap
+
+    def abandon_swap(self) -> None:
+        """What is not in place by now is not put there. Raises KafkaStorageError."""
+        if self._swap is not None:
+            self._attempted("abandon the compaction of", self._begin_cut)
+
+    def apply_swap(self, swap: SegmentSwap, now_wall_ms: int) -> bool:
+        """Put the next of the new segments in place; whether there is another one.
+
+        Raises KafkaStorageError if the disk has refused the swap, which is abandoned then, or fails now."""
+        if swap is not self._swap:
+            return False
+        if swap.error is not None:
+            self.abandon_swap()
+            raise storage_error("swap segments of", self.directory, swap.error)
+        group = swap.take_group()
+        if group is None:
+            self.cleaned_offset = swap.clean_until
+            self._swap = None
+            return False
+        self.gaps_until = max(self.gaps_until, swap.clean_until)
+        self._guarded("swap segments of", lambda: self._put_in_place(group, now_wall_ms))
+        return True
+
+    def _put_in_place(self, group: SwapGroup, now_wall_ms: int) -> None:
+        # A flush on its way has other segments in mind.
+        self.cuts += 1
+        self._directory_changed = True
+        self.segments.exchange(group.old, [group.new])
+        for segment in group.old:
             paths = segment.existing_paths()
             segment.retire()
             self.deletions.condemn(paths, now_wall_ms + self.config.file_delete_delay_ms)
             self.snapshots.remove(segment.base_offset)
-
-    def replace_segments(
-        self, groups: list[tuple[tuple[Segment, ...], Segment]], *, clean_until: int, now_wall_ms: int
-    ) -> None:
-        """Put compacted segments, complete and synced, in the place of those they were made from."""
-        self._guarded("swap segments of", lambda: self._swap(groups, now_wall_ms))
-        self.cleaned_offset = clean_until
-        self.gaps_until = max(self.gaps_until, clean_until)
-
-    def _swap(self, groups: list[tuple[tuple[Segment, ...], Segment]], now_wall_ms: int) -> None:
-        self.cuts += 1
-        # The batches that go may be all that recovery could take an epoch from.
-        write_epochs = self._epoch_file.begin_write(self.epochs, self.log_end_offset)
-        if write_epochs is not None:
-            write_epochs()
-        for _, new in groups:
-            new.rename(SWAP_SUFFIX)
-        # From here on, recovery finishes what is left of this.
-        self.files.sync_directory(self.directory)
-        for old, new in groups:
-            self.segments.exchange(old, [new])
-            self._condemn_files(list(old), now_wall_ms)
-            new.rename("")
-        self.files.sync_directory(self.directory)
+        group.new.rename("")

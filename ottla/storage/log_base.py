@@ -10,7 +10,7 @@ from ottla.protocol.records.crc import crc32c
 from ottla.storage.config import LogConfig
 from ottla.storage.deletions import Deletions
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
-from ottla.storage.epoch_file import EpochFile
+from ottla.storage.epoch_file import EpochFile, EpochWrite
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, FileSystem
 from ottla.storage.producer_restore import ProducersRestore, begin_restore
@@ -19,6 +19,7 @@ from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.scan import InvalidBatchError
 from ottla.storage.segment import Segment, SegmentMark
 from ottla.storage.segments import Segments
+from ottla.storage.swap import SegmentSwap
 
 
 class LoadedLog(NamedTuple):
@@ -80,6 +81,7 @@ class LogBase:
         self._mark: SegmentMark | None = None
         self._lost_queue: KafkaStorageError | None = None
         self.cuts: int = 0
+        self._swap: SegmentSwap | None = None
         self._directory_changed = False
         self._oldest_unflushed_ms = 0
         self._seen_ms = loaded.loaded_at_ms
@@ -197,6 +199,10 @@ class LogBase:
     def maybe_assign_leader_epoch(self, epoch: int) -> None:
         """Note that `epoch` begins at the log end, if it is news. Its records carry it; a flush makes both durable."""
         self.epochs.assign(epoch, self._next_offset)
+
+    def begin_epochs_write(self) -> EpochWrite | None:
+        """What makes the epochs of all written records durable, in any thread; None if they are."""
+        return self._epoch_file.begin_write(self.epochs, self.log_end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The answer to OffsetForLeaderEpoch: (epoch, end offset), each -1 if unknown."""

@@ -13,7 +13,7 @@ from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.produce import ProduceResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import compaction
-from ottla.storage.files import OsFile
+from ottla.storage.files import OsFile, OsFileSystem
 from tests.broker.asking import close_nothing_cleanly
 from tests.broker.wire import (
     WAIT_S,
@@ -62,6 +62,26 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
     answer = response.responses[0].partitions[0]
     assert answer.high_watermark == 6, "offsets stay"
     assert b"0" not in values_of(answer.records)
+
+
+async def test_compaction_does_not_sync_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced_in: set[str] = set()
+    fsync, sync_directory = OsFile.fsync, OsFileSystem.sync_directory
+
+    def note() -> None:
+        synced_in.add(threading.current_thread().name)
+
+    monkeypatch.setattr(OsFile, "fsync", lambda self: (note(), fsync(self))[1])
+    monkeypatch.setattr(OsFileSystem, "sync_directory", lambda self, path: (note(), sync_directory(self, path))[1])
+    async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
+        await keyed_segments(client, "t")
+        synced_in.clear()
+        log = broker.replicas.partition("t", 0).log
+
+        await until(broker, lambda: log.cleaned_offset == 3)
+
+        assert synced_in
+        assert threading.main_thread().name not in synced_in
 
 
 async def test_high_watermarks_are_checkpointed(tmp_path: Path) -> None:
@@ -143,9 +163,9 @@ async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, mo
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
 
-        await until(broker, lambda: log.flushed_offset >= 2)
+        await until(broker, lambda: [segment.is_flushed for segment in log.segments] == [True, True, False])
 
-        assert [segment.is_flushed for segment in log.segments] == [True, True, False]
+        assert log.flushed_offset >= 2
 
 
 async def test_checkpoints_do_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from ottla.storage.log_directory import LogDirectory, partition_of
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened
 
-
 NEW_TOPIC_ID = bytes(15) + b"2"
 
 
