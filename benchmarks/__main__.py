@@ -18,6 +18,7 @@ SUITES = (
     "hops",
     "events",
     "timer",
+    "loop_steps",
     "codec",
     "replication",
     "idle_cluster",

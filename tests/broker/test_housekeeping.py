@@ -207,11 +207,11 @@ async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
     tried: list[str] = []
     compact = compaction.compact
 
-    def counting(plan: compaction.CompactionPlan) -> compaction.CompactionResult:
+    def counting(plan: compaction.CompactionPlan, pause: compaction.Pause) -> compaction.CompactionResult:
         tried.append(plan.directory.name)
         if plan.directory.name == "damaged-0":
             raise KafkaStorageError("a damaged batch")
-        return compact(plan)
+        return compact(plan, pause)
 
     monkeypatch.setattr(compaction, "compact", counting)
     async with running_broker(tmp_path, log_cleaner_backoff_ms=200) as broker, client_of(broker) as client:
@@ -232,10 +232,10 @@ async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one
     has_begun = threading.Event()
     compact = compaction.compact
 
-    def slow(plan: compaction.CompactionPlan) -> compaction.CompactionResult:
+    def slow(plan: compaction.CompactionPlan, pause: compaction.Pause) -> compaction.CompactionResult:
         has_begun.set()
         may_finish.wait(WAIT_S)
-        return compact(plan)
+        return compact(plan, pause)
 
     monkeypatch.setattr(compaction, "compact", slow)
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:

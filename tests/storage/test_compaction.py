@@ -210,6 +210,25 @@ def test_a_swap_that_the_disk_refused_is_abandoned_and_the_next_pass_succeeds() 
     assert len(keys_and_values(log)) < len(before)
 
 
+def test_a_pass_offers_the_interpreter_after_every_few_records() -> None:
+    log = new_log(FakeDisk(), LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0))
+    records = 20 * compaction.RECORDS_PER_PAUSE
+    append(log, keyed(*[(f"k{n}", "v") for n in range(records)]))
+    log.roll()
+    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
+    assert plan is not None
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    compact(plan, pause)
+
+    # The batch is read twice.
+    assert pauses >= 2 * records // compaction.RECORDS_PER_PAUSE
+
+
 def test_appends_and_reads_go_on_while_a_pass_runs() -> None:
     log = filled(FakeDisk())
     plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
