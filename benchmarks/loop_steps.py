@@ -36,8 +36,9 @@ def figures() -> list[Figure]:
     truncation = [(_longest_step_of_truncation(), 1.0) for _ in range(ROUNDS)]
     compaction = [(asyncio.run(_longest_step_of_compaction()), 1.0) for _ in range(ROUNDS)]
     deletion = [(asyncio.run(_longest_step_of_deletion()), 1.0) for _ in range(ROUNDS)]
+    cut = "a follower truncates the tail of a nearly full 1 GiB segment of 100-byte batches"
     named = {
-        "longest loop step while a follower truncates the tail of a nearly full 1 GiB segment of 100-byte batches": truncation,
+        f"longest loop step while {cut}": truncation,
         "longest loop step while 64 MiB are compacted": compaction,
         f"longest loop step while {PARTITIONS:,} partitions are deleted": deletion,
     }
@@ -157,7 +158,7 @@ async def _longest_step_of_compaction() -> float:
             log.write_pending(now_wall_ms=NOW_MS)
         broker.replicas.partition("t", 0).high_watermark = log.log_end_offset
         steps = _Steps()
-        while not log.cleaned_offset:
+        while not log.cleaned_offset:  # noqa: ASYNC110 - nothing tells of it but the log.
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         return steps.stop()
@@ -176,7 +177,7 @@ async def _longest_step_of_deletion() -> float:
         steps = _Steps()
         broker.topics.delete([broker.image.topic("t")], says_disabled=True, done=deleted.set_result)
         await deleted
-        while list(broker.replicas):
+        while list(broker.replicas):  # noqa: ASYNC110 - nothing tells of it but the replicas.
             await asyncio.sleep(0.01)
         return steps.stop()
 
