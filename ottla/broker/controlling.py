@@ -92,7 +92,9 @@ class Controlling:
             transaction, lambda result: None if answered.done() else answered.set_result(result)
         )
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(answered, RESIGN_TIMEOUT_S)
+            # Not `wait_for`, which takes other steps of the loop on other versions of Python.
+            async with asyncio.timeout(RESIGN_TIMEOUT_S):
+                await answered
 
     def _maybe_claim(self) -> None:
         node_id = self._broker.node_id
