@@ -159,7 +159,7 @@ class Stopwatch:
 
 async def _serve_timed(stopwatch: Stopwatch) -> None:
     from ottla import Broker
-    from ottla.broker.connection import Connection
+    from ottla.broker.server.connection import Connection
     from ottla.timer.wheel import TimingWheel
 
     Connection.buffer_updated = stopwatch.around(Connection.buffer_updated)  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.figure import NO_CONTROL, Figure
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.topics import NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch

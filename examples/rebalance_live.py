@@ -25,8 +25,8 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
-from ottla.cli.group_operations import GroupDescription, describe_group
-from ottla.cli.topic_operations import create_topic, existing_topic
+from ottla.cli.operations.groups import GroupDescription, describe_group
+from ottla.cli.operations.topics import create_topic, existing_topic
 from ottla.coordinator import facts
 from ottla.protocol.address import parse_addresses
 

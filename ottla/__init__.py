@@ -7,7 +7,7 @@ them by themselves.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.broker.embedding import Broker, BrokerThread, Cluster, ClusterThread
+    from ottla.testing.embedded import Broker, BrokerThread, Cluster, ClusterThread
 
 __all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread"]
 
@@ -15,7 +15,7 @@ __all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread"]
 def __getattr__(name: str) -> object:
     # Imported when asked for: the command line and the packages below should not pay for it.
     if name in __all__:
-        from ottla.broker import embedding
+        from ottla.testing import embedded as embedding
 
         return getattr(embedding, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,27 +17,27 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.boot import Boot
 from ottla.broker.clock import SystemClock
-from ottla.broker.cluster_identity import agreed_cluster_id
-from ottla.broker.cluster_metadata import ClusterMetadata
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
-from ottla.broker.controlling import Controlling
-from ottla.broker.data_directory import closed_cleanly, opened
 from ottla.broker.errors import StartError
-from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
-from ottla.broker.log_end_reports import LogEndReports
 from ottla.broker.logging import LazyLog
-from ottla.broker.membership import Membership
-from ottla.broker.network import Network, TcpNetwork
-from ottla.broker.prepared import PreparedFrames
-from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.server import Server
+from ottla.broker.metadata.broker_lifecycle import Membership
+from ottla.broker.metadata.cluster_identity import agreed_cluster_id
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.controller_role import Controlling
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.replicas.log_end_reports import LogEndReports
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
+from ottla.broker.server.network import Network, TcpNetwork
+from ottla.broker.server.prepared_frames import PreparedFrames
+from ottla.broker.server.socket_server import Server
 from ottla.broker.timer_driver import DrivenWheel
-from ottla.broker.topics import TopicService
+from ottla.broker.upkeep.boot import Boot
+from ottla.broker.upkeep.data_directory import closed_cleanly, opened
+from ottla.broker.upkeep.log_upkeep import Housekeeping
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
@@ -54,8 +54,8 @@ from ottla.timer.clock import Clock
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from ottla.broker.coordinators.group_coordinator import GroupService
     from ottla.broker.events.publisher import Publisher
-    from ottla.broker.group_service import GroupService
 
 __all__ = ["Broker", "StartError"]
 
@@ -212,7 +212,7 @@ class Broker:
     def groups(self) -> "GroupService":
         """The group coordinator, imported here, which takes its time, unless `prepare_groups` has seen to that."""
         if self._groups is None:
-            from ottla.broker.group_service import GroupService
+            from ottla.broker.coordinators.group_coordinator import GroupService
 
             self._groups = GroupService(self)
             if self._events is not None:
@@ -427,4 +427,4 @@ def _address(host: str | None, port: int | None) -> Address | None:
 
 
 def _import_groups() -> None:
-    import_module("ottla.broker.group_service")
+    import_module("ottla.broker.coordinators.group_coordinator")

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ottla.broker.apis import APIS
 from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
 from ottla.broker.config.options import Option, Update
 from ottla.broker.config.refused import refused_properties
+from ottla.broker.server.apis import APIS
 
 CONFIGURATION = Path("docs/configuration.md")
 README = Path("README.md")

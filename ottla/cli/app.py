@@ -5,15 +5,15 @@ from importlib import import_module
 import click
 
 COMMANDS = {
-    "serve": "ottla.cli.serve_command:serve_command",
-    "topics": "ottla.cli.topics:topics",
-    "partitions": "ottla.cli.partitions:partitions",
-    "groups": "ottla.cli.groups:groups",
-    "cluster": "ottla.cli.cluster:cluster",
-    "produce": "ottla.cli.produce:produce",
-    "consume": "ottla.cli.consume:consume",
-    "ping": "ottla.cli.ping:ping",
-    "pipeline": "ottla.cli.pipeline:pipeline",
+    "serve": "ottla.cli.commands.serve:serve_command",
+    "topics": "ottla.cli.commands.topics:topics",
+    "partitions": "ottla.cli.commands.partitions:partitions",
+    "groups": "ottla.cli.commands.groups:groups",
+    "cluster": "ottla.cli.commands.cluster:cluster",
+    "produce": "ottla.cli.commands.produce:produce",
+    "consume": "ottla.cli.commands.consume:consume",
+    "ping": "ottla.cli.commands.ping:ping",
+    "pipeline": "ottla.cli.commands.pipeline:pipeline",
 }
 
 

@@ -10,7 +10,7 @@ import sys
 def main() -> None:
     """Run the command that `sys.argv` names; ends the process with its exit status."""
     if sys.argv[1:2] == ["serve"]:
-        from ottla.cli import serve
+        from ottla.cli import serve_options as serve
 
         values = serve.parse_plain(sys.argv[2:])
         if values is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ConfigSource
-from ottla.broker.deleted_topics import TIDY_MS_MAX
+from ottla.broker.metadata.deleted_topics import TIDY_MS_MAX
 from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, InvalidReplicationFactor, KafkaError

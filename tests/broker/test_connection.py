@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.connection import KEPT_WHILE_HELD, Connection
-from ottla.broker.receive_buffers import LENT_MAX
+from ottla.broker.server.connection import KEPT_WHILE_HELD, Connection
+from ottla.broker.server.receive_buffers import LENT_MAX
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.list_offsets import (

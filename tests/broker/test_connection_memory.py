@@ -1,6 +1,6 @@
 """Who is aborted when connections hold too much memory together, and how much fetches may take."""
 
-from ottla.broker.connection_memory import ConnectionMemory
+from ottla.broker.server.connection_memory import ConnectionMemory
 
 
 class Holder:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.delayed_fetch import DelayedFetch
+from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.timer.purgatory import Purgatory
 from tests.broker.wire import (

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
 from ottla.broker.config.options import Update
-from ottla.broker.connection import HELD_BY_THROTTLE
+from ottla.broker.server.connection import HELD_BY_THROTTLE
 from ottla.protocol.errors import ErrorCode, InvalidConfig, KafkaError
 from ottla.protocol.records.batch import iterate_batches
 from ottla.protocol.records.compression import Codec

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.fetch_answers import ColdRead, read_cold
+from ottla.broker.replicas.fetch_responses import ColdRead, read_cold
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.replication.fetch_session import FetchTarget
 from ottla.storage.reader import WouldBlock

@@ -11,8 +11,8 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server_replication import RACK_AWARE_SELECTOR
-from ottla.broker.connection import Connection
 from ottla.broker.local_cluster import LocalCluster
+from ottla.broker.server.connection import Connection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.broker.delayed_produce import Awaited
+from ottla.broker.replicas.delayed_produce import Awaited
 from ottla.protocol.errors import ErrorCode
 from tests.broker.virtual_cluster import Cluster, Node
 from tests.storage.support import batch

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization import GROUP_OPERATIONS
+from ottla.broker.server.authorized_operations import GROUP_OPERATIONS
 from ottla.coordinator.events import DescribeGroup
 from ottla.coordinator.results import DescribeResult
 from ottla.protocol.errors import ErrorCode, KafkaStorageError

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import group_loading, group_service
+from ottla.broker.coordinators import group_coordinator as group_service
+from ottla.broker.coordinators import group_loading
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import GenerationCompleted, GroupLoaded, SessionExpired
 from ottla.coordinator.hashing import partition_for

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import housekeeping
 from ottla.broker.broker import Broker
+from ottla.broker.upkeep import log_upkeep as housekeeping
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.messages.fetch import FetchResponse

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ottla.broker.idle_memory import INTERVAL_S, QUIET_CPU_S, QUIET_INTERVALS, IdleMemory, trim_heap
+from ottla.broker.upkeep.idle_memory import INTERVAL_S, QUIET_CPU_S, QUIET_INTERVALS, IdleMemory, trim_heap
 from tests.simulation.loop import SimulationLoop
 
 BUSY, QUIET = 2 * QUIET_CPU_S, QUIET_CPU_S / 2

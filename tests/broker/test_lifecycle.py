@@ -16,8 +16,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.errors import StartError
-from ottla.broker.network import address_for_clients
-from ottla.broker.serve import ServeOptions, run
+from ottla.broker.server.network import address_for_clients
+from ottla.cli.operations.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.metadata_file import MetadataFile
 from ottla.protocol.errors import ErrorCode
@@ -153,7 +153,7 @@ def test_who_listens_everywhere_is_reached_by_a_name() -> None:
 def test_the_start_imports_nothing_it_does_not_need() -> None:
     """structlog alone would double the time of a start."""
     slow = ["structlog", "rich", "click", "aiokafka", "ottla.coordinator"]
-    code = f"import sys, ottla.broker.serve; print([name for name in {slow} if name in sys.modules])"
+    code = f"import sys, ottla.cli.operations.serve; print([name for name in {slow} if name in sys.modules])"
 
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
@@ -201,7 +201,7 @@ def test_serve_takes_as_many_descriptors_as_it_may() -> None:
     """Every partition and every connection takes one, and systems set a limit of 1024 that programs may raise."""
     code = """
 import resource
-from ottla.broker import serve
+from ottla.cli.operations import serve
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
 serve._raise_file_limit()

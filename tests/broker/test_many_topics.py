@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.topics import MorePartitions, NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import MorePartitions, NewTopic, Outcome
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.etcd import EtcdStore
 from ottla.cluster.image import TopicInfo

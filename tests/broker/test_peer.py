@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.network import SocketOptions
-from ottla.broker.peer import (
+from ottla.broker.server.network import SocketOptions
+from ottla.broker.server.peer_connection import (
     KEPT_BUFFER_MAX,
     RECEIVED_AT_ONCE,
     SMALL_ANSWERS_MAX,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.delayed_fetch import DelayedFetch
+from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

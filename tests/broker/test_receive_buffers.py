@@ -1,6 +1,6 @@
 """Buffers that go round between the loop and its connections."""
 
-from ottla.broker.receive_buffers import BUFFER_BYTES, BUFFERS_MAX, LENT_MAX, ReceiveBuffers
+from ottla.broker.server.receive_buffers import BUFFER_BYTES, BUFFERS_MAX, LENT_MAX, ReceiveBuffers
 
 
 def test_a_frame_that_fits_stays_where_it_began() -> None:

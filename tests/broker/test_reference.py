@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ottla.broker.apis import APIS
 from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.reference import CONFIGURATION, README, api_table, configuration_text, main, readme_text
+from ottla.broker.server.apis import APIS
 
 ROOT = Path(__file__).parents[2]
 

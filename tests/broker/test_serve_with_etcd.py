@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.serve import ServeOptions, run
+from ottla.cli.operations.serve import ServeOptions, run
 from tests.cluster_processes import ClusterProcesses, wait_for
 from tests.ports import free_ports
 from tests.served import ServedBroker
@@ -66,7 +66,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["aiohttp"] = None
-from ottla.broker.serve import ServeOptions, run
+from ottla.cli.operations.serve import ServeOptions, run
 sys.exit(run(ServeOptions(data_dir={str(tmp_path)!r}, metadata="etcd://127.0.0.1:1", node_id=1)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

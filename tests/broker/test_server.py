@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.connection import Connection
-from ottla.broker.server import CLOSE_TIMEOUT_MS, Server
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.socket_server import CLOSE_TIMEOUT_MS, Server
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimingWheel
 from tests.broker.test_connection import FakeTransport, feed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.isr_changes import IsrChanges
+from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION
 
 

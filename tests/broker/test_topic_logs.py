@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.topic_logs import LOGS_AT_ONCE
-from ottla.broker.topics import NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.replicas.topic_logs import LOGS_AT_ONCE
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.topics import NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome
 from ottla.cluster.image import BrokerState, PartitionInfo, TopicInfo
 from ottla.cluster.topics import TopicSpec
 from tests.broker.wire import RecordingLog

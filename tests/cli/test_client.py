@@ -2,8 +2,8 @@ import pytest
 
 from ottla.cli.client import EARLIEST, LATEST, Client
 from ottla.cli.failures import ClientError, NoAnswer, Refused
-from ottla.cli.group_operations import delete_group
-from ottla.cli.topic_operations import create_topic, existing_topic
+from ottla.cli.operations.groups import delete_group
+from ottla.cli.operations.topics import create_topic, existing_topic
 from ottla.protocol.address import Address
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

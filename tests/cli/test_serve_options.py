@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.cli.app import cli
-from ottla.cli.serve import OPTIONS, defaults, parse_plain
-from ottla.cli.serve_command import serve_command
+from ottla.cli.commands.serve import serve_command
+from ottla.cli.serve_options import OPTIONS, defaults, parse_plain
 from tests.cli.runner import run
 
 WORDS = [option.name for option in OPTIONS] + [
@@ -120,7 +120,7 @@ def test_wrong_usage_is_said_and_ends_with_status_2(arguments: tuple[str, ...], 
 
 def test_a_plain_serve_imports_neither_click_nor_rich_nor_a_client() -> None:
     program = (
-        "import sys; from ottla.cli import main, serve; assert serve.parse_plain(['--ephemeral']);"
+        "import sys; from ottla.cli import main, serve_options; assert serve_options.parse_plain(['--ephemeral']);"
         "print(sorted({'click', 'rich', 'aiokafka', 'asyncio', 'json', 'importlib.metadata'} & set(sys.modules)))"
     )
 

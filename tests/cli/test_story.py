@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from ottla.cli.story import Ownership, Story, order
+from ottla.cli.operations.story import Ownership, Story, order
 from tests.cli.test_end_to_end import ottla, start
 from tests.conftest import QUICK_GROUPS
 from tests.served import ServedBroker

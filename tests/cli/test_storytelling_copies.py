@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from ottla.cli.storytelling import COPIES_WITHIN, _Telling
+from ottla.cli.operations.story_reader import COPIES_WITHIN, _Telling
 
 
 def record(seq: int) -> SimpleNamespace:

@@ -10,10 +10,10 @@ import pytest
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from benchmarks.raw_client import RawClient, create_topic, joined_member
-from ottla.broker.embedding import BrokerThread, ClusterThread
 from ottla.coordinator.facts import Cause, GroupLoaded, MemberJoined
 from ottla.coordinator.hashing import partition_for
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.testing.embedded import BrokerThread, ClusterThread
 from tests.clients.group_watch import WAIT_S
 from tests.clients.test_group_scenarios import eventually
 from tests.pipeline.plays import GROUP, SETTINGS, TOPIC, WITHIN_MS, Play, Tables, Watch, ghost

@@ -69,7 +69,7 @@ class Listener:
 
 
 class SimulatedNetwork:
-    """`ottla.broker.network.Network` and the clients' side of it."""
+    """`ottla.broker.server.network.Network` and the clients' side of it."""
 
     def __init__(self, loop: SimulationLoop, rng: random.Random, trace: Trace) -> None:
         self.loop = loop

@@ -27,8 +27,12 @@ def long_files(files: dict[str, SourceFile]) -> list[Finding]:
 
 
 def short_files(files: dict[str, SourceFile]) -> list[Finding]:
-    """An empty file only makes a package."""
-    return [_file(module) for module in files.values() if 0 < module.lines < FILE_LINES_MIN]
+    """What only makes a package, and says in a line what it is for, is no file to read."""
+    return [
+        _file(module)
+        for module in files.values()
+        if module.lines < FILE_LINES_MIN and not module.path.endswith("__init__.py")
+    ]
 
 
 def _file(module: SourceFile) -> Finding:

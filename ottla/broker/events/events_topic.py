@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.events.schema import EVENTS_TOPIC
-from ottla.broker.topics import NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.coordinator.hashing import partition_for

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.events.schema import EVENTS_TOPIC
-from ottla.broker.network import SocketOptions
-from ottla.broker.peer import Peer, PeerError
+from ottla.broker.server.network import SocketOptions
+from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

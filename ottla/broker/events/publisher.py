@@ -34,8 +34,8 @@ from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.group_partition import GroupPartition
-    from ottla.broker.group_service import GroupService
+    from ottla.broker.coordinators.group_coordinator import GroupService
+    from ottla.broker.coordinators.group_partition import GroupPartition
 
 # A slice takes some two milliseconds.
 EVENTS_PER_SLICE: Final = 400

@@ -1,8 +1,8 @@
 """AlterConfigs: the configs of a resource are replaced as a whole. Long deprecated, still sent by older clients."""
 
 from ottla.broker.config.alter import replaced
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.altering import Answers, alter_resources
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -6,9 +6,9 @@ It is answered when the moves have begun. They end by themselves, when all new r
 from collections import Counter
 from collections.abc import Iterable
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
-from ottla.broker.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import reassign
 from ottla.cluster.controller import PartitionChange
 from ottla.cluster.image import MetadataImage

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.broker.answer import Answer, Gathering
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.broker.server.deferred_response import Answer, Gathering
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
 
 NewConfigs = Callable[[Any], Mapping[str, str]]

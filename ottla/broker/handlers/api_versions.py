@@ -6,8 +6,8 @@ client that guessed too high can read the answer.
 
 import re
 
-from ottla.broker.apis import APIS
-from ottla.broker.context import RequestContext
+from ottla.broker.server.apis import APIS
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
-from ottla.broker.topics import MorePartitions, Outcome
+from ottla.broker.metadata.topic_commands import MorePartitions, Outcome
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.create_partitions import (

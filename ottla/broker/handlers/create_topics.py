@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from ottla.broker.answer import Answer
 from ottla.broker.config.describe import topic_entries
-from ottla.broker.context import RequestContext
-from ottla.broker.topics import NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.errors import InvalidRequest

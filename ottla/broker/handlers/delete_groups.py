@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ottla.broker.answer import Answer, Gathering
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer, Gathering
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteGroup
 from ottla.coordinator.results import DeleteResult
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

@@ -3,8 +3,8 @@
 The leader moves its log start at once; the answer waits for the followers, who learn of it with their next fetch.
 """
 
-from ottla.broker.context import RequestContext
-from ottla.broker.delayed_delete_records import NO_LOW_WATERMARK, Awaited, DelayedDeleteRecords
+from ottla.broker.replicas.delayed_delete_records import NO_LOW_WATERMARK, Awaited, DelayedDeleteRecords
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import InvalidTopicException, KafkaError, OffsetOutOfRange, PolicyViolation
 from ottla.protocol.messages.delete_records import (

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
-from ottla.broker.topics import Outcome
+from ottla.broker.metadata.topic_commands import Outcome
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse

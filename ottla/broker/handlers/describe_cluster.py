@@ -1,8 +1,8 @@
 """DescribeCluster: the brokers and the controller."""
 
-from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.nodes import nodes_for
+from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import chain
 
 from ottla.broker.config.describe import ConfigEntry, Identity, broker_entries, cluster_default_entries, topic_entries
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
 from ottla.protocol.messages.describe_configs import (

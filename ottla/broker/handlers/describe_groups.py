@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from ottla.broker.answer import Answer, Gathering
-from ottla.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from ottla.broker.context import RequestContext
+from ottla.broker.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.server.deferred_response import Answer, Gathering
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DescribeGroup
 from ottla.coordinator.results import DescribeResult
 from ottla.protocol.errors import ErrorCode

@@ -1,6 +1,6 @@
 """DescribeProducers: the idempotent producers that partitions remember (KIP-664)."""
 
-from ottla.broker.context import RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.broker.authorization import TOPIC_OPERATIONS
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
+from ottla.broker.server.authorized_operations import TOPIC_OPERATIONS
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidRequest, InvalidTopicException

@@ -5,9 +5,9 @@ v1 has the type of the election (KIP-460), v2 is flexible.
 
 from collections.abc import Sequence
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
-from ottla.broker.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import elect_preferred, elect_unclean
 from ottla.cluster.controller import PartitionChange
 from ottla.cluster.image import MetadataImage

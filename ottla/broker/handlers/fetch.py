@@ -5,10 +5,10 @@ flexible, with the epoch of the last fetched record, v13 topic ids instead of na
 names the leader and its address to a client that asked the wrong broker.
 """
 
-from ottla.broker.authorization import is_broker
-from ottla.broker.context import RequestContext
-from ottla.broker.delayed_fetch import DelayedFetch
-from ottla.broker.follower_fetch import DelayedFollowerFetch
+from ottla.broker.replicas.delayed_fetch import DelayedFetch
+from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
+from ottla.broker.server.authorized_operations import is_broker
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,

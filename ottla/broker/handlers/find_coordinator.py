@@ -1,7 +1,7 @@
 """FindCoordinator: which broker serves a group (§4.2)."""
 
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.nodes import nodes_for
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -1,7 +1,7 @@
 """Heartbeat: a member is alive, and learns whether it has to rejoin (§7.4)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import Heartbeat
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

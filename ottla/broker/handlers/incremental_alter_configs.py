@@ -6,9 +6,9 @@ from ottla.broker.config.alter import Alteration, altered
 from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.config.options import Option
 from ottla.broker.config.topic import shown_value
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.altering import Answers, alter_resources
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,

@@ -4,8 +4,8 @@ v2 is flexible, v3 gives the producer's earlier id and epoch back, v4 knows PROD
 refused with the one code that every client takes as final; `docs/decisions/0005-transactional-ids.md` says why.
 """
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -1,7 +1,7 @@
 """JoinGroup: a member enters its group's next generation (§7.1)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import JoinGroup
 from ottla.coordinator.results import JoinResult
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember

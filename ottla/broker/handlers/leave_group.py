@@ -1,7 +1,7 @@
 """LeaveGroup: members go, of their own accord or by an administrator (§7.5)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.coordinator.results import LeaveResult
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse

@@ -1,7 +1,7 @@
 """ListGroups: the groups this broker coordinates (§10.2)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.results import ListResult
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

@@ -7,8 +7,8 @@ v2 isolation level, v4 leader epochs, v6 flexible, v7 the largest timestamp (-3)
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.authorization import is_broker
-from ottla.broker.context import RequestContext
+from ottla.broker.server.authorized_operations import is_broker
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -1,6 +1,6 @@
 """ListPartitionReassignments: the partitions that are being moved; those that are not are left out (KIP-455)."""
 
-from ottla.broker.context import RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import reassignments
 from ottla.cluster.image import PartitionInfo
 from ottla.protocol.messages.list_partition_reassignments import (

@@ -9,10 +9,10 @@ changes.
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
-from ottla.broker.prepared import PreparedFrame
+from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.server.prepared_frames import PreparedFrame
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException

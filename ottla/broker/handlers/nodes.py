@@ -6,7 +6,7 @@ A broker without that listener is out of the client's reach, and so is what it l
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.context import RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import NO_LEADER, BrokerInfo, MetadataImage
 from ottla.protocol.errors import ErrorCode
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import CommitOffsets, OffsetToCommit
 from ottla.coordinator.results import CommitResult
 from ottla.protocol.errors import ErrorCode

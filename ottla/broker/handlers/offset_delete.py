@@ -1,7 +1,7 @@
 """OffsetDelete: an administrator removes a group's offsets (§9.6)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteOffsets
 from ottla.coordinator.results import DeleteOffsetsResult
 from ottla.protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ What version 9 says of the member (KIP-848) means nothing to a classic group and
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ottla.broker.answer import Answer, Gathering
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer, Gathering
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
 from ottla.protocol.errors import ErrorCode

@@ -3,7 +3,7 @@
 v2 brings the caller's current leader epoch, v3 its replica id. §14.3.3
 """
 
-from ottla.broker.context import RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -9,9 +9,9 @@ With acks=all it waits for the followers too, if there are any (`DelayedProduce`
 With acks=0 nobody waits for an answer, so an error closes the connection, and the client asks for metadata again.
 """
 
-from ottla.broker.context import RequestContext
-from ottla.broker.delayed_produce import Awaited, DelayedProduce
-from ottla.broker.produce_answers import tell_leader
+from ottla.broker.replicas.delayed_produce import Awaited, DelayedProduce
+from ottla.broker.replicas.produce_responses import tell_leader
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import (
     CorruptMessage,

@@ -1,7 +1,7 @@
 """SyncGroup: the leader hands in the assignment, every member fetches its part (§7.3)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import SyncGroup
 from ottla.coordinator.results import SyncResult
 from ottla.protocol.errors import ErrorCode

@@ -1,7 +1,7 @@
 """UnregisterBroker: a broker that will not come back is forgotten (KIP-631)."""
 
-from ottla.broker.answer import Answer
-from ottla.broker.context import RequestContext
+from ottla.broker.server.deferred_response import Answer
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.registration import unregister
 from ottla.cluster.store import CommitResult, Committed, Conflict, Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.listeners import Listeners, WantedListener
+from ottla.broker.server.listeners import Listeners, WantedListener
 from ottla.cluster.image import Listener
 
 TWO = {

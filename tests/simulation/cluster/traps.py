@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker import group_loading, group_service
-from ottla.broker.group_partition import GroupPartition
-from ottla.broker.membership import Membership
+from ottla.broker.coordinators import group_coordinator as group_service
+from ottla.broker.coordinators import group_loading
+from ottla.broker.coordinators.group_partition import GroupPartition
+from ottla.broker.metadata.broker_lifecycle import Membership
 from ottla.replication.follower import Follower, FollowerState
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition

@@ -1,0 +1,430 @@
+"""Commands about topics and configs: planned on the image, committed to the metadata store, answered when the image and
+this broker's own logs have followed.
+
+Any broker carries them out, a request of many topics in several transactions: a store takes only so much in one. A
+plan that another broker was quicker than is made again on the image that shows it. What
+the commands change comes to the logs by way of the image, on this broker as on the others; a crash in between is
+repaired by the next start, which makes true on disk what the store says.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ottla.broker.config.options import ConfigError, ConfigScopeError
+from ottla.broker.config.topic import check_topic_configs, log_config
+from ottla.broker.metadata.dynamic_configs import ALL_BROKERS
+from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage, TopicInfo
+from ottla.cluster.store import CommitResult, Committed, Conflict, TooLarge, Transaction, Unavailable
+from ottla.cluster.topic_changes import in_transactions, replace_broker_configs, replace_topics
+from ottla.cluster.topics import (
+    USE_DEFAULT,
+    TopicDefaults,
+    TopicSpec,
+    check_creatable_by_clients,
+    check_deletable,
+    check_partition_count,
+    lacks_brokers,
+    plan_more_partitions,
+    plan_topic,
+)
+from ottla.protocol.errors import (
+    ErrorCode,
+    InvalidConfig,
+    InvalidRequest,
+    KafkaError,
+    KafkaStorageError,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+    error_for,
+)
+from ottla.storage.config import LogConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+T = TypeVar("T")
+
+OFFSETS_MIN_INSYNC_REPLICAS = 2
+# Another broker may be quicker so many times in a row.
+TRIES_MAX = 10
+
+
+class NewTopic(NamedTuple):
+    spec: TopicSpec
+    configs: Mapping[str, str | None]
+
+
+class MorePartitions(NamedTuple):
+    name: str
+    partition_count: int
+    assignments: Sequence[Sequence[int]] | None
+
+
+Outcome = TopicInfo | KafkaError
+"""Of one topic in a request: as it is now, or why nothing was done to it."""
+
+
+Plan = Callable[[Sequence[T]], list[Outcome]]
+"""Made for some topics of a request, anew on every image it is tried on."""
+
+NewConfigs = Callable[[], Mapping[str, str]]
+"""What is to be set, given what is set; raises KafkaError where that cannot be told."""
+
+
+class TopicService:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        # Topics whose creation is under way because somebody needs them.
+        self._coming: set[str] = set()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._broker.metadata.image
+
+    def log_config_of(self, topic: TopicInfo) -> LogConfig:
+        return log_config(topic.configs, self._broker.config)
+
+    # Creation.
+
+    def create(self, topics: Sequence[NewTopic], *, validate_only: bool, done: Callable[[list[Outcome]], None]) -> None:
+        """Create what can be created; `done` gets one outcome per topic, in order."""
+        try:
+            check_partition_count(sum(map(self._partitions_of, topics)))
+        except KafkaError as error:
+            done([error] * len(topics))
+            return
+
+        def begin() -> None:
+            if validate_only:
+                done(self._plans(topics))
+            else:
+                self._carry_out(in_transactions(topics, self._partitions_of), self._plans, done)
+
+        if any(lacks_brokers(topic.spec, self.image, self._defaults) for topic in topics):
+            self._broker.metadata.when_brokers_are_known(begin)
+        else:
+            begin()
+
+    def auto_create(self, name: str) -> ErrorCode:
+        """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
+        if name in self.image.topics:
+            return ErrorCode.NONE
+        failures: list[KafkaError] = []
+        if name == CONSUMER_OFFSETS:
+            self.ensure_offsets_topic()
+        elif self._broker.config.auto_create_topics_enable and name not in INTERNAL_TOPICS:
+            self._bring(name, self._plans, [NewTopic(TopicSpec(name), {})], failures.append)
+        else:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if failures:
+            return failures[0].code
+        return ErrorCode.NONE if name in self.image.topics else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def ensure_offsets_topic(self) -> None:
+        """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.
+
+        Unlike Kafka's, its replication factor is bounded by the number of brokers while nobody has set it: one broker
+        is enough for groups."""
+
+        def failed(error: KafkaError) -> None:
+            self._broker.log.error("__consumer_offsets could not be created", error=str(error))
+
+        def bring() -> None:
+            self._bring(CONSUMER_OFFSETS, lambda _: [self._plan_offsets_topic()], [CONSUMER_OFFSETS], failed)
+
+        if CONSUMER_OFFSETS in self.image.topics:
+            return
+        if self._broker.config.offsets_topic_replication_factor > len(self.image.brokers):
+            self._broker.metadata.when_brokers_are_known(bring)
+        else:
+            bring()
+
+    def _bring(self, name: str, plan: Plan[T], topics: list[T], failed: Callable[[KafkaError], None]) -> None:
+        if name in self._coming:
+            return
+        self._coming.add(name)
+
+        def done(outcomes: list[Outcome]) -> None:
+            self._coming.discard(name)
+            for outcome in outcomes:
+                # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
+                if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    failed(outcome)
+
+        self._carry_out([topics], plan, done)
+
+    def _plan_offsets_topic(self) -> Outcome:
+        config = self._broker.config
+        factor = config.offsets_topic_replication_factor
+        if not config.is_set("offsets.topic.replication.factor"):
+            factor = min(factor, len(self.image.brokers))
+        spec = TopicSpec(CONSUMER_OFFSETS, config.offsets_topic_num_partitions, factor)
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "min.insync.replicas": str(min(OFFSETS_MIN_INSYNC_REPLICAS, factor)),
+            "unclean.leader.election.enable": "false",
+        }
+        return self._plan(spec, configs, self.image)
+
+    # Growth and deletion.
+
+    def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool, done: Callable[[list[Outcome]], None]
+    ) -> None:
+        def plan(some: Sequence[MorePartitions]) -> list[Outcome]:
+            return [self._plan_growth(topic) for topic in some]
+
+        if validate_only:
+            done(plan(topics))
+        else:
+            self._carry_out(in_transactions(topics, lambda topic: topic.partition_count), plan, done)
+
+    def delete(
+        self,
+        topics: Sequence[TopicInfo | None],
+        *,
+        says_disabled: bool,
+        done: Callable[[list[Outcome]], None],
+    ) -> None:
+        """Delete topics and what groups have committed for them (§9.7.4). None stands for one that was not found."""
+
+        def plan(some: Sequence[TopicInfo | None]) -> list[Outcome]:
+            return [self._checked_deletion(topic, says_disabled=says_disabled) for topic in some]
+
+        def deletion(planned: Mapping[str, TopicInfo]) -> Transaction:
+            return replace_topics(self.image, dict.fromkeys(planned))
+
+        batches = in_transactions(topics, lambda topic: 0 if topic is None else len(topic.partitions))
+        self._commit_each(batches, plan, deletion, done)
+
+    def _checked_deletion(self, topic: TopicInfo | None, *, says_disabled: bool) -> Outcome:
+        if topic is not None:
+            # As it is now, unless it has gone.
+            topic = self.image.topic_by_id(topic.topic_id)
+        try:
+            enabled = self._broker.config.delete_topic_enable
+            return check_deletable(topic, deletion_enabled=enabled, says_disabled=says_disabled)
+        except KafkaError as error:
+            return error
+
+    # Configs.
+
+    def alter_topic_configs(
+        self, name: str, configs: NewConfigs, *, validate_only: bool, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        """Replace a topic's own configs. Raises the KafkaError of the answer where they cannot be."""
+
+        def plan() -> Transaction:
+            topic = self.image.topic(name)
+            if topic is None:
+                raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+            return replace_topics(self.image, {name: replace(topic, configs=self._checked(configs()))})
+
+        self._alter(plan, validate_only=validate_only, done=done)
+
+    def alter_broker_configs(
+        self,
+        configs: NewConfigs,
+        *,
+        of_all_brokers: bool,
+        validate_only: bool,
+        done: Callable[[KafkaError | None], None],
+    ) -> None:
+        """Replace the properties set at run time for this broker, or for all. Raises the KafkaError of the answer."""
+        owner = ALL_BROKERS if of_all_brokers else str(self._broker.node_id)
+
+        def plan() -> Transaction:
+            try:
+                checked = self._broker.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+            except ConfigScopeError as error:
+                raise InvalidConfig(str(error)) from None
+            except ConfigError as error:
+                raise InvalidRequest(str(error)) from None
+            return replace_broker_configs(owner, checked, self._broker.metadata.configs.revision_of(owner))
+
+        self._alter(plan, validate_only=validate_only, done=done)
+
+    def _alter(
+        self, plan: Callable[[], Transaction], *, validate_only: bool, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        # Made once before anything is begun, for what it raises.
+        plan()
+        if validate_only:
+            done(None)
+        else:
+            self._commit(plan, done)
+
+    # Plans.
+
+    @property
+    def _defaults(self) -> TopicDefaults:
+        config = self._broker.config
+        return TopicDefaults(config.num_partitions, config.default_replication_factor)
+
+    def _partitions_of(self, topic: NewTopic) -> int:
+        spec = topic.spec
+        if spec.assignments:
+            return len(spec.assignments)
+        return max(self._broker.config.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions, 0)
+
+    def _plans(self, topics: Sequence[NewTopic]) -> list[Outcome]:
+        image = self.image
+        outcomes: list[Outcome] = []
+        for topic in topics:
+            outcome = self._plan_for_client(topic, image)
+            if isinstance(outcome, TopicInfo):
+                image = image.with_topics({outcome.name: outcome})
+            outcomes.append(outcome)
+        return outcomes
+
+    def _plan_for_client(self, topic: NewTopic, image: MetadataImage) -> Outcome:
+        try:
+            check_creatable_by_clients(topic.spec.name, image)
+            configs = self._checked(topic.configs)
+        except KafkaError as error:
+            return error
+        return self._plan(topic.spec, configs, image)
+
+    def _plan(self, spec: TopicSpec, configs: Mapping[str, str], image: MetadataImage) -> Outcome:
+        try:
+            return plan_topic(spec, image, self._defaults, configs, self._broker.rng)
+        except KafkaError as error:
+            return error
+
+    def _plan_growth(self, topic: MorePartitions) -> Outcome:
+        current = self.image.topic(topic.name)
+        try:
+            if current is None:
+                raise UnknownTopicOrPartition(f"topic '{topic.name}' does not exist")
+            return plan_more_partitions(current, topic.partition_count, topic.assignments, self.image, self._broker.rng)
+        except KafkaError as error:
+            return error
+
+    def _checked(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        try:
+            return check_topic_configs(configs, self._broker.config)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from None
+
+    # Carrying out.
+
+    def _carry_out(self, batches: Iterable[Sequence[T]], plan: Plan[T], done: Callable[[list[Outcome]], None]) -> None:
+        """Commit the planned topics, and wait for their logs here."""
+        before: dict[str, TopicInfo | None] = {}
+
+        def transaction(planned: Mapping[str, TopicInfo]) -> Transaction:
+            before.update({name: self.image.topic(name) for name in planned})
+            return replace_topics(self.image, planned)
+
+        def committed(outcomes: list[Outcome]) -> None:
+            def logs_made(failed: Mapping[str, KafkaError]) -> None:
+                if failed:
+                    self._undo({name: before[name] for name in failed}, _planned(outcomes))
+                done(
+                    [
+                        failed.get(each.name, self._as_made(each)) if isinstance(each, TopicInfo) else each
+                        for each in outcomes
+                    ]
+                )
+
+            self._broker.metadata.logs.when_made(_planned(outcomes).values(), logs_made)
+
+        self._commit_each(batches, plan, transaction, committed)
+
+    def _commit_each(
+        self,
+        batches: Iterable[Sequence[T]],
+        plan: Plan[T],
+        transaction: Callable[[Mapping[str, TopicInfo]], Transaction],
+        done: Callable[[list[Outcome]], None],
+    ) -> None:
+        """One batch after the other, each planned on the image that shows those before it; what was committed stays,
+        whatever becomes of the others. `done` gets what became of each."""
+        outcomes: list[Outcome] = []
+        left = deque(batches)
+
+        def next_batch() -> None:
+            some = left.popleft()
+            planned: list[Outcome] = []
+
+            def plan_some() -> Transaction:
+                planned[:] = plan(some)
+                return transaction(_planned(planned))
+
+            def applied(error: KafkaError | None) -> None:
+                outcomes.extend(each if error is None or isinstance(each, KafkaError) else error for each in planned)
+                if error is not None:
+                    # A store that does not answer would not answer to the others either.
+                    outcomes.extend(error for batch in left for _ in batch)
+                    left.clear()
+                if left:
+                    self._broker.soon(next_batch)
+                else:
+                    done(outcomes)
+
+            self._commit(plan_some, applied)
+
+        if left:
+            next_batch()
+        else:
+            done(outcomes)
+
+    def _as_made(self, planned: TopicInfo) -> TopicInfo:
+        return self.image.topic_by_id(planned.topic_id) or planned
+
+    def _commit(
+        self, plan: Callable[[], Transaction], done: Callable[[KafkaError | None], None], tries_left: int = TRIES_MAX
+    ) -> None:
+        """Commits what is planned on the image; `done` is called when the image has it, or with why it cannot be."""
+        metadata = self._broker.metadata
+        seen = metadata.image.revision
+        try:
+            transaction = plan()
+        except KafkaError as error:
+            done(error)
+            return
+        if not transaction.changes:
+            done(None)
+            return
+
+        def answered(result: CommitResult) -> None:
+            if isinstance(result, Committed):
+                metadata.when_applied(result.revision, lambda: done(None))
+            elif isinstance(result, Conflict) and tries_left > 1:
+                metadata.when_applied(seen + 1, lambda: self._commit(plan, done, tries_left - 1))
+            else:
+                done(_refusal(result))
+
+        metadata.commit(transaction, answered)
+
+    def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
+        """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
+
+        def transaction(name: str) -> Transaction:
+            now = self.image.topic(name)
+            is_unchanged = now is not None and now.topic_id == planned[name].topic_id
+            return replace_topics(self.image, {name: before[name]} if is_unchanged else {})
+
+        def undone(error: KafkaError | None) -> None:
+            if error is not None:
+                self._broker.log.error("a topic without logs stays until the next start", error=str(error))
+
+        for name in before:
+            self._commit(partial(transaction, name), undone)
+
+
+def _planned(outcomes: Sequence[Outcome]) -> dict[str, TopicInfo]:
+    return {outcome.name: outcome for outcome in outcomes if isinstance(outcome, TopicInfo)}
+
+
+def _refusal(result: CommitResult) -> KafkaError:
+    if isinstance(result, Conflict):
+        return error_for(ErrorCode.NOT_CONTROLLER, f"{result.key} was changed by another broker, try again")
+    if isinstance(result, TooLarge):
+        return PolicyViolation(f"{result.reason}: create it with fewer partitions, and add the others later")
+    return KafkaStorageError(result.reason if isinstance(result, Unavailable) else "a lease was lost")

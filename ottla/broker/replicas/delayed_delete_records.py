@@ -1,0 +1,71 @@
+"""A DeleteRecords request that waits until the records are gone on every replica that is alive (§15.6.1)."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.broker.server.request_context import RequestContext
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.partition import Partition
+from ottla.timer.purgatory import DelayedOperation
+
+NO_LOW_WATERMARK = -1
+
+
+class Awaited(NamedTuple):
+    """A partition whose followers have yet to delete what is below `offset`, and the result that stands for it."""
+
+    partition: Partition
+    offset: int
+    result: Any
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    __slots__ = ("_awaited", "_context", "_response")
+
+    def __init__(self, context: RequestContext, response: Any, awaited: Sequence[Awaited], timeout_ms: int) -> None:
+        super().__init__(context.broker.clock.now_ms() + max(timeout_ms, 0))
+        self._context = context
+        self._response = response
+        self._awaited = awaited
+
+    def start(self) -> None:
+        context = self._context
+        context.park()
+        purgatory = context.broker.replicas.delayed_delete_records
+        context.on_disconnect = lambda: purgatory.cancel(self)
+        purgatory.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
+
+    def try_complete(self) -> bool:
+        return all(self._look_at(awaited) for awaited in self._awaited) and self.force_complete()
+
+    def on_complete(self) -> None:
+        for awaited in self._awaited:
+            if not self._look_at(awaited):
+                _fail(awaited.result, ErrorCode.REQUEST_TIMED_OUT)
+        self._context.complete(self._response)
+
+    def _look_at(self, awaited: Awaited) -> bool:
+        """Whether the result is known."""
+        result = awaited.result
+        if not result.error_code:
+            low_watermark = self._low_watermark(awaited.partition)
+            if low_watermark is None:
+                _fail(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif low_watermark < awaited.offset:
+                return False
+            else:
+                result.low_watermark = low_watermark
+        return True
+
+    def _low_watermark(self, partition: Partition) -> int | None:
+        """None where another broker leads by now."""
+        live = self._context.broker.image.live_brokers
+        leadership = partition.leadership
+        if leadership is None:
+            return None
+        return leadership.lowest_log_start_offset(partition.log.log_start_offset, live.__contains__)
+
+
+def _fail(result: Any, code: ErrorCode) -> None:
+    result.error_code = int(code)
+    result.low_watermark = NO_LOW_WATERMARK

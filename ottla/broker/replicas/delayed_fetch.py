@@ -1,0 +1,242 @@
+"""One fetch request of a consumer: read what is there, and wait if that is too little (§15.3).
+
+start ── enough, an error, or nothing to wait for ───────────────────────────→ answer
+  ├───── a partition is not in the page cache: read it in a thread, then ────→ answer
+  └───── too little: watch all partitions
+           └── enough was appended, leadership changed, or max wait ── read ─→ answer
+
+While it waits it remembers how much it could read of each partition, so that an append to one of thousands costs it a
+look at that one.
+"""
+
+from collections.abc import Hashable
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.replicas.fetch_responses import (
+    ColdRead,
+    describe,
+    describe_divergence,
+    describe_failure,
+    find_partition,
+    read_cold,
+    response_of,
+)
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData
+from ottla.replication.fetch_session import FetchContext, FetchTarget
+from ottla.replication.partition import Partition
+from ottla.replication.reading import READ_COMMITTED
+from ottla.storage.reader import WouldBlock
+from ottla.timer.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from ottla.broker.server.request_context import RequestContext
+
+# Before v11 a client knows nothing of reading from followers.
+FOLLOWERS_SINCE = 11
+
+
+class _AwaitedPartition:
+    """A partition that is waited for: leader and leader epoch when it was read, and what could be read now."""
+
+    __slots__ = ("leader_epoch", "leader_id", "readable_bytes", "target")
+
+    def __init__(self, leader_id: int, leader_epoch: int, target: FetchTarget) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.target = target
+        self.readable_bytes = 0
+
+
+class DelayedFetch(DelayedOperation):
+    __slots__ = (
+        "_answers",
+        "_bytes_read",
+        "_bytes_to_read",
+        "_cold",
+        "_context",
+        "_ends_wait",
+        "_fetch",
+        "_follower_will_do",
+        "_isolation_level",
+        "_max_bytes",
+        "_min_bytes",
+        "_rack",
+        "_readable_bytes",
+        "_watched",
+        "_watches",
+    )
+
+    def __init__(
+        self,
+        context: "RequestContext",
+        fetch: FetchContext,
+        *,
+        deadline_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation_level: int,
+        rack: str,
+    ) -> None:
+        """`rack` is where the consumer is; empty, or with no selector set, no replica is nearer than the leader."""
+        super().__init__(deadline_ms)
+        self._context = context
+        self._fetch = fetch
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._isolation_level = isolation_level
+        self._follower_will_do = context.api_version >= FOLLOWERS_SINCE
+        self._rack = rack
+        self._answers: list[Any] = []
+        self._bytes_read = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
+        self._ends_wait = False
+        self._cold: list[ColdRead] = []
+        # The partitions that are waited for, with leader and leader epoch when they were read.
+        self._watched: list[tuple[Partition, int, int, FetchTarget]] = []
+        # The same while it waits, and how much could be read of all of them.
+        self._watches: dict[Partition, _AwaitedPartition] = {}
+        self._readable_bytes = 0
+
+    def start(self) -> FetchResponse | None:
+        """The response, or None after parking the request."""
+        self._read_all()
+        if self._cold:
+            self._context.park()
+            self._read_cold()
+            return None
+        if self._ends_wait or self._bytes_read >= self._min_bytes or not self._watched:
+            return self._response()
+        self._wait()
+        return None
+
+    # Waiting.
+
+    def _wait(self) -> None:
+        context = self._context
+        context.park()
+        purgatory = context.broker.replicas.delayed_fetch
+        context.on_disconnect = lambda: purgatory.cancel(self)
+        self._watches = {watched[0]: _AwaitedPartition(*watched[1:]) for watched in self._watched}
+        # They are made again when the wait is over.
+        self._watched, self._answers = [], []
+        purgatory.watch(self, self._watches)
+
+    def try_complete(self) -> bool:
+        return any(starmap(self._must_end, self._watches.items())) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:
+        assert isinstance(key, Partition), "a consumer's fetch waits for partitions"
+        return self._must_end(key, self._watches[key]) and self.force_complete()
+
+    def _must_end(self, partition: Partition, watch: "_AwaitedPartition") -> bool:
+        """Counts what can be read of the partition now; says whether the wait is over (§15.3.1)."""
+        if partition.leader_epoch != watch.leader_epoch or partition.leader_id != watch.leader_id:
+            return True
+        target, bound = watch.target, partition.upper_bound(self._isolation_level)
+        if bound <= target.fetch_offset and not watch.readable_bytes:
+            return bound < target.fetch_offset
+        if bound < target.fetch_offset or partition.log.is_in_later_segment(bound, target.fetch_offset):
+            return True
+        readable_bytes = min(partition.log.bytes_between(target.fetch_offset, bound), target.max_bytes)
+        self._readable_bytes += readable_bytes - watch.readable_bytes
+        watch.readable_bytes = readable_bytes
+        return self._readable_bytes >= self._min_bytes
+
+    def on_complete(self) -> None:
+        self._read_all()
+        if self._cold:
+            self._read_cold()
+        else:
+            self._context.complete(self._response())
+
+    # Reading.
+
+    def _read_all(self) -> None:
+        self._answers = []
+        self._watched = []
+        self._cold = []
+        self._bytes_read = 0
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
+        for target in self._fetch.targets:
+            aborted: list[Any] | None = [] if self._isolation_level == READ_COMMITTED else None
+            answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
+            self._answers.append(answer)
+            try:
+                room -= self._read(target, answer, room)
+            except KafkaError as error:
+                self._ends_wait = True
+                describe_failure(self._context.broker, target, answer, error)
+        self._bytes_to_read = room_at_first - room
+
+    def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
+        """Fills the answer; returns how many bytes of the response it takes."""
+        partition = find_partition(self._context.broker, target)
+        partition.check_reader(target.current_leader_epoch, follower_will_do=self._follower_will_do)
+        describe(partition, answer)
+        if self._rack and self._is_sent_elsewhere(partition, target, answer):
+            return 0
+        if target.last_fetched_epoch >= 0 and self._diverges(target, partition, answer):
+            return 0
+        partition.check_readable(target.fetch_offset)
+        self._watched.append((partition, partition.leader_id, partition.leader_epoch, target))
+        at_least_one_batch = self._bytes_read == 0 and not self._cold
+        wanted = min(target.max_bytes, room)
+        if wanted <= 0 and not at_least_one_batch:
+            return 0
+        try:
+            result = partition.read(
+                target.fetch_offset,
+                wanted,
+                isolation_level=self._isolation_level,
+                at_least_one_batch=at_least_one_batch,
+            )
+        except WouldBlock as read:
+            self._cold.append(ColdRead(target, answer, read))
+            return wanted
+        answer.records = result.records
+        size = len(result.records)
+        self._bytes_read += size
+        return size
+
+    def _is_sent_elsewhere(self, partition: Partition, target: FetchTarget, answer: Any) -> bool:
+        """Whether another replica is nearer to the consumer (KIP-392)."""
+        leadership = partition.leadership
+        if leadership is None or not leadership.followers:
+            return False
+        nearest = leadership.nearest_replica(target.fetch_offset, self._rack, self._rack_of)
+        if nearest == partition.local_id:
+            return False
+        answer.preferred_read_replica = nearest
+        self._ends_wait = True
+        return True
+
+    def _rack_of(self, broker_id: int) -> str | None:
+        broker = self._context.broker.image.brokers.get(broker_id)
+        return broker.rack if broker is not None and broker.is_live else None
+
+    def _diverges(self, target: FetchTarget, partition: Partition, answer: Any) -> bool:
+        """Whether the reader has records of an epoch that ended earlier than it believes (KIP-595)."""
+        diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
+        if diverging is None:
+            return False
+        describe_divergence(answer, diverging)
+        self._ends_wait = True
+        return True
+
+    def _read_cold(self) -> None:
+        self._context.expect_answer(self._bytes_to_read)
+        read_cold(self._context.broker, self._cold, self._cold_is_read)
+
+    def _cold_is_read(self) -> None:
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
+
+    # Answering.
+
+    def _response(self) -> FetchResponse:
+        return response_of(self._context, self._fetch, self._answers)

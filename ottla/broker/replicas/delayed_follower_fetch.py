@@ -1,0 +1,248 @@
+"""One fetch request of a follower: what it has is noted, and it gets what it lacks, up to the end of the log (§14.1).
+
+Only targets with news are looked at (`FollowerSession`), and while there is nothing to send, the request waits for its
+session, not for each of its partitions. What the follower has is noted once, at the first read, and only if that
+succeeds (§14.1.4); the high watermark is told as it is after that.
+"""
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.replicas.fetch_responses import (
+    ColdRead,
+    describe,
+    describe_divergence,
+    describe_failure,
+    find_partition,
+    read_cold,
+    response_of,
+)
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData
+from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
+from ottla.replication.follower_session import FollowerSession
+from ottla.replication.partition import Partition
+from ottla.replication.serving_followers import FollowerFetch
+from ottla.storage.reader import WouldBlock
+from ottla.timer.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from ottla.broker.server.request_context import RequestContext
+
+
+class DelayedFollowerFetch(DelayedOperation):
+    __slots__ = (
+        "_answers",
+        "_broker_epoch",
+        "_bytes_read",
+        "_bytes_to_read",
+        "_cold",
+        "_context",
+        "_ends_wait",
+        "_fetch",
+        "_is_noted",
+        "_max_bytes",
+        "_min_bytes",
+        "_readable",
+        "_session",
+    )
+
+    def __init__(
+        self,
+        context: "RequestContext",
+        fetch: FetchContext,
+        *,
+        replica_id: int,
+        broker_epoch: int,
+        deadline_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> None:
+        super().__init__(deadline_ms)
+        session = fetch.session
+        assert isinstance(session, FollowerSession), "a follower fetches in a session of its kind"
+        session.replica_id = replica_id
+        self._context = context
+        self._fetch = fetch
+        self._session = session
+        self._broker_epoch = broker_epoch
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._answers: list[Any] = []
+        self._bytes_read = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
+        self._ends_wait = False
+        self._is_noted = False
+        # Bytes that could be read of partitions, while that is too little.
+        self._readable: dict[PartitionKey, int] = {}
+        self._cold: list[tuple[ColdRead, Partition, FollowerFetch, int]] = []
+
+    def start(self) -> FetchResponse | None:
+        """The response, or None after parking the request."""
+        context = self._context
+        if self._min_bytes > 0 and self._has_all():
+            self._noted()
+        else:
+            self._read_all()
+            if not self._cold:
+                self._noted()
+                if self._ends_wait or self._bytes_read >= self._min_bytes:
+                    return self._response()
+        # Who waits for what this follower has by now is told before the follower is seen to wait.
+        context.broker.settle()
+        context.park()
+        context.on_disconnect = self._give_up
+        if self._cold:
+            self._read_cold()
+        else:
+            context.broker.replicas.delayed_fetch.watch(self, (self._session,))
+        return None
+
+    def _has_all(self) -> bool:
+        """Whether the follower is at the end of every log that it asks for, which is noted then. That is how nearly all
+        fetches begin; `_read_all` would come to the same."""
+        fetches: list[tuple[Partition, FollowerFetch]] = []
+        for target in self._fetch.targets:
+            partition = target.source
+            if partition is None:
+                return False
+            fetch = self._follower_fetch(target)
+            if not partition.has_nothing_for(fetch):
+                return False
+            fetches.append((partition, fetch))
+        for partition, fetch in fetches:
+            self._note(partition, fetch, fetch.fetch_offset)
+        return True
+
+    def _follower_fetch(self, target: FetchTarget) -> FollowerFetch:
+        return FollowerFetch(
+            self._session.replica_id,
+            self._broker_epoch,
+            target.fetch_offset,
+            target.log_start_offset,
+            target.current_leader_epoch,
+            target.last_fetched_epoch,
+        )
+
+    def _noted(self) -> None:
+        self._is_noted = True
+        self._session.contact.last_fetch_ms = self._context.broker.clock.now_ms()
+
+    def _give_up(self) -> None:
+        self._context.broker.replicas.delayed_fetch.cancel(self)
+        self._fetch.abandon()
+
+    # Waiting.
+
+    def try_complete(self) -> bool:
+        self._session.changed.clear()
+        return any(map(self._must_end, self._session.due.values())) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002 - the session, which knows what has changed
+        return any(map(self._must_end, self._session.take_changed().values())) and self.force_complete()
+
+    def _must_end(self, target: FetchTarget) -> bool:
+        """Counts what the follower could get of the partition now; says whether the wait is over."""
+        partition = target.source
+        if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
+            return True
+        log = partition.log
+        if target.told_log_start_offset != log.log_start_offset:
+            return True
+        end_offset = log.log_end_offset
+        if target.fetch_offset == end_offset:
+            return False
+        if self._min_bytes <= 1 or log.is_in_later_segment(end_offset, target.fetch_offset):
+            return True
+        self._readable[target.key] = min(log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
+        return sum(self._readable.values()) >= self._min_bytes
+
+    def on_complete(self) -> None:
+        self._fetch.look_again()
+        self._read_all()
+        if self._cold:
+            self._read_cold()
+        else:
+            self._context.complete(self._response())
+
+    # Reading.
+
+    def _read_all(self) -> None:
+        self._answers = []
+        self._cold = []
+        self._bytes_read = 0
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
+        for target in self._fetch.targets:
+            answer = PartitionData(partition_index=target.partition, records=b"")
+            self._answers.append(answer)
+            try:
+                room -= self._read(target, answer, room)
+            except KafkaError as error:
+                self._ends_wait = True
+                describe_failure(self._context.broker, target, answer, error)
+        self._bytes_to_read = room_at_first - room
+
+    def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
+        """Fills the answer; returns how many bytes of the response it takes."""
+        partition = find_partition(self._context.broker, target)
+        self._session.watch(target, partition)
+        fetch = self._follower_fetch(target)
+        end_offset = partition.log.log_end_offset
+        wanted = min(target.max_bytes, room)
+        at_least_one_batch = self._bytes_read == 0 and not self._cold
+        try:
+            read = partition.read_for_follower(
+                fetch,
+                wanted,
+                at_least_one_batch=at_least_one_batch,
+                shared=self._context.broker.replicas.shared_reads,
+            )
+        except WouldBlock as blocked:
+            describe(partition, answer)
+            self._cold.append((ColdRead(target, answer, blocked), partition, fetch, end_offset))
+            return wanted
+        if read.diverging is not None:
+            self._ends_wait = True
+            describe(partition, answer)
+            describe_divergence(answer, read.diverging)
+            return 0
+        self._note(partition, fetch, end_offset)
+        describe(partition, answer)
+        answer.records = read.records
+        size = read.size_bytes
+        self._bytes_read += size
+        return size
+
+    def _note(self, partition: Partition, fetch: FollowerFetch, leader_end_offset: int) -> None:
+        if self._is_noted:
+            return
+        broker = self._context.broker
+        now_ms = broker.clock.now_ms()
+        noted = partition.note_follower_fetch(fetch, leader_end_offset, now_ms, self._session.contact)
+        broker.replicas.follower_noted(partition, noted)
+
+    def _read_cold(self) -> None:
+        self._context.expect_answer(self._bytes_to_read)
+        read_cold(self._context.broker, [each[0] for each in self._cold], self._cold_is_read)
+
+    def _cold_is_read(self) -> None:
+        for read, partition, fetch, end_offset in self._cold:
+            if read.error is None:
+                try:
+                    self._note(partition, fetch, end_offset)
+                    describe(partition, read.answer)
+                except KafkaError as error:
+                    # It has resigned meanwhile.
+                    read.answer.records = b""
+                    describe_failure(self._context.broker, read.target, read.answer, error)
+        self._noted()
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
+
+    # Answering.
+
+    def _response(self) -> FetchResponse:
+        return response_of(self._context, self._fetch, self._answers)

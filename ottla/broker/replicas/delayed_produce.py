@@ -1,0 +1,95 @@
+"""A produce request that is acknowledged when its records are on enough replicas (acks=all), and on the disk where the
+topic asks for that (`flush.messages`, `flush.ms`)."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.broker.replicas.produce_responses import tell_leader
+from ottla.broker.server.request_context import RequestContext
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.partition import Partition
+from ottla.storage.log import AppendInfo
+from ottla.timer.purgatory import DelayedOperation
+
+
+class Awaited(NamedTuple):
+    """What has been appended, and the answer of the response that stands for it."""
+
+    partition: Partition
+    info: AppendInfo
+    answer: Any
+    leader_epoch: int
+    needs_replicas: bool
+
+    def outcome(self) -> ErrorCode | None:
+        """None while it waits. §15.2.3"""
+        partition, log = self.partition, self.partition.log
+        if log.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.needs_replicas:
+            code = partition.acknowledgement(self.info.last_offset, self.leader_epoch)
+            if code is not ErrorCode.NONE:
+                return code
+        elif not partition.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None if log.flushed_offset <= self.info.last_offset < log.sync_required_offset else ErrorCode.NONE
+
+
+class DelayedProduce(DelayedOperation):
+    __slots__ = ("_awaited", "_context", "_response")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        response: Any,
+        awaited: Sequence[Awaited],
+        timeout_ms: int,
+    ) -> None:
+        super().__init__(context.broker.clock.now_ms() + max(timeout_ms, 0))
+        self._context = context
+        self._response = response
+        self._awaited = awaited
+
+    def start(self) -> None:
+        # The requests behind this one go on, so that one write, one fetch of a follower and one fsync serve a whole
+        # pipeline of them.
+        self._context.park(mutes=False)
+        replicas = self._context.broker.replicas
+        replicas.delayed_produce.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
+
+    def try_complete(self) -> bool:
+        partition, info, answer, leader_epoch, needs_replicas = self._awaited[0]
+        if (
+            needs_replicas
+            and partition.high_watermark <= info.last_offset
+            and partition.leader_epoch == leader_epoch
+            and partition.leadership is not None
+            and partition.log.failure is None
+            and not answer.error_code
+        ):
+            # As its outcome would say. A producer has many requests under way, and whenever the high watermark rises
+            # it rises past the first of them: this is said to all the others.
+            return False
+        for awaited in self._awaited:
+            if not awaited.answer.error_code:
+                outcome = awaited.outcome()
+                if outcome is None:
+                    return False
+                self._fail_unless_none(awaited, outcome)
+        return self.force_complete()
+
+    def on_complete(self) -> None:
+        for awaited in self._awaited:
+            if not awaited.answer.error_code:
+                outcome = awaited.outcome()
+                self._fail_unless_none(awaited, ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome)
+        self._context.complete(self._response)
+
+    def _fail_unless_none(self, awaited: Awaited, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            return
+        answer = awaited.answer
+        answer.error_code = int(code)
+        answer.base_offset = -1
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            tell_leader(self._context, self._response, awaited.partition.topic, answer)

@@ -1,0 +1,311 @@
+"""The replicas of this broker: which there are, who leads each, and what a change of that sets in motion.
+
+A committed state comes in through `host`, which opens the log and takes it. This broker begins to lead: it stops
+fetching, and coordinates groups if it is a partition of theirs. It begins to follow: groups are given up first, who
+waits for this leader is sent away, then it fetches from the new one. After all of an update, `metadata_applied` begins
+and ends connections once for everything together.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
+from ottla.broker.replicas.failed_replicas import AilingReplicas
+from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
+from ottla.cluster.image import CONSUMER_OFFSETS, PartitionInfo, TopicInfo
+from ottla.cluster.updates import ImageUpdate
+from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
+from ottla.replication.leadership import ReplicationRules
+from ottla.replication.partition import Partition, Taken
+from ottla.replication.serving_followers import FollowerNoted
+from ottla.storage.config import LogConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.group_coordinator import GroupService
+    from ottla.broker.replicas.fetcher_tasks import Fetching
+
+__all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
+
+
+class ReplicaManager(Appends):
+    def __init__(self, broker: "Broker") -> None:
+        super().__init__(broker)
+        self._partitions: dict[str, dict[int, Partition]] = {}
+        self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
+        self._isr_changes = IsrChanges(broker)
+        self.ailing = AilingReplicas(broker)
+        self._fetching: Fetching | None = None
+        self._has_stepped_down = False
+        # Told which partitions of `__consumer_offsets` are led here, while it serves.
+        self.groups: GroupService | None = None
+
+    # Which partitions there are.
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._partitions.values():
+            yield from partitions.values()
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return list(self._partitions.get(topic, {}).values())
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Raises what a client gets for a partition that is not here (§15.1.1)."""
+        try:
+            return self._partitions[topic][index]
+        except KeyError:
+            raise self._absent(topic, index) from None
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get(topic, {}).get(index)
+
+    def _absent(self, topic: str, index: int) -> KafkaError:
+        if self._broker.image.partition(topic, index) is not None:
+            return NotLeaderOrFollower(f"this broker has no replica of {topic}-{index}")
+        return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+
+    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None:
+        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
+        try:
+            partition = self.partition(topic, index)
+        except KafkaError as error:
+            why = error
+            self._broker.soon(lambda: done(None, why))
+        else:
+            self.append_own(partition, records, done)
+
+    # What metadata says of them.
+
+    def host(self, topic: TopicInfo, index: int) -> None:
+        """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError.
+
+        After an error the replica serves nobody until the state is applied again."""
+        if self._has_stepped_down:
+            return
+        partition = self.find(topic.name, index) or self._open(topic, index)
+        state = topic.partitions[index]
+        try:
+            self._apply_state(partition, state)
+        except Exception:
+            self._state_failed(partition, state)
+            raise
+
+    def _apply_state(self, partition: Partition, state: PartitionInfo) -> None:
+        if partition.log.has_pending_writes:
+            # It was accepted in the term that may end now.
+            self.flush_appends()
+        taken = partition.take_state(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            elr=state.elr,
+            now_ms=self._broker.clock.now_ms(),
+        )
+        self._broker.log_ends.state_applied(partition, state)
+        match taken:
+            case Taken.NOTHING:
+                return
+            case Taken.LEADS:
+                self._lead(partition)
+            case Taken.FOLLOWS:
+                self._resign(partition)
+                self._follow(partition)
+            case Taken.UPDATED:
+                pass
+        self.tell(partition)
+        if taken is not Taken.UPDATED:
+            self.wake_followers(partition)
+        self.ailing.state_taken(partition)
+
+    def _state_failed(self, partition: Partition, state: PartitionInfo) -> None:
+        """The replica counts as failed: others are to lead, until the state can be applied."""
+        self._stop_fetching(partition)
+        partition.forget_state()
+        self.tell(partition)
+        if len(state.replicas) > 1:
+            self.ailing.write_failed(partition)
+
+    def delete_partition(self, topic: str, index: int) -> None:
+        """Forgets the partition and removes its log; who waits for it learns that it is gone. Raises KafkaStorageError
+        if the log's directory could not be renamed yet."""
+        partition = self._partitions.get(topic, {}).pop(index, None)
+        if partition is None:
+            return
+        if not self._partitions[topic]:
+            del self._partitions[topic]
+        self._stop_fetching(partition)
+        self._stop_leading(partition)
+        self._disk_sync.forget(partition)
+        self.ailing.forget(partition)
+        self._broker.log_ends.forget(partition)
+        try:
+            self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
+        finally:
+            self._broker.housekeeping.recovery_points_fell()
+
+    def metadata_applied(self, update: ImageUpdate) -> None:
+        """All partitions have their states: see to the connections to their leaders."""
+        for node_id in update.brokers:
+            self._leader_changed(node_id)
+        if self._fetching is not None:
+            self._fetching.settle()
+        self._broker.log_ends.update()
+
+    def configure(self, topic: str, config: LogConfig) -> None:
+        partitions = self._partitions.get(topic, {}).values()
+        ends_compaction = any(p.log.config.is_compacted for p in partitions) and not config.is_compacted
+        for partition in partitions:
+            partition.log.configure(config)
+            if config.waits_for_sync:
+                self._disk_sync.configured(partition)
+            # A smaller min.insync.replicas may let it rise.
+            if partition.maybe_raise_high_watermark(self._broker.clock.now_ms()):
+                self.high_watermark_rose(partition)
+                self.wake_followers(partition)
+        if ends_compaction:
+            self._broker.housekeeping.gaps_changed()
+
+    def step_down(self) -> None:
+        """The broker stops: nothing is copied any more, and who waits for a partition is sent away."""
+        self._has_stepped_down = True
+        self.stop_fetching()
+        for partition in self:
+            self._stop_leading(partition)
+
+    def stop_fetching(self) -> None:
+        """Nothing is copied from now on."""
+        if self._fetching is not None:
+            self._fetching.end()
+
+    def stop_following(self, partition: Partition) -> None:
+        """The log is about to be cut; an answer that is on its way must find it as it was, or nobody."""
+        self._stop_fetching(partition)
+
+    def follow_again(self, partition: Partition) -> None:
+        """After the log was cut, or when its disk may have recovered."""
+        if not partition.is_leader and self.find(partition.topic, partition.index) is partition:
+            self._stop_fetching(partition)
+            self._follow(partition)
+            if self._fetching is not None:
+                self._fetching.settle()
+
+    def write_failed(self, partition: Partition) -> None:
+        if partition.has_followers:
+            self.ailing.write_failed(partition)
+
+    # Leading and following.
+
+    def _open(self, topic: TopicInfo, index: int) -> Partition:
+        broker = self._broker
+        log = broker.log_directory.logs.get((topic.name, index))
+        if log is None:
+            config, wall_ms = broker.topics.log_config_of(topic), broker.clock.wall_ms()
+            log = broker.log_directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
+        elif log.topic_id != topic.topic_id:
+            raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
+        partition = Partition(
+            topic.name,
+            index,
+            topic.topic_id,
+            log,
+            local_id=broker.node_id,
+            high_watermark=log.restored_high_watermark,
+            rules=self._rules,
+        )
+        self._partitions.setdefault(topic.name, {})[index] = partition
+        return partition
+
+    def _lead(self, partition: Partition) -> None:
+        self._stop_fetching(partition)
+        if partition.topic != CONSUMER_OFFSETS:
+            return
+        if self.groups is not None:
+            self.groups.lead(partition.index)
+        elif self._broker.is_serving:
+            self._broker.prepare_groups()
+
+    def _resign(self, partition: Partition) -> None:
+        if partition.topic == CONSUMER_OFFSETS and self.groups is not None:
+            self.groups.resign(partition.index)
+
+    def _stop_leading(self, partition: Partition) -> None:
+        self._resign(partition)
+        # Before it resigns, for who is told of it looks at the partition.
+        self.wake_followers(partition)
+        partition.resign()
+        self.tell(partition)
+
+    def _follow(self, partition: Partition) -> None:
+        leader = self._broker.image.brokers.get(partition.leader_id)
+        if leader is None or not leader.is_live:
+            self._stop_fetching(partition)
+            return
+        host, port = leader.endpoint(self._broker.listeners.inter_broker)
+        self._fetchers().follow(partition, host, port)
+
+    def _leader_changed(self, node_id: int) -> None:
+        """A broker has registered, come to life or gone; it may be reached elsewhere."""
+        if node_id == self._broker.node_id:
+            return
+        leader = self._broker.image.brokers.get(node_id)
+        if leader is not None and leader.is_live and self._fetching is not None:
+            self._fetching.move_leader(node_id, *leader.endpoint(self._broker.listeners.inter_broker))
+        for partition in self:
+            if partition.leader_id == node_id:
+                self._follow(partition)
+
+    def _stop_fetching(self, partition: Partition) -> None:
+        if self._fetching is not None:
+            self._fetching.stop(partition.topic, partition.index)
+
+    def _fetchers(self) -> "Fetching":
+        """Imported for the first partition that is led elsewhere: a broker that is alone need not pay for it."""
+        if self._fetching is None:
+            from ottla.broker.replicas.fetcher_tasks import Fetching
+
+            self._fetching = Fetching(self._broker)
+        return self._fetching
+
+    # What replication brings.
+
+    def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None:
+        """The leader's answer had records for the partition, or a higher high watermark."""
+        # Consumers may read from a follower; nobody else waits for one.
+        if high_watermark_rose and len(self.delayed_fetch):
+            self.tell(partition)
+        if partition.log.config.waits_for_sync:
+            self._disk_sync.written(partition)
+
+    def synced(self, partition: Partition) -> None:
+        super().synced(partition)
+        if self._fetching is not None:
+            self._fetching.synced(partition)
+
+    def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
+        """A follower has fetched from this leader."""
+        if noted.high_watermark_rose:
+            self.high_watermark_rose(partition)
+            if self._broker.config.replica_selector_class is not None:
+                # Consumers read there, and see nothing above what the follower knows.
+                self.wake_followers(partition)
+        if len(self.delayed_delete_records):
+            # Its log may begin later now.
+            self.tell(partition)
+        if noted.isr_change is not None:
+            self._isr_changes.propose(partition, noted.isr_change)
+
+    def log_start_rose(self, partition: Partition) -> None:
+        """Records of the leader's log were deleted; followers are to delete theirs."""
+        partition.stir_followers()
+        self.wake_followers(partition)
+
+    def shrink_isrs(self) -> None:
+        """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""
+        now_ms = self._broker.clock.now_ms()
+        for partition in self:
+            if partition.has_followers:
+                change = partition.maybe_shrink_isr(now_ms)
+                if change is not None:
+                    self._isr_changes.propose(partition, change)

@@ -1,0 +1,103 @@
+"""From (API, version) to what serves it: the compiled parser, the handler, the compiled builder of the answer.
+
+A route is made when the first request of its API and version arrives, and kept in a dictionary that the connections
+look into themselves.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
+from ottla.broker.server.prepared_frames import PreparedFrame
+from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.schema import is_flexible
+
+VERSION_BITS = 16
+
+
+class Route:
+    """How requests of one API in one version are served."""
+
+    __slots__ = (
+        "_response_class",
+        "api",
+        "build_frame",
+        "decode",
+        "defers_answer",
+        "handle",
+        "has_tagged_header",
+        "version",
+    )
+
+    decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    """(buffer, start of the body, its end) to the request and where it ends; raises DecodeError."""
+    handle: Callable[..., Any]
+    build_frame: Callable[[Any, int], Any]
+    """(response, correlation id) to the frame: bytes, or for records a list of buffers, the records uncopied."""
+
+    def __init__(self, api: Api, version: int, handle: Callable[..., Any] | None = None) -> None:
+        self.api = api
+        self.version = version
+        self.handle = handle or api.handler()
+        # A produce request is answered when the appends of the whole read event have been written.
+        self.defers_answer = api.key == PRODUCE
+        request_class = api.request_class()
+        self.decode = decoder(request_class, version)
+        self._response_class = api.response_class()
+        frame = frame_parts_encoder if api.key == FETCH else frame_encoder
+        self.build_frame = frame(self._response_class, version)
+        if api.key == METADATA:
+            self.build_frame = _prepared_or(self.build_frame)
+        # The header of a flexible version ends in tagged fields.
+        self.has_tagged_header = is_flexible(request_class, version)
+
+    def error_response(self, error: Exception) -> Any | None:
+        """The API's answer to a request that failed as a whole, or None where the API has no place for an error."""
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if "error_code" not in self._response_class.__slots__:
+            return None
+        response = self._response_class(error_code=int(code))
+        if "error_message" in self._response_class.__slots__:
+            response.error_message = str(error)
+        return response
+
+
+def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    def build_frame(response: Any, correlation_id: int) -> Any:
+        if type(response) is PreparedFrame:
+            return response.with_correlation_id(correlation_id)
+        return build(response, correlation_id)
+
+    return build_frame
+
+
+class Dispatcher:
+    """The routes made so far, by API key and version as one number, and the making of further ones."""
+
+    def __init__(self) -> None:
+        self.routes: dict[int, Route] = {}
+
+    def resolve(self, api_and_version: int) -> Route | None:
+        """The route, made now; None if this API or version is not served."""
+        key, version = api_and_version >> VERSION_BITS, api_and_version & ((1 << VERSION_BITS) - 1)
+        api = APIS.get(key)
+        if api is None:
+            return None
+        if not api.min_version <= version <= api.max_version:
+            return unsupported_api_versions_route() if key == API_VERSIONS else None
+        route = self.routes[api_and_version] = Route(api, version)
+        return route
+
+
+def unsupported_api_versions_route() -> Route:
+    """Answers an ApiVersions request of a version from the future, in version 0, whose layout every client reads.
+
+    The client finds the versions that are served in it and asks again.
+    """
+    from ottla.broker.handlers.api_versions import unsupported_version
+
+    route = Route(APIS[API_VERSIONS], 0, unsupported_version)
+    # Nothing behind the header can be understood, and nothing needs to be.
+    route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
+    return route

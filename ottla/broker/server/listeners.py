@@ -1,0 +1,100 @@
+"""The listeners of a broker: which ones its settings ask for, and where they are once they are open."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_listeners import PLAINTEXT
+from ottla.broker.errors import StartError
+from ottla.broker.server.network import Network, address_for_clients
+from ottla.cluster.image import Listener
+from ottla.storage.errors import reason_of
+
+if TYPE_CHECKING:
+    from ottla.broker.server.socket_server import Server
+
+Address = tuple[str, int]
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9092
+
+
+class WantedListener(NamedTuple):
+    """A listener to be opened. `advertised` is what clients are told; None: what they can reach of where it is."""
+
+    name: str
+    host: str
+    port: int
+    advertised: Address | None = None
+
+
+class Listeners:
+    """All listeners of a broker, at least one."""
+
+    def __init__(self, config: ServerConfig, listen: Address | None = None, advertise: Address | None = None) -> None:
+        """Those of the properties, or one at `listen` that is told to clients as `advertise`.
+
+        Raises ConfigError with a sentence where the two, or the properties among themselves, contradict each other."""
+        _check_one_way(config, listen, advertise)
+        _check_protocols(config)
+        listened_on = config.listeners or (Listener(PLAINTEXT, *(listen or (DEFAULT_HOST, DEFAULT_PORT))),)
+        names = [each.name for each in listened_on]
+        self.wanted = [WantedListener(*each, _advertised(config, names, each.name, advertise)) for each in listened_on]
+        self.inter_broker = _inter_broker(config, names)
+        """The name of the listener by which brokers reach each other."""
+        self.opened: list[Listener] = []
+        """Where they are open."""
+        self.endpoints: tuple[Listener, ...] = ()
+        """What clients and other brokers are told."""
+
+    async def open(self, server: "Server", network: Network) -> None:
+        """Raises StartError where an address cannot be had; none is open then."""
+        for wanted in self.wanted:
+            try:
+                opened = await server.listen(network, wanted.name, wanted.host, wanted.port)
+            except OSError as error:
+                server.close_listeners()
+                address = Listener(wanted.name, wanted.host, wanted.port).address
+                raise StartError(f"cannot listen on {address}: {reason_of(error)}") from None
+            told = wanted.advertised or (address_for_clients(opened.host), opened.port)
+            self.opened.append(Listener(wanted.name, opened.host, opened.port))
+            self.endpoints += (Listener(wanted.name, *told),)
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of the first, for clients."""
+        return self.endpoints[0].address
+
+
+def _check_one_way(config: ServerConfig, listen: Address | None, advertise: Address | None) -> None:
+    if config.listeners and listen is not None:
+        raise ConfigError("listeners and --listen both say where to listen: give one of them")
+    if advertise is not None and (config.listeners or config.advertised_listeners):
+        raise ConfigError("--advertise is for --listen alone: beside listeners, use advertised.listeners")
+
+
+def _check_protocols(config: ServerConfig) -> None:
+    known = {each.partition(":")[0] for each in config.listener_security_protocol_map}
+    for listener in config.listeners:
+        if listener.name not in known:
+            raise ConfigError(f"listener.security.protocol.map has no protocol for the listener {listener.name}")
+
+
+def _advertised(config: ServerConfig, names: list[str], name: str, advertise: Address | None) -> Address | None:
+    if not config.advertised_listeners:
+        return advertise
+    told = {each.name: (each.host, each.port) for each in config.advertised_listeners}
+    unknown = next((each for each in told if each not in names), None)
+    if unknown is not None:
+        raise ConfigError(f"advertised.listeners has {unknown}, which is not among the listeners {', '.join(names)}")
+    if name not in told:
+        # A client that came by it could be told of no broker at all.
+        raise ConfigError(f"advertised.listeners has no address for the listener {name}")
+    return told[name]
+
+
+def _inter_broker(config: ServerConfig, names: list[str]) -> str:
+    name = config.inter_broker_listener_name
+    if name is None:
+        return names[0]
+    if name.upper() not in names:
+        raise ConfigError(f"inter.broker.listener.name={name} is not among the listeners {', '.join(names)}")
+    return name.upper()

@@ -1,0 +1,190 @@
+"""A connection to another broker, as its client: one request at a time, and its answer in a buffer that is used again.
+
+Records in an answer are parts of the receive buffer. They are the caller's until it asks for something else, so what a
+follower appends goes from there to the log as it came.
+
+Brokers of one cluster speak the same versions; which ones is fixed here.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.server.network import ReceiveThreshold, SocketOptions
+from ottla.protocol.address import Address
+from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.primitives import DecodeError
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
+
+VERSIONS: dict[type[Message], int] = {
+    FetchRequest: 17,
+    ListOffsetsRequest: 7,
+    OffsetForLeaderEpochRequest: 4,
+    ProduceRequest: 11,
+}
+
+SMALLEST_BUFFER = 64 * 1024
+# A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
+KEPT_BUFFER_MAX = 5 * 1024 * 1024
+# After so many answers in a row that fit into the smallest one, so is any: an idle follower asks twice a second.
+SMALL_ANSWERS_MAX = 20
+# Of a long answer that much is waited for at once; of a shorter one, all.
+RECEIVED_AT_ONCE = 1024 * 1024
+# What an answer may have beside its records.
+ANSWER_OVERHEAD_MAX = 16 * 1024 * 1024
+
+
+class PeerError(Exception):
+    """No answer came, or none that can be read: one sentence."""
+
+
+class Peer(asyncio.BufferedProtocol):
+    """`await connect()` first. After a PeerError the connection is closed and not used again."""
+
+    def __init__(self, broker: "Broker", address: Address, client_id: str, options: SocketOptions) -> None:
+        config = broker.config
+        self._broker = broker
+        self._address = address
+        self._wire = WireClient(client_id)
+        self._options = options
+        self._timeout_ms = config.replica_socket_timeout_ms
+        self._answer_bytes_max = (
+            config.replica_fetch_response_max_bytes + config.socket_request_max_bytes + ANSWER_OVERHEAD_MAX
+        )
+        self._transport: asyncio.Transport | None = None
+        self._threshold: ReceiveThreshold | None = None
+        self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
+        self._filled = 0
+        self._small_answers = 0
+        # Of the answer that is arriving, its size field included; 0 before that is known.
+        self._size = 0
+        self._answer: asyncio.Future[memoryview] | None = None
+        self._deadline_ms = 0
+        # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
+        self._timer: TimerEntry | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def connect(self) -> None:
+        """Raises PeerError."""
+        host, port = self._address
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                self._transport = await self._broker.network.connect(lambda: self, host, port)
+        except TimeoutError:
+            raise PeerError(f"no connection within {self._timeout_ms} ms") from None
+        except OSError as error:
+            raise PeerError(f"no connection: {error.strerror or error}") from None
+        self._options.apply(self._transport)
+        self._threshold = ReceiveThreshold(self._transport)
+
+    async def ask(self, request: Any) -> Any:
+        """The answer to `request`, in the version that brokers speak. Raises PeerError."""
+        assert self._answer is None, "one request at a time"
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise PeerError("the connection is closed")
+        self._begin_answer()
+        answer = self._answer = self._broker.loop.create_future()
+        self._deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
+        if self._timer is None:
+            self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
+        try:
+            transport.write(self._wire.send(request, VERSIONS[type(request)]))
+            payload = await answer
+        finally:
+            self._answer = None
+        return self._parsed(payload)
+
+    def _check_deadline(self) -> None:
+        self._timer = None
+        if self._answer is None:
+            return
+        if self._broker.clock.now_ms() < self._deadline_ms:
+            self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
+        else:
+            self._fail(f"no answer within {self._timeout_ms} ms")
+
+    def _parsed(self, payload: memoryview) -> Any:
+        pending = self._wire.pending
+        assert pending is not None, "a request was sent"
+        try:
+            return self._wire.receive(payload)
+        except UnexpectedResponseError as error:
+            self.close()
+            raise PeerError(str(error)) from None
+        except DecodeError as error:
+            self.close()
+            raise PeerError(f"malformed response to {type(pending.request).__name__}: {error}") from None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, why: str) -> None:
+        self.close()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(PeerError(why))
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        pass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the answer's size matters more
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._answer is None or self._answer.done():
+            self._fail("bytes came that were not asked for")
+            return
+        if not self._size and self._filled >= SIZE_BYTES:
+            self._learn_size()
+        if not self._size:
+            return
+        missing = self._size - self._filled
+        if missing < 0:
+            self._fail("bytes came that were not asked for")
+            return
+        if self._threshold is not None:
+            self._threshold.set(min(missing, RECEIVED_AT_ONCE) or 1)
+        if not missing:
+            self._answer.set_result(self._buffer[SIZE_BYTES : self._size])
+
+    def _learn_size(self) -> None:
+        size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
+        if not SIZE_BYTES <= size <= self._answer_bytes_max:
+            self._fail(f"an answer of {size} bytes, at most {self._answer_bytes_max} allowed")
+            return
+        self._size = SIZE_BYTES + size
+        # There is always room for a byte too many, so that it is seen.
+        if self._size >= len(self._buffer):
+            larger = memoryview(bytearray(self._size + 1))
+            larger[: self._filled] = self._buffer[: self._filled]
+            self._buffer = larger
+
+    def _begin_answer(self) -> None:
+        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
+        self._filled = self._size = 0
+        kept_max = SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX
+        if len(self._buffer) > kept_max:
+            self._buffer = memoryview(bytearray(SMALLEST_BUFFER))

@@ -1,0 +1,1 @@
+"""What happens from time to time or at start and stop: retention, compaction, checkpoints, the data directory."""

@@ -1,0 +1,221 @@
+"""`ottla groups`: list, describe and delete consumer groups, tell their story, and reset their offsets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from time import time
+from typing import Any
+
+import click
+
+from ottla.cli.client import Client
+from ottla.cli.commands.topics import confirm
+from ottla.cli.operations import groups as operations
+from ottla.cli.operations import offset_reset
+from ottla.cli.operations.offset_reset import Goal, Reset, Target
+from ottla.cli.operations.story_reader import tell_story
+from ottla.cli.output import Output
+from ottla.cli.progress import progress
+from ottla.cli.session import Session, broker_options, run_to_end
+
+WAYS_TO_RESET = ("--to-earliest", "--to-latest", "--to-offset", "--shift-by", "--to-datetime", "--by-duration")
+
+
+@click.group()
+def groups() -> None:
+    """List, describe and delete consumer groups, and reset their offsets."""
+
+
+@groups.command("list")
+@broker_options
+def list_groups(session: Session) -> None:
+    """List the groups of a cluster."""
+    listed = session.run(operations.list_groups)
+    if session.output.as_json:
+        session.output.json([asdict(group) for group in listed])
+        return
+    columns = ("group", "state", "protocol type", "kind", "coordinator")
+    rows = [(group.group_id, group.state, group.protocol_type, group.kind, group.coordinator) for group in listed]
+    session.output.table(columns, rows)
+
+
+@groups.command("describe")
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@broker_options
+def describe_groups(session: Session, group_ids: Sequence[str]) -> None:
+    """Show state, members, assignments and lag.
+
+    For every partition: the committed offset, the log end offset and how far they are apart.
+    """
+
+    async def describe(client: Client) -> list[operations.GroupDescription]:
+        return [await operations.describe_group(client, group_id) for group_id in progress(group_ids, "describing")]
+
+    described = session.run(describe)
+    if session.output.as_json:
+        session.output.json([_group_as_json(group) for group in described])
+        return
+    for group in described:
+        _print_group(session.output, group)
+
+
+def _group_as_json(group: operations.GroupDescription) -> dict[str, Any]:
+    partitions = [{**asdict(row), "lag": row.lag} for row in group.partitions]
+    return {**asdict(group), "members": [_member_as_json(m) for m in group.members], "partitions": partitions}
+
+
+def _member_as_json(member: operations.MemberDescription) -> dict[str, Any]:
+    assignment = None
+    if member.assignment is not None:
+        assignment = [{"topic": topic, "partition": index} for topic, index in member.assignment]
+    return {**asdict(member), "assignment": assignment}
+
+
+def _print_group(output: Output, group: operations.GroupDescription) -> None:
+    lags = [row.lag for row in group.partitions if row.lag is not None]
+    facts = [
+        ("state", group.state),
+        ("protocol", f"{group.protocol_type or '-'} {group.protocol}".strip()),
+        ("coordinator", group.coordinator),
+        ("members", str(len(group.members))),
+        ("total lag", str(sum(lags)) if lags else "-"),
+    ]
+    output.facts(f"group {group.group_id}", facts)
+    if group.members:
+        output.table(
+            ("member", "instance", "client", "host", "assignment"),
+            [(m.member_id, m.group_instance_id, m.client_id, m.host, _assignment(m)) for m in group.members],
+        )
+    if group.partitions:
+        output.table(
+            ("topic", "partition", "committed offset", "log end offset", "lag", "member"),
+            [
+                (row.topic, row.partition, row.committed_offset, row.log_end_offset, row.lag, row.member_id)
+                for row in group.partitions
+            ],
+        )
+
+
+def _assignment(member: operations.MemberDescription) -> str:
+    if member.assignment is None:
+        return "?"
+    by_topic: dict[str, list[str]] = {}
+    for topic, index in member.assignment:
+        by_topic.setdefault(topic, []).append(str(index))
+    return " ".join(f"{topic}:{','.join(indexes)}" for topic, indexes in by_topic.items())
+
+
+@groups.command("story")
+@click.argument("group_id", metavar="GROUP")
+@click.option("--follow", is_flag=True, help="Go on telling, until Ctrl-C.")
+@broker_options
+def story(session: Session, group_id: str, follow: bool) -> None:
+    """Tell what happened to a group, and why, generation by generation.
+
+    It is read from the topic ottla.events, which an Ottla broker writes with ottla.events.enable=true.
+    With --json, each event is a JSON object on a line of its own.
+    """
+    run_to_end(tell_story(session, group_id, follow=follow))
+
+
+@groups.command("delete")
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@broker_options
+def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None:
+    """Delete groups that have no members, and their offsets."""
+    confirm(f"Delete {', '.join(group_ids)} with all offsets?", yes=yes)
+
+    async def delete(client: Client) -> None:
+        for group_id in progress(group_ids, "deleting"):
+            await operations.delete_group(client, group_id)
+            session.output.say(f"deleted group {group_id}")
+
+    session.run(delete)
+    if session.output.as_json:
+        session.output.json({"deleted": list(group_ids)})
+
+
+def _checked(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A click callback that turns the ValueError of `parse` into wrong usage."""
+
+    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from error
+
+    return callback
+
+
+@groups.command("reset-offsets")
+@click.argument("group_id", metavar="GROUP")
+@click.option(
+    "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, callback=_checked(offset_reset.parse_topics),
+    help="Which partitions; repeatable.",
+)  # fmt: skip
+@click.option("--all-topics", is_flag=True, help="Every partition the group has committed an offset for.")
+@click.option("--to-earliest", is_flag=True, help="To the first offset that is kept.")
+@click.option("--to-latest", is_flag=True, help="To the end: only what is written from now on.")
+@click.option("--to-offset", metavar="OFFSET", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--shift-by", metavar="N", type=int, help="Forward by N, or back if N is negative.")
+@click.option(
+    "--to-datetime", metavar="TIME", callback=_checked(offset_reset.parse_datetime),
+    help="To the first record at or after a time like 2026-03-01T12:00:00+01:00.",
+)  # fmt: skip
+@click.option(
+    "--by-duration", metavar="DURATION", callback=_checked(offset_reset.parse_duration),
+    help="To the first record younger than a duration like PT1H30M or P7D.",
+)  # fmt: skip
+@click.option("--execute", is_flag=True, help="Commit; without it the plan is only shown.")
+@broker_options
+def reset_offsets(
+    session: Session, group_id: str, topics: dict[str, list[int]], all_topics: bool, execute: bool, **ways: Any
+) -> None:
+    """Set the committed offsets of a group that has no members. Shows the plan; commits it with --execute."""
+    if bool(topics) == all_topics:
+        raise click.UsageError("say which partitions: either --topic or --all-topics")
+    goal = _goal(**ways)
+
+    async def reset(client: Client) -> list[Reset]:
+        resets = await offset_reset.plan(client, group_id, goal, None if all_topics else topics)
+        if execute:
+            offsets = {(reset.topic, reset.partition): reset.new_offset for reset in resets}
+            await operations.commit_offsets(client, group_id, offsets)
+        return resets
+
+    resets = session.run(reset)
+    if session.output.as_json:
+        session.output.json({"group_id": group_id, "executed": execute, "offsets": [asdict(row) for row in resets]})
+        return
+    columns = ("topic", "partition", "committed offset", "new offset")
+    session.output.table(columns, [(row.topic, row.partition, row.committed_offset, row.new_offset) for row in resets])
+    session.output.say("committed" if execute else "nothing was changed; add --execute to commit")
+
+
+def _goal(
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: int | None,
+    by_duration: int | None,
+) -> Goal:
+    goals: list[Goal] = []
+    if to_earliest:
+        goals.append(Goal(Target.EARLIEST))
+    if to_latest:
+        goals.append(Goal(Target.LATEST))
+    if to_offset is not None:
+        goals.append(Goal(Target.OFFSET, to_offset))
+    if shift_by is not None:
+        goals.append(Goal(Target.SHIFT, shift_by))
+    if to_datetime is not None:
+        goals.append(Goal(Target.TIMESTAMP, to_datetime))
+    if by_duration is not None:
+        goals.append(Goal(Target.TIMESTAMP, max(0, round(time() * 1000) - by_duration)))
+    if len(goals) != 1:
+        raise click.UsageError(f"say where to: exactly one of {', '.join(WAYS_TO_RESET)}")
+    return goals[0]

@@ -1,0 +1,194 @@
+"""`ottla partitions`: describe partitions, elect their leaders, move them to other brokers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+import click
+
+from ottla.cli.client import Client, TopicPartition
+from ottla.cli.operations import partitions as operations
+from ottla.cli.operations.partition_moves import moved
+from ottla.cli.operations.partitions import Election, PartitionOutcome
+from ottla.cli.partition_arguments import PartitionArgument, parse_partition
+from ottla.cli.session import Session, broker_options
+from ottla.protocol.errors import ErrorCode
+
+
+@click.group()
+def partitions() -> None:
+    """Describe partitions, elect their leaders, move them to other brokers."""
+
+
+@partitions.command("describe")
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@broker_options
+def describe(session: Session, topics: Sequence[str]) -> None:
+    """Show leaders, replicas, and who of them is in sync.
+
+    Of all topics but internal ones, unless some are named. ELR are the eligible leader replicas, which have all that
+    was acknowledged though they have left the ISR; "moving" names what a reassignment adds (+) and removes (-).
+    """
+    described = session.run(lambda client: operations.describe_partitions(client, topics))
+    if session.output.as_json:
+        session.output.json([asdict(each) for each in described])
+        return
+    columns = ("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "offline", "moving")
+    rows = [
+        (p.topic, p.partition, p.leader, p.leader_epoch, p.replicas, p.isr, p.elr, p.offline, _moving(p))
+        for p in described
+    ]
+    session.output.table(columns, rows)
+
+
+def _moving(state: operations.PartitionState) -> str:
+    return ",".join([f"+{replica}" for replica in state.adding] + [f"-{replica}" for replica in state.removing])
+
+
+@partitions.command("elect")
+@click.argument("places", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
+@click.option("--all", "everywhere", is_flag=True, help="All partitions there are.")
+@click.option(
+    "--preferred", "election", flag_value="PREFERRED", help="Make the first replica lead, if it is alive and in sync."
+)
+@click.option(
+    "--unclean",
+    "election",
+    flag_value="UNCLEAN",
+    help="Give a partition without leader any that is alive; records that only others have are lost.",
+)
+@broker_options
+def elect(session: Session, places: Sequence[str], everywhere: bool, election: str | None) -> None:
+    """Elect leaders of partitions."""
+    if election is None:
+        raise click.UsageError("which election? give --preferred or --unclean")
+    if everywhere == bool(places):
+        raise click.UsageError("name topics or partitions, or give --all")
+    wanted = [_without_replicas(parse_partition(place)) for place in places]
+
+    async def elected(client: Client) -> list[PartitionOutcome]:
+        keys = None if everywhere else await _expanded(client, wanted)
+        return await operations.elect_leaders(client, Election[election], keys)
+
+    outcomes = session.run(elected)
+    _report(session, outcomes, done="elected", passing={ErrorCode.ELECTION_NOT_NEEDED: "no election needed"})
+
+
+@partitions.command("reassign")
+@click.argument("places", metavar="TOPIC:PARTITION=ID,ID,...", nargs=-1, required=True)
+@click.option("--cancel", is_flag=True, help="Give up moves under way; then write TOPIC or TOPIC:PARTITION.")
+@click.option("--wait", is_flag=True, help="Wait until all is copied and moved.")
+@click.option(
+    "--timeout",
+    "wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Give up waiting after so long; the move goes on.",
+)
+@broker_options
+def reassign(session: Session, places: Sequence[str], cancel: bool, wait: bool, wait_s: float | None) -> None:
+    """Move partitions to other brokers.
+
+    The brokers named become the replicas of the partition, the first of them the preferred leader. New replicas copy
+    what they lack, then the old ones are given up.
+    """
+    if wait_s is not None and not wait:
+        raise click.UsageError("--timeout says how long to --wait")
+    arguments = [parse_partition(place) for place in places]
+    if cancel:
+        _cancel(session, [_without_replicas(argument) for argument in arguments])
+        return
+    targets = _targets(arguments)
+    outcomes = session.run(lambda client: operations.reassign(client, targets))
+    _report(session, outcomes, done="moving", quiet=wait)
+    if wait:
+        outcome = session.run(lambda client: moved(client, targets, wait_s))
+        _report_moves(session, targets, outcome)
+
+
+def _cancel(session: Session, arguments: Sequence[PartitionArgument]) -> None:
+    async def cancelled(client: Client) -> list[PartitionOutcome]:
+        whole = {argument.topic for argument in arguments if argument.partition is None}
+        keys = {argument.key for argument in arguments if argument.partition is not None}
+        # Of a topic that is named as a whole, only what is being moved.
+        keys |= {key for key in await operations.list_moves(client) if key[0] in whole}
+        return await operations.reassign(client, dict.fromkeys(sorted(keys))) if keys else []
+
+    _report(session, session.run(cancelled), done="cancelled")
+
+
+def _targets(arguments: Iterable[PartitionArgument]) -> dict[TopicPartition, tuple[int, ...]]:
+    targets: dict[TopicPartition, tuple[int, ...]] = {}
+    for argument in arguments:
+        if argument.partition is None or argument.replicas is None:
+            raise click.UsageError(f"where is {argument.topic} to go? write TOPIC:PARTITION=ID,ID,...")
+        if argument.key in targets:
+            raise click.UsageError(f"{argument.topic}:{argument.partition} is given twice")
+        targets[argument.key] = argument.replicas
+    return targets
+
+
+def _without_replicas(argument: PartitionArgument) -> PartitionArgument:
+    if argument.replicas is not None:
+        raise click.UsageError(f"{argument.topic}:{argument.partition} needs no replicas here")
+    return argument
+
+
+async def _expanded(client: Client, arguments: Iterable[PartitionArgument]) -> list[TopicPartition]:
+    """All partitions of the topics that are named as a whole, and the others."""
+    keys: dict[TopicPartition, None] = {}
+    for argument in arguments:
+        if argument.partition is not None:
+            keys[argument.key] = None
+            continue
+        states = await operations.describe_partitions(client, [argument.topic])
+        keys.update(dict.fromkeys((state.topic, state.partition) for state in states))
+    return list(keys)
+
+
+def _report(
+    session: Session,
+    outcomes: Sequence[PartitionOutcome],
+    *,
+    done: str,
+    passing: Mapping[int, str] | None = None,
+    quiet: bool = False,
+) -> None:
+    """Say what came of each partition. Raises ClickException if an error is not one of those that may pass."""
+    passing = passing or {}
+    failures = [each for each in outcomes if each.error is not None and each.code not in passing]
+    if session.output.as_json and not (quiet and not failures):
+        session.output.json(
+            [{"topic": each.topic, "partition": each.partition, "error": each.error} for each in outcomes]
+        )
+    for each in outcomes:
+        if each not in failures and not quiet:
+            session.output.say(f"{each.topic}:{each.partition} {passing.get(each.code, done)}")
+    if failures:
+        raise click.ClickException("; ".join(str(each.error) for each in failures))
+
+
+def _report_moves(
+    session: Session,
+    targets: Mapping[TopicPartition, tuple[int, ...]],
+    replicas: Mapping[TopicPartition, tuple[int, ...]],
+) -> None:
+    """Raises ClickException if a partition is not where it was to go."""
+    late = [key for key, target in targets.items() if replicas.get(key) != target]
+    if session.output.as_json:
+        session.output.json(
+            [
+                {"topic": key[0], "partition": key[1], "replicas": replicas.get(key), "moved": key not in late}
+                for key in targets
+            ]
+        )
+    for key in targets:
+        if key not in late:
+            session.output.say(f"{key[0]}:{key[1]} moved to {_written(replicas[key])}")
+    if late:
+        name, index = late[0]
+        now = f"{name}:{index} has replicas {_written(replicas.get(late[0], ()))}"
+        raise click.ClickException(f"{len(late)} of {len(targets)} partitions are not where they should be: {now}")
+
+
+def _written(replicas: Iterable[int]) -> str:
+    return ",".join(map(str, replicas)) or "none"

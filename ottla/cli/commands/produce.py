@@ -1,0 +1,94 @@
+"""`ottla produce`: lines of standard input or of files become records."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import click
+
+from ottla.cli.failures import INTERRUPTED_STATUS
+from ottla.cli.messages import Message, from_json
+from ottla.cli.operations.produce import STDIN, Destination, Tally, produce_lines
+from ottla.cli.session import Session, broker_options, parse_settings, run_to_end
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--key", help="The key of every record.")
+@click.option("--key-separator", metavar="TEXT", help=r"Each line is KEY, this text, VALUE; \t is a tab.")
+@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, callback=parse_settings, help="Repeatable.")
+@click.option("--partition", metavar="N", type=click.IntRange(min=0), help="Default: by the hash of the key.")
+@click.option("--null-marker", metavar="TEXT", help="A value of exactly this text is a null (a tombstone).")
+@click.option("--from-json", is_flag=True, help="Each line is a JSON object as `ottla consume --json` writes it.")
+@click.option("--acks", type=click.Choice(("0", "1", "all")), default="all", show_default=True)
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
+@broker_options
+def produce(
+    session: Session,
+    topic: str,
+    files: Sequence[str],
+    key: str | None,
+    key_separator: str | None,
+    headers: dict[str, str],
+    partition: int | None,
+    null_marker: str | None,
+    from_json: bool,
+    acks: str,
+    compression: str,
+) -> None:
+    """Produce every line of standard input, or of FILEs, as a record."""
+    if from_json and (key is not None or key_separator is not None or null_marker is not None):
+        raise click.UsageError(
+            "--from-json brings keys and nulls itself: leave --key, --key-separator, --null-marker out"
+        )
+    if key is not None and key_separator is not None:
+        raise click.UsageError("give either --key or --key-separator")
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty")
+    shape = _Shape(
+        key=None if key is None else key.encode(),
+        separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
+        null_marker=None if null_marker is None else null_marker.encode(),
+        headers=tuple((name, value.encode()) for name, value in headers.items()),
+        partition=partition,
+    )
+    destination = Destination(topic, acks=acks, compression=None if compression == "none" else compression)
+    make = shape.from_json if from_json else shape.from_line
+    tally = run_to_end(produce_lines(session, destination, files or (STDIN,), make))
+    _report(session, topic, tally)
+    if tally.was_interrupted:
+        sys.exit(INTERRUPTED_STATUS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a line becomes a message."""
+
+    key: bytes | None
+    separator: bytes | None
+    null_marker: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    partition: int | None
+
+    def from_line(self, line: bytes) -> Message:
+        key, value = self.key, line
+        if self.separator is not None:
+            key, found, value = line.partition(self.separator)
+            if not found:
+                raise ValueError(f"has no key separator {self.separator.decode()!r}")
+        return Message(None if value == self.null_marker else value, key, self.headers, self.partition)
+
+    def from_json(self, line: bytes) -> Message:
+        message = from_json(line)
+        partition = message.partition if self.partition is None else self.partition
+        return replace(message, headers=message.headers + self.headers, partition=partition)
+
+
+def _report(session: Session, topic: str, tally: Tally) -> None:
+    rate = tally.acknowledged / tally.seconds if tally.seconds else 0.0
+    if session.output.as_json:
+        session.output.json({"topic": topic, "records": tally.acknowledged, "seconds": round(tally.seconds, 3)})
+    session.output.say(f"produced {tally.acknowledged:,} records to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")

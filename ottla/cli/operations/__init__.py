@@ -1,0 +1,1 @@
+"""What is done: functions of a client, without options or output."""

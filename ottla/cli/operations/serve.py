@@ -1,0 +1,199 @@
+"""`ottla serve`: a broker, or several, in this process until a signal stops it."""
+
+import asyncio
+import contextlib
+import gc
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import uvloop
+
+from ottla.broker.broker import METADATA_FILE, Broker
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.errors import StartError
+from ottla.broker.logging import LazyLog
+from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
+from ottla.broker.upkeep.idle_memory import IdleMemory
+from ottla.cluster.store import parse_store_url
+from ottla.protocol.address import parse_address
+
+if TYPE_CHECKING:
+    from ottla.cluster.store import MetadataStore
+
+# Until then, whoever has waited for the broker has the machine to himself.
+SETTLED_AFTER_S = 0.5
+
+
+class ServeOptions(NamedTuple):
+    """The command line, read: addresses are HOST:PORT, `settings` are KEY=VALUE, `metadata` is a URL of etcd."""
+
+    listen: str | None = None
+    advertise: str | None = None
+    data_dir: str = "./ottla-data"
+    ephemeral: bool = False
+    brokers: int = 1
+    node_id: int | None = None
+    metadata: str | None = None
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    log_format: str = "console"
+    log_level: str = "info"
+
+
+class Served(Protocol):
+    """One broker or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> bool: ...
+
+
+def run(options: ServeOptions) -> int:
+    """Serves; returns the exit status. What a user can cause is said in one sentence on standard error."""
+    try:
+        config = _server_config(options)
+        if options.ephemeral:
+            from tempfile import TemporaryDirectory
+
+            with TemporaryDirectory(prefix="ottla-") as directory:
+                return _serve(options, config, Path(directory))
+        return _serve(options, config, Path(options.data_dir))
+    except (ConfigError, StartError) as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        return 1
+
+
+def _server_config(options: ServeOptions) -> ServerConfig:
+    properties = None
+    if options.config is not None:
+        try:
+            properties = Path(options.config).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"cannot read {options.config}: {reason}") from None
+    return ServerConfig.parse(properties, options.settings)
+
+
+def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return 0 if runner.run(_until_told_to_stop(options, config, data_dir)) else 1
+
+
+async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
+    """Gives whether the stop was a clean one."""
+    log = LazyLog(options.log_format, options.log_level)
+    loop = asyncio.get_running_loop()
+    told = loop.create_future()
+
+    def stop() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    for number in _stop_signals():
+        loop.add_signal_handler(number, stop)
+    served = _served(options, config, data_dir, log)
+    if not await _started(served, told):
+        log.info("told to stop before the start was over")
+        return True
+    print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
+    loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
+    IdleMemory(loop).start()
+    await told
+    log.info("stopping")
+    return await served.stop()
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """SIGHUP, which comes when the terminal goes, is among them unless `nohup` has the process ignore it."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
+
+
+async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
+    """False if somebody has told to stop first: a start may wait long for a metadata store. Raises StartError."""
+    start = asyncio.create_task(served.start(), name="start")
+    await asyncio.wait([start, told], return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait([start])
+    if start.cancelled():
+        return False
+    start.result()
+    return True
+
+
+def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
+    host, port = (None, None) if options.listen is None else parse_address(options.listen, port_min=0)
+    advertise = None if options.advertise is None else parse_address(options.advertise)
+    node_id = options.node_id or 0
+    if options.brokers > 1:
+        from ottla.broker.local_cluster import LocalCluster
+
+        return LocalCluster(
+            config,
+            data_dir=data_dir,
+            brokers=options.brokers,
+            host=host or DEFAULT_HOST,
+            port=DEFAULT_PORT if port is None else port,
+            advertise=advertise,
+            first_node_id=node_id,
+            log=log,
+        )
+    store = None if options.metadata is None else _etcd_store(options.metadata, data_dir)
+    return Broker(
+        config, data_dir=data_dir, host=host, port=port, advertise=advertise, node_id=node_id, store=store, log=log
+    )
+
+
+def _etcd_store(url: str, data_dir: Path) -> "MetadataStore":
+    if (data_dir / METADATA_FILE).exists():
+        raise StartError(
+            f"{data_dir} has metadata of its own ({METADATA_FILE}); a broker of {url} needs another directory"
+        )
+    try:
+        from ottla.cluster.etcd import EtcdStore
+    except ModuleNotFoundError as error:
+        raise StartError(f"--metadata {url} needs {error.name}, which comes with: pip install 'ottla[etcd]'") from None
+    return EtcdStore(parse_store_url(url))
+
+
+def _settle(log: LazyLog) -> None:
+    """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before. Then
+    all that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
+    again and again, while every client waits."""
+    log.prepare()
+    gc.freeze()
+    log.debug("settled")
+
+
+def _raise_file_limit() -> None:
+    """As far as it may be raised, as Java does it too: every partition and every connection takes a descriptor."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != most:
+        # Some systems promise more than they grant (macOS: "unlimited").
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _startup_ms() -> int:
+    """Since the process began, by the kernel's books."""
+    started_ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000 - started_ticks * 1000 / _ticks_per_second())
+
+
+def _ticks_per_second() -> int:
+    import os
+
+    return os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,158 @@
+"""`ottla serve`: its options, and the way from them to the broker that imports as little as it can.
+
+One table describes the options. `parse_plain` reads it for command lines written without a mistake;
+`serve_command` makes a click command of the same table, for help and for saying what is wrong.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.protocol.address import parse_address
+
+
+class Option(NamedTuple):
+    name: str
+    help: str
+    metavar: str | None = None
+    default: str | bool | int | tuple[str, ...] | None = None
+    choices: tuple[str, ...] = ()
+    is_flag: bool = False
+    is_repeated: bool = False
+    is_number: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name of the field of ServeOptions that it fills."""
+        return "settings" if self.is_repeated else self.name.removeprefix("--").replace("-", "_")
+
+
+OPTIONS = (
+    Option(
+        "--listen",
+        "Where to accept connections; port 0 is a free one. Default: 127.0.0.1:9092. "
+        "For several addresses: the property listeners.",
+        "HOST:PORT",
+    ),
+    Option("--advertise", "What clients are told; default: what they can reach of --listen.", "HOST:PORT"),
+    Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
+    Option(
+        "--ephemeral", "Keep the data in a temporary directory that is removed at exit.", default=False, is_flag=True
+    ),
+    Option("--brokers", "How many brokers this process runs, on consecutive ports.", "N", 1, is_number=True),
+    Option("--node-id", "The broker's number in its cluster, or that of the first of --brokers.", "N", is_number=True),
+    Option(
+        "--metadata",
+        "The metadata store of a cluster of several processes; without it the data directory has it.",
+        "etcd://HOST:PORT[,HOST:PORT...]",
+    ),
+    Option("--config", "A file of Kafka's server properties.", "FILE"),
+    Option("--set", "One of Kafka's server properties; may be repeated.", "KEY=VALUE", (), is_repeated=True),
+    Option("--log-format", "How to write the log.", None, "console", ("console", "json")),
+    Option("--log-level", "The least severe event to log.", None, "info", ("debug", "info", "warning", "error")),
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+
+
+def defaults() -> dict[str, Any]:
+    return {option.key: option.default for option in OPTIONS}
+
+
+def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
+    """The options' values by key, or None when anything is not plainly right: click then says what."""
+    values = defaults()
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, text = argument.partition("=")
+        option = BY_NAME.get(name)
+        if option is None:
+            return None
+        if option.is_flag:
+            if equals:
+                return None
+            values[option.key] = True
+            continue
+        given = text if equals else next(remaining, None)
+        if given is None or (not equals and given.startswith("-")):
+            return None
+        value = _parse_value(option, given)
+        if value is None:
+            return None
+        previous = values[option.key]
+        values[option.key] = (*previous, given) if isinstance(previous, tuple) else value
+    return values if usage_error(values) is None else None
+
+
+def _parse_value(option: Option, text: str) -> str | int | None:
+    if option.is_number:
+        return int(text) if text.isascii() and text.isdecimal() else None
+    if option.choices:
+        return text if text in option.choices else None
+    return text
+
+
+def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The option that is malformed and a sentence that says how, or None."""
+    for find in (_address_error, _cluster_error):
+        wrong = find(values)
+        if wrong is not None:
+            return wrong
+    if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
+        return "--ephemeral", f"--data-dir {values['data_dir']} asks to keep what it removes"
+    for setting in values["settings"]:
+        key, equals, _ = setting.partition("=")
+        if not equals or not key.strip():
+            return "--set", f"{setting!r} is not KEY=VALUE"
+    return None
+
+
+def _address_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    brokers = values["brokers"]
+    for key in ("listen", "advertise"):
+        address = values[key]
+        if not isinstance(address, str):
+            continue
+        if not _is_address(address, port_min=0 if key == "listen" else 1):
+            return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
+        if int(address.rpartition(":")[2]) + brokers - 1 > 65535:
+            return f"--{key}", f"{address} and the {brokers - 1} ports that follow it are not all below 65536"
+    return None
+
+
+def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    brokers, url = values["brokers"], values["metadata"]
+    if brokers < 1:
+        return "--brokers", "a process runs at least one broker"
+    if url is None:
+        return None
+    if not _is_etcd_url(url):
+        return "--metadata", f"{url!r} is not etcd://HOST:PORT[,HOST:PORT...]"
+    if brokers > 1:
+        return "--brokers", "with --metadata a process runs one broker"
+    if values["node_id"] is None:
+        return "--node-id", "every broker of a cluster needs a number of its own, say which this one has"
+    return None
+
+
+def _is_etcd_url(url: str) -> bool:
+    from ottla.cluster.store import StoreError, parse_store_url
+
+    try:
+        parse_store_url(url)
+    except StoreError:
+        return False
+    return True
+
+
+def _is_address(text: str, *, port_min: int) -> bool:
+    try:
+        parse_address(text, port_min=port_min)
+    except ValueError:
+        return False
+    return True
+
+
+def serve(values: Mapping[str, Any]) -> int:
+    """Run the broker until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
+    from ottla.cli.operations.serve import ServeOptions, run
+
+    return run(ServeOptions(**values))

@@ -1,0 +1,1 @@
+"""For users' tests: brokers and clusters inside the test process."""
