@@ -17,11 +17,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.clock import SystemClock
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
-from ottla.broker.errors import StartError
 from ottla.broker.logging import LazyLog
+from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.metadata.broker_lifecycle import Membership
 from ottla.broker.metadata.cluster_identity import agreed_cluster_id
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -30,11 +29,11 @@ from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
 from ottla.broker.server.prepared_frames import PreparedFrames
 from ottla.broker.server.socket_server import Server
-from ottla.broker.timer_driver import DrivenWheel
 from ottla.broker.upkeep.boot import Boot
 from ottla.broker.upkeep.data_directory import closed_cleanly, opened
 from ottla.broker.upkeep.log_upkeep import Housekeeping
@@ -70,7 +69,7 @@ class Broker:
     """`await start()` before anything else, `await stop()` at the end; both on the loop that is to serve."""
 
     loop: asyncio.AbstractEventLoop
-    wheel: DrivenWheel
+    wheel: LoopWheel
     log_directory: LogDirectory
     cluster_id: str
     boot: Boot
@@ -131,7 +130,7 @@ class Broker:
     async def start(self) -> None:
         """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
-        self.wheel = DrivenWheel(self.loop, self.clock, self.settle, self._report)
+        self.wheel = LoopWheel(self.loop, self.clock, self.settle, self._report)
         self.replicas = ReplicaManager(self)
         try:
             await self._open_data()
@@ -411,7 +410,7 @@ class Broker:
         self.settle()
 
     def _report(self, error: Exception) -> None:
-        self.log.error("an action failed", exc_info=error)
+        self.log.error("unhandled error", exc_info=error)
 
     async def _work_done(self) -> None:
         while self._work_under_way:

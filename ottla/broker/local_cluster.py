@@ -14,12 +14,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 
 from ottla.broker.broker import METADATA_FILE, Broker
-from ottla.broker.clock import SystemClock
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.errors import StartError
 from ottla.broker.logging import LazyLog
-from ottla.broker.timer_driver import DrivenWheel
+from ottla.broker.loop_wheel import LoopWheel, SystemClock
+from ottla.broker.runtime import StartError
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
@@ -68,7 +67,7 @@ class LocalCluster:
         self._bootstraps: dict[int, str] = {}
         self.cluster_id = ""
         self._store: EmbeddedStore | None = None
-        self._wheel: DrivenWheel | None = None
+        self._wheel: LoopWheel | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -144,7 +143,7 @@ class LocalCluster:
 
     def _open_store(self) -> None:
         loop = asyncio.get_running_loop()
-        self._wheel = DrivenWheel(loop, self._clock, lambda: None, self._report)
+        self._wheel = LoopWheel(loop, self._clock, lambda: None, self._report)
         try:
             self._data_dir.mkdir(parents=True, exist_ok=True)
             self._store = EmbeddedStore(

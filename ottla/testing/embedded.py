@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from ottla.broker import broker as core
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.errors import StartError
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
+from ottla.broker.runtime import StartError
 from ottla.protocol.address import parse_address
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ottla import BrokerThread
 from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.errors import StartError
+from ottla.broker.runtime import StartError
 from ottla.broker.server.network import address_for_clients
 from ottla.cli.operations.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore

@@ -15,7 +15,7 @@ from ottla import Cluster
 from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.errors import StartError
+from ottla.broker.runtime import StartError
 from ottla.cluster.image import Listener
 from ottla.protocol.errors import ErrorCode
 from tests.broker.asking import QUICK, Client, messages

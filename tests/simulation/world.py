@@ -12,7 +12,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.broker.errors import StartError
+from ottla.broker.runtime import StartError
 from ottla.coordinator.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

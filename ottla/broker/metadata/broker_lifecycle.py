@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.errors import StartError
 from ottla.broker.metadata.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, Patience, ask
+from ottla.broker.runtime import StartError
 from ottla.cluster.controller import first_unsettled, is_unsettled, may_hand_over, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener

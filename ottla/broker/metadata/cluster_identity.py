@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.errors import StartError
 from ottla.broker.metadata.store_calls import Patience, ask
+from ottla.broker.runtime import StartError
 from ottla.cluster.encoding import CLUSTER_ID
 from ottla.cluster.registration import stored_cluster_id
 from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Unavailable

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.errors import StartError
+from ottla.broker.runtime import StartError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

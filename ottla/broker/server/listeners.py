@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_listeners import PLAINTEXT
-from ottla.broker.errors import StartError
+from ottla.broker.runtime import StartError
 from ottla.broker.server.network import Network, address_for_clients
 from ottla.cluster.image import Listener
 from ottla.storage.errors import reason_of

@@ -15,8 +15,8 @@ import uvloop
 from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.errors import StartError
 from ottla.broker.logging import LazyLog
+from ottla.broker.runtime import StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.upkeep.idle_memory import IdleMemory
 from ottla.cluster.store import parse_store_url

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.broker.timer_driver import DrivenWheel
+from ottla.broker.loop_wheel import LoopWheel
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.store import (
     Change,
@@ -57,7 +57,7 @@ class StoreMachine:
         self.conditions = StoreConditions()
         self.context = contextvars.copy_context()
         clock = VirtualClock(loop)
-        wheel = DrivenWheel(loop, clock, lambda: None, _fail)
+        wheel = LoopWheel(loop, clock, lambda: None, _fail)
         self.store = EmbeddedStore(clock=clock, wheel=wheel, post=self._post)
 
     def session(self, host: str, context: contextvars.Context) -> "RemoteSession":

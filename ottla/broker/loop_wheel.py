@@ -1,27 +1,40 @@
-"""Turns the timing wheel with the loop's timers: one `call_at` at a time, for the earliest deadline."""
+"""Time in production: the machine's clocks, and the timing wheel turned by the loop's timers, one at a time."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry, TimingWheel
 
 
-class DrivenWheel(TimingWheel):
+class SystemClock:
+    """`ottla.timer.clock.Clock` over the machine's monotonic and wall clocks."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class LoopWheel(TimingWheel):
     """A timing wheel that advances by itself while the loop runs."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        settle: Callable[[], None],
+        end_event: Callable[[], None],
         report: Callable[[Exception], None],
     ) -> None:
-        """`settle` is called after timers have run; `report` gets what they have raised."""
+        """`end_event` is called after timers have run; `report` gets what they have raised."""
         super().__init__(start_ms=clock.now_ms())
         self._loop = loop
         self._clock = clock
-        self._settle = settle
+        self._end_event = end_event
         self._report = report
         self._handle: asyncio.TimerHandle | None = None
         self._armed_ms = 0
@@ -63,7 +76,7 @@ class DrivenWheel(TimingWheel):
         except ExceptionGroup as errors:
             for error in errors.exceptions:
                 self._report(error)
-        self._settle()
+        self._end_event()
         wakeup_ms = self.next_wakeup_ms()
         if wakeup_ms is not None and not self._is_armed_before(wakeup_ms):
             self._arm(wakeup_ms)
