@@ -6,9 +6,10 @@ is still to come is told NOT_LEADER_OR_FOLLOWER and asks again, as while a leade
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.failed_logs import FailedLogs, Metadata, Replica
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError
@@ -19,28 +20,28 @@ if TYPE_CHECKING:
 # Some ten milliseconds' worth.
 LOGS_AT_ONCE = 25
 
-Failures = Mapping[str, KafkaError]
-"""The topics for which the disk would not play along."""
-
-
-class _Missing(NamedTuple):
-    topic_id: bytes
-    partition: int
-
 
 class _Waiting(NamedTuple):
-    topics: Mapping[str, bytes]
-    done: Callable[[Failures], None]
+    topic_ids: Collection[bytes]
+    done: Callable[[], None]
 
 
 class TopicLogs:
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", metadata: Metadata) -> None:
         self._broker = broker
+        self.failed = FailedLogs(
+            node_id=broker.node_id,
+            metadata=metadata,
+            is_serving=lambda: broker.is_serving,
+            soon=broker.soon,
+            wheel=broker.wheel,
+            clock=broker.clock,
+            log=broker.log,
+            retry=self._try_again,
+        )
         # Still to be made, and how many of each topic id that are.
-        self._missing: deque[_Missing] = deque()
+        self._missing: deque[Replica] = deque()
         self._counts: dict[bytes, int] = {}
-        # By topic id: why a log could not be made.
-        self._failed: dict[bytes, KafkaError] = {}
         self._waiting: list[_Waiting] = []
         self._is_making = False
         self._stopped = False
@@ -48,6 +49,7 @@ class TopicLogs:
     def stop(self) -> None:
         """No more logs are made; the next start makes what is missing."""
         self._stopped = True
+        self.failed.stop()
 
     def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
         """Make the logs agree with the image: those of new replicas are begun, those of others that are none go."""
@@ -68,14 +70,15 @@ class TopicLogs:
     async def all_made(self) -> None:
         """Returns when this broker has all logs that the image gives it, or could not make them."""
         made = asyncio.Event()
-        self.when_made(self._broker.image.topics.values(), lambda _: made.set())
+        self.when_made(self._broker.image.topics.values(), made.set)
         await made.wait()
 
-    def when_made(self, topics: Collection[TopicInfo], done: Callable[[Failures], None]) -> None:
-        """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them.
+    def when_made(self, topics: Collection[TopicInfo], done: Callable[[], None]) -> None:
+        """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them; it
+        goes on trying then.
 
         A stop of the broker cuts this short."""
-        self._waiting.append(_Waiting({topic.name: topic.topic_id for topic in topics}, done))
+        self._waiting.append(_Waiting([topic.topic_id for topic in topics], done))
         self._tell()
 
     def _is_gone(self, before: MetadataImage, after: MetadataImage, name: str) -> bool:
@@ -85,7 +88,7 @@ class TopicLogs:
     def _forget(self, topic: TopicInfo) -> None:
         for index in range(len(topic.partitions)):
             self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
-        self._failed.pop(topic.topic_id, None)
+        self.failed.forget_topic(topic.topic_id)
 
     def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
         for index in indexes:
@@ -95,16 +98,20 @@ class TopicLogs:
                     self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
             elif here:
                 self._host(topic, index)
-            else:
-                self._expect(topic, index)
+            elif not self.failed.has(topic.topic_id, index):
+                self._expect(Replica(topic.topic_id, index))
 
     # Making logs.
 
-    def _expect(self, topic: TopicInfo, index: int) -> None:
-        if topic.topic_id not in self._counts:
-            self._failed.pop(topic.topic_id, None)
-        self._missing.append(_Missing(topic.topic_id, index))
-        self._counts[topic.topic_id] = self._counts.get(topic.topic_id, 0) + 1
+    def _expect(self, replica: Replica) -> None:
+        self._missing.append(replica)
+        self._counts[replica.topic_id] = self._counts.get(replica.topic_id, 0) + 1
+
+    def _try_again(self, failed: Sequence[Replica]) -> None:
+        for replica in failed:
+            self._expect(replica)
+        if not self._is_making:
+            self._make_more()
 
     def _make_some(self, *, everything: bool = False) -> None:
         count = len(self._missing) if everything else min(len(self._missing), LOGS_AT_ONCE)
@@ -122,11 +129,13 @@ class TopicLogs:
         self._broker.replicas.metadata_applied(ImageUpdate(image, {}, (), controller_changed=False))
         self._tell()
 
-    def _make(self, missing: _Missing) -> None:
+    def _make(self, missing: Replica) -> None:
         # It may have changed meanwhile, or have been deleted.
         topic = self._broker.image.topic_by_id(missing.topic_id)
-        if topic is not None and missing.topic_id not in self._failed and self._is_ours(topic, missing.partition):
+        if topic is not None and self._is_ours(topic, missing.partition):
             self._host(topic, missing.partition)
+        else:
+            self.failed.discard(missing.topic_id, missing.partition)
         self._counts[missing.topic_id] -= 1
         if not self._counts[missing.topic_id]:
             del self._counts[missing.topic_id]
@@ -138,14 +147,15 @@ class TopicLogs:
         try:
             self._broker.replicas.host(topic, index)
         except KafkaError as error:
-            self._broker.log.error("logs of a topic could not be created", topic=topic.name, error=str(error))
-            self._failed[topic.topic_id] = error
+            has_log = self._broker.replicas.find(topic.name, index) is not None
+            self.failed.add(topic, index, error, has_log=has_log)
+        else:
+            self.failed.discard(topic.topic_id, index)
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            if any(topic_id in self._counts for topic_id in each.topics.values()):
+            if any(topic_id in self._counts for topic_id in each.topic_ids):
                 self._waiting.append(each)
             else:
-                failed = {name: self._failed[key] for name, key in each.topics.items() if key in self._failed}
-                self._broker.guard(each.done, failed)
+                self._broker.guard(each.done)

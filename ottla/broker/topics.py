@@ -10,7 +10,6 @@ repaired by the next start, which makes true on disk what the store says.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.config.options import ConfigError
@@ -290,9 +289,18 @@ class TopicService:
 
     def _plan(self, spec: TopicSpec, configs: Mapping[str, str], image: MetadataImage) -> Outcome:
         try:
-            return plan_topic(spec, image, self._defaults, configs, self._broker.rng)
+            topic = plan_topic(spec, image, self._defaults, configs, self._broker.rng)
+            self._check_no_foreign_logs(topic)
         except KafkaError as error:
             return error
+        return topic
+
+    def _check_no_foreign_logs(self, topic: TopicInfo) -> None:
+        """A partition that is to be here alone could have no leader while the log of a lost topic has its place."""
+        node_id, logs = self._broker.node_id, self._broker.log_directory.logs
+        for index, partition in enumerate(topic.partitions):
+            if partition.replicas == (node_id,) and (topic.name, index) in logs:
+                raise KafkaStorageError(f"{logs[topic.name, index].directory} holds the log of another topic")
 
     def _plan_growth(self, topic: MorePartitions) -> Outcome:
         current = self.image.topic(topic.name)
@@ -312,27 +320,16 @@ class TopicService:
     # Carrying out.
 
     def _carry_out(self, batches: Iterable[Sequence[T]], plan: Plan[T], done: Callable[[list[Outcome]], None]) -> None:
-        """Commit the planned topics, and wait for their logs here."""
-        before: dict[str, TopicInfo | None] = {}
-
-        def transaction(planned: Mapping[str, TopicInfo]) -> Transaction:
-            before.update({name: self.image.topic(name) for name in planned})
-            return replace_topics(self.image, planned)
+        """Commit the planned topics, and wait for their logs here. What was committed stays: others may have records in
+        it already. A log that cannot be created here is this replica's failure (`FailedLogs`)."""
 
         def committed(outcomes: list[Outcome]) -> None:
-            def logs_made(failed: Mapping[str, KafkaError]) -> None:
-                if failed:
-                    self._undo({name: before[name] for name in failed}, _planned(outcomes))
-                done(
-                    [
-                        failed.get(each.name, self._as_made(each)) if isinstance(each, TopicInfo) else each
-                        for each in outcomes
-                    ]
-                )
+            def logs_made() -> None:
+                done([self._as_made(each) if isinstance(each, TopicInfo) else each for each in outcomes])
 
             self._broker.metadata.logs.when_made(_planned(outcomes).values(), logs_made)
 
-        self._commit_each(batches, plan, transaction, committed)
+        self._commit_each(batches, plan, lambda planned: replace_topics(self.image, planned), committed)
 
     def _commit_each(
         self,
@@ -399,21 +396,6 @@ class TopicService:
                 done(_refusal(result))
 
         metadata.commit(transaction, answered)
-
-    def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
-        """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
-
-        def transaction(name: str) -> Transaction:
-            now = self.image.topic(name)
-            is_unchanged = now is not None and now.topic_id == planned[name].topic_id
-            return replace_topics(self.image, {name: before[name]} if is_unchanged else {})
-
-        def undone(error: KafkaError | None) -> None:
-            if error is not None:
-                self._broker.log.error("a topic without logs stays until the next start", error=str(error))
-
-        for name in before:
-            self._commit(partial(transaction, name), undone)
 
 
 def _planned(outcomes: Sequence[Outcome]) -> dict[str, TopicInfo]:

@@ -117,7 +117,7 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
 async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         broker.broker.metadata.logs._make = lambda missing: None
-        broker.broker.metadata.logs.when_made = lambda topics, done: done({})
+        broker.broker.metadata.logs.when_made = lambda topics, done: done()
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:
@@ -151,7 +151,7 @@ async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> N
         assert log_directories(tmp_path) == {"a-0"}
 
 
-async def test_a_topic_whose_logs_cannot_be_made_is_not_created(tmp_path: Path) -> None:
+async def test_a_topic_whose_log_cannot_be_made_is_created_all_the_same(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         replicas = broker.broker.replicas
         host = replicas.host
@@ -164,9 +164,11 @@ async def test_a_topic_whose_logs_cannot_be_made_is_not_created(tmp_path: Path) 
         replicas.host = full
         results = await created(broker, creatable("a", 2), creatable("b"))
 
-        assert [result.error_code for result in results] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
-        assert set(broker.broker.image.topics) == {"b"}
-        assert log_directories(tmp_path) == {"b-0"}
+        assert [result.error_code for result in results] == [0, 0]
+        assert set(broker.broker.image.topics) == {"a", "b"}
+        assert log_directories(tmp_path) == {"a-0", "b-0"}
+        with pytest.raises(KafkaStorageError, match="no space is left"):
+            broker.broker.replicas.partition("a", 1)
 
 
 async def test_a_store_that_cannot_write_leaves_everything_as_it_was(tmp_path: Path) -> None:
