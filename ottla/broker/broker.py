@@ -331,8 +331,12 @@ class Broker:
     def _opened_store(self) -> MetadataStore:
         """Opened after the data directory was found to be ours, for it is a file in it."""
         if self._store is None:
-            self._store = EmbeddedStore(self._data_dir / METADATA_FILE)
+            path = self._data_dir / METADATA_FILE
+            self._store = EmbeddedStore(path, post=self._post, offload=self.offload)
         return self._store
+
+    def _post(self, action: Callable[[], None]) -> None:
+        self.loop.call_soon(action)
 
     def _stored_topic_configs(self, entries: Sequence[Entry] | None) -> Callable[[str], LogConfig]:
         """What the store says of topics whose logs are being loaded. A store in the data directory is read once, after

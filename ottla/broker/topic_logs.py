@@ -17,8 +17,9 @@ from ottla.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-# Some ten milliseconds' worth.
+# One step makes so many at most, and begins no more after so long: a disk may be slow.
 LOGS_AT_ONCE = 25
+STEP_MS = 5
 
 
 class _Waiting(NamedTuple):
@@ -115,8 +116,11 @@ class TopicLogs:
 
     def _make_some(self, *, everything: bool = False) -> None:
         count = len(self._missing) if everything else min(len(self._missing), LOGS_AT_ONCE)
+        deadline_ms = self._broker.clock.now_ms() + STEP_MS
         for _ in range(count):
             self._make(self._missing.popleft())
+            if not everything and self._broker.clock.now_ms() >= deadline_ms:
+                break
         self._is_making = bool(self._missing)
         if self._is_making:
             self._broker.soon(self._make_more)

@@ -19,6 +19,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage
 from ottla.cluster.store import CommitResult, Committed, Conflict, TooLarge, Transaction, Unavailable
 from ottla.cluster.topic_changes import in_transactions, replace_broker_configs, replace_topics
 from ottla.cluster.topics import (
+    PARTITIONS_PER_REQUEST_MAX,
     USE_DEFAULT,
     TopicDefaults,
     TopicSpec,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OFFSETS_MIN_INSYNC_REPLICAS = 2
+# Of topics whose creation clients have set off by asking for metadata; some seconds' worth.
+AUTO_CREATED_MAX = 1000
 # Another broker may be quicker so many times in a row.
 TRIES_MAX = 10
 
@@ -107,20 +110,48 @@ class TopicService:
         else:
             begin()
 
-    def auto_create(self, name: str) -> ErrorCode:
-        """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
+    def auto_create(self, names: Iterable[str], done: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        """What a client that asked for the metadata of unknown topics is told of each; NONE if the image has it now.
+
+        Their creations begin together. `done` is called at once, for clients ask again; but a broker by itself, which
+        does not wait for other machines, tells when its topics are there."""
+        codes: dict[str, ErrorCode] = {}
+        room = max(self._auto_created_max() - len(self._coming), 0)
+        begun = [name for name in names if self._may_auto_create(name, codes)][:room]
+        self._coming.update(begun)
+
+        def created(outcomes: list[Outcome]) -> None:
+            self._coming.difference_update(begun)
+            for name, outcome in zip(begun, outcomes, strict=True):
+                if name in self.image.topics:
+                    codes[name] = ErrorCode.NONE
+                elif isinstance(outcome, KafkaError):
+                    codes[name] = outcome.code
+            if self._broker.is_alone:
+                done(codes)
+
+        new = [NewTopic(TopicSpec(name), {}) for name in begun]
+        self._carry_out(in_transactions(new, self._partitions_of), self._plans, created)
+        if not self._broker.is_alone:
+            done(codes)
+
+    def _may_auto_create(self, name: str, codes: dict[str, ErrorCode]) -> bool:
+        """Whether its creation is to begin now; if not, `codes` says what the client is told."""
+        codes[name] = ErrorCode.LEADER_NOT_AVAILABLE
         if name in self.image.topics:
-            return ErrorCode.NONE
-        failures: list[KafkaError] = []
-        if name == CONSUMER_OFFSETS:
+            codes[name] = ErrorCode.NONE
+        elif name == CONSUMER_OFFSETS:
             self.ensure_offsets_topic()
-        elif self._broker.config.auto_create_topics_enable and name not in INTERNAL_TOPICS:
-            self._bring(name, self._plans, [NewTopic(TopicSpec(name), {})], failures.append)
+        elif not self._broker.config.auto_create_topics_enable or name in INTERNAL_TOPICS:
+            codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if failures:
-            return failures[0].code
-        return ErrorCode.NONE if name in self.image.topics else ErrorCode.LEADER_NOT_AVAILABLE
+            return name not in self._coming
+        return False
+
+    def _auto_created_max(self) -> int:
+        """Topics that may be under way at a time; clients ask for the others again."""
+        by_partitions = PARTITIONS_PER_REQUEST_MAX // max(self._broker.config.num_partitions, 1)
+        return max(min(AUTO_CREATED_MAX, by_partitions), 1)
 
     def ensure_offsets_topic(self) -> None:
         """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.

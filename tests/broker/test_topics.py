@@ -10,6 +10,7 @@ from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, messages, running
+from tests.broker.wire import auto_created, until
 
 create = messages("create_topics")
 delete = messages("delete_topics")
@@ -284,27 +285,35 @@ async def test_a_topic_that_comes_again_is_another_topic(tmp_path: Path) -> None
 async def test_topics_come_by_themselves_as_the_configuration_says(tmp_path: Path) -> None:
     async with running(tmp_path, {"num.partitions": "2"}) as broker:
         topics = broker.broker.topics
-        assert topics.auto_create("a") is ErrorCode.NONE
+        assert await auto_created(broker.broker, "a", "not good", "__transaction_state") == {
+            "a": ErrorCode.NONE,
+            "not good": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "__transaction_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
         assert len(topics.image.topics["a"].partitions) == 2
-        assert topics.auto_create("a") is ErrorCode.NONE
-        assert topics.auto_create("not good") is ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert topics.auto_create("__transaction_state") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert topics.auto_create("__consumer_offsets") is ErrorCode.NONE
+        assert await auto_created(broker.broker, "a") == {"a": ErrorCode.NONE}
+        assert await auto_created(broker.broker, "__consumer_offsets") == {
+            "__consumer_offsets": ErrorCode.LEADER_NOT_AVAILABLE
+        }
+        await until(broker.broker, lambda: "__consumer_offsets" in topics.image.topics)
         assert topics.image.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
 async def test_the_topic_of_the_groups_has_as_many_replicas_as_was_asked_for_or_waits(tmp_path: Path) -> None:
     """§4.1.4: a group that came while the cluster was coming up would otherwise be on one broker for ever."""
-    for factor, error in (("2", ErrorCode.LEADER_NOT_AVAILABLE), ("1", ErrorCode.NONE)):
+    for factor in ("2", "1"):
         settings = {"offsets.topic.replication.factor": factor}
         async with running(tmp_path / factor, settings) as broker:
-            assert broker.broker.topics.auto_create("__consumer_offsets") is error
-            assert ("__consumer_offsets" in broker.broker.image.topics) is (error is ErrorCode.NONE)
+            codes = await auto_created(broker.broker, "__consumer_offsets")
+            assert codes == {"__consumer_offsets": ErrorCode.LEADER_NOT_AVAILABLE}
+            # Commits are made in order: by then the other one has been.
+            await auto_created(broker.broker, "other")
+            assert ("__consumer_offsets" in broker.broker.image.topics) is (factor == "1")
 
 
 async def test_topics_do_not_come_by_themselves_when_that_is_off(tmp_path: Path) -> None:
     async with running(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
-        assert broker.broker.topics.auto_create("a") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await auto_created(broker.broker, "a") == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert broker.broker.image.topics == {}
 
 
