@@ -261,8 +261,7 @@ class Broker:
             files=self.files,
             when_clean=lambda: self._present_boot().confirm(),
         )
-        # With a store of its own, there is nobody whom this loop could serve meanwhile.
-        self.log_directory = await opened(self, open_directory, in_thread=not self.is_alone)
+        self.log_directory = await opened(self, open_directory)
         self.cluster_id = self.log_directory.identity.cluster_id
         self.boot = self._present_boot()
         self.metadata = ClusterMetadata(self, self._opened_store())

@@ -65,8 +65,7 @@ class TopicLogs:
         if deleted and CONSUMER_OFFSETS in update.image.topics:
             self._broker.groups.topics_deleted(tuple(deleted))
         if not self._is_making:
-            # A broker by itself has nobody to serve before it has started.
-            self._make_some(everything=self._broker.is_alone and not self._broker.is_serving)
+            self._make_some()
 
     async def all_made(self) -> None:
         """Returns when this broker has all logs that the image gives it, or could not make them."""
@@ -114,12 +113,11 @@ class TopicLogs:
         if not self._is_making:
             self._make_more()
 
-    def _make_some(self, *, everything: bool = False) -> None:
-        count = len(self._missing) if everything else min(len(self._missing), LOGS_AT_ONCE)
+    def _make_some(self) -> None:
         deadline_ms = self._broker.clock.now_ms() + STEP_MS
-        for _ in range(count):
+        for _ in range(min(len(self._missing), LOGS_AT_ONCE)):
             self._make(self._missing.popleft())
-            if not everything and self._broker.clock.now_ms() >= deadline_ms:
+            if self._broker.clock.now_ms() >= deadline_ms:
                 break
         self._is_making = bool(self._missing)
         if self._is_making:
