@@ -15,6 +15,7 @@ SUITES = (
     "requests",
     "footprint",
     "groups",
+    "topics",
     "events",
     "timer",
     "codec",

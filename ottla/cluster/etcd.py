@@ -259,9 +259,10 @@ class EtcdStore:
     async def _ask_one(self, url: str, request: Json, timeout_s: float) -> Json:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
         async with self.http().post(url, data=json.dumps(request), timeout=timeout) as response:
-            answer = json.loads(await response.read())
-        if not isinstance(answer, dict):
-            raise _Doubtful(f"etcd answered {str(answer)[:100]}")
+            text = await response.read()
+        if not text.startswith(b"{"):
+            raise _Doubtful(f"etcd answered {text[:100]!r}")
+        answer: Json = json.loads(text)
         if answer.get("error") is not None:
             raise _failure(answer)
         return answer
