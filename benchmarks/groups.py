@@ -28,8 +28,8 @@ from benchmarks.raw_client import (
     join_request,
     sync_request,
 )
+from ottla.protocol.client import RequestFramer, parse_response
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame, parse_response
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -113,7 +113,7 @@ class Member:
         self.client.socket.sendall(heartbeat_frame(GROUP, self.generation, self._member_id))
 
     def _joined(self, payload: memoryview) -> None:
-        _, response = parse_response(JoinGroupResponse, VERSIONS["JoinGroup"], payload)
+        response = parse_response(JoinGroupResponse, VERSIONS["JoinGroup"], payload)
         self._member_id = response.member_id
         if response.error_code != ErrorCode.NONE:
             self.join()
@@ -123,11 +123,11 @@ class Member:
         self._send(sync_request(GROUP, self.generation, self._member_id, members), "SyncGroup", self._received)
 
     def _received(self, payload: memoryview) -> None:
-        _, response = parse_response(SyncGroupResponse, VERSIONS["SyncGroup"], payload)
+        response = parse_response(SyncGroupResponse, VERSIONS["SyncGroup"], payload)
         self._go_on(response.error_code)
 
     def _beaten(self, payload: memoryview) -> None:
-        _, response = parse_response(HeartbeatResponse, VERSIONS["Heartbeat"], payload)
+        response = parse_response(HeartbeatResponse, VERSIONS["Heartbeat"], payload)
         self._go_on(response.error_code)
 
     def _go_on(self, error_code: int) -> None:
@@ -139,7 +139,7 @@ class Member:
     def _send(self, request: Message, api: str, understand: Callable[[memoryview], None]) -> None:
         self._fleet.requests += 1
         self._understand = understand
-        self.client.socket.sendall(build_request_frame(request, VERSIONS[api], 1, CLIENT_ID))
+        self.client.socket.sendall(RequestFramer(type(request), VERSIONS[api], CLIENT_ID).build(request, 1))
 
 
 class Stopwatch:

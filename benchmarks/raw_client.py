@@ -6,9 +6,8 @@ import struct
 import time
 from collections.abc import Sequence
 
-from ottla.protocol.codec import decode_whole
+from ottla.protocol.client import RequestFramer, WireClient
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame, response_header_version
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -63,10 +62,11 @@ class RawClient:
 
     def call(self, request: Message, response: type[Message], version: int) -> Message:
         """One request and its decoded answer."""
-        self.socket.sendall(build_request_frame(request, version, 1, CLIENT_ID))
-        answer = self.receive()
-        header_bytes = 4 + response_header_version(request.API_KEY, version)  # An empty tag section is one byte.
-        return decode_whole(response, version, bytes(answer[header_bytes:]))
+        wire = WireClient(CLIENT_ID)
+        self.socket.sendall(wire.send(request, version))
+        answer = wire.receive(bytes(self.receive()))
+        assert isinstance(answer, response)
+        return answer
 
     def receive(self) -> memoryview:
         """The next answer from its correlation id on; valid until the next call."""
@@ -240,4 +240,4 @@ def _produce_request(topic: str, records: bytes, acks: int) -> ProduceRequest:
 
 
 def _frame(request: Message, api: str) -> bytes:
-    return build_request_frame(request, VERSIONS[api], 7, CLIENT_ID)
+    return RequestFramer(type(request), VERSIONS[api], CLIENT_ID).build(request, 7)

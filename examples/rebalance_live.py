@@ -23,11 +23,12 @@ from rich.text import Text
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
-from ottla.cli.client import Client, parse_bootstrap
+from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
 from ottla.cli.group_operations import GroupDescription, describe_group
 from ottla.cli.topic_operations import create_topic, existing_topic
 from ottla.coordinator import facts
+from ottla.protocol.address import parse_addresses
 
 COLOURS = {"anna": "cyan", "bruno": "magenta", "clara": "yellow"}
 SESSION_TIMEOUT_MS = 6000
@@ -131,7 +132,7 @@ async def main(bootstrap: str | None) -> None:
             broker.groups.observers.append(timeline.observe)
         address = bootstrap or broker.bootstrap
         topic = f"rebalance-{uuid4().hex[:6]}"
-        client = await stack.enter_async_context(Client(parse_bootstrap(address), timeout_s=10))
+        client = await stack.enter_async_context(Client(parse_addresses(address), timeout_s=10))
         await create_topic(client, topic, partitions=3, replication_factor=1, configs={})
         await existing_topic(client, topic)
         timeline.tell("○", f"topic {topic} with 3 partitions at {address}", "bold")

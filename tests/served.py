@@ -19,7 +19,7 @@ STOP_WITHIN_S = 40
 class ServedBroker:
     """`ottla serve` on a free port with its data in `data_dir`; `restart` finds the same data on the same port.
 
-    `arguments` are further words of the command line."""
+    `arguments` are further words of the command line, `launcher` those before it."""
 
     def __init__(
         self,
@@ -28,10 +28,12 @@ class ServedBroker:
         *,
         listen: str = "127.0.0.1:0",
         arguments: Sequence[str] = (),
+        launcher: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
         self.settings = settings or {}
         self.arguments = arguments
+        self.launcher = launcher
         self.listen = listen
         self.bootstrap = ""
         self.stderr_path = data_dir.with_name(data_dir.name + ".stderr")
@@ -48,16 +50,16 @@ class ServedBroker:
         command = [sys.executable, "-m", "ottla", "serve", "--listen", self.listen, "--data-dir", str(self.data_dir)]
         with self.stderr_path.open("ab") as stderr:
             self._process = subprocess.Popen(
-                [*command, *self.arguments, *settings], stdout=subprocess.PIPE, stderr=stderr
+                [*self.launcher, *command, *self.arguments, *settings], stdout=subprocess.PIPE, stderr=stderr
             )
 
     def kill(self) -> None:
         """`kill -9`: nothing in the process gets to say goodbye."""
         self._signal(signal.SIGKILL)
 
-    def stop(self) -> int:
-        """SIGTERM; returns the exit status."""
-        return self._signal(signal.SIGTERM)
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Returns the exit status."""
+        return self._signal(number)
 
     def pause(self) -> None:
         """SIGSTOP: the process is there, holds its sockets, and does nothing."""

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
 
 
+# Of all parked fetches together: some 40 MiB. Beyond it fetches wait for less time than they ask for.
+PARKED_PARTITIONS_MAX = 100_000
+
+
 class Appends:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -39,11 +43,11 @@ class Appends:
         # Whose waiters have to look again, and sessions of followers for which there may be records.
         self._news: dict[Partition, None] = {}
         self._awake: dict[FollowerSession, None] = {}
-        self._disk_sync = DiskSync(broker, self.tell)
+        self._disk_sync = DiskSync(broker, self.synced)
         self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", broker.wheel)
         # Consumers wait for partitions, followers for their session.
-        self.delayed_fetch = Purgatory("fetch", broker.wheel)
+        self.delayed_fetch = Purgatory("fetch", broker.wheel, watched_max=PARKED_PARTITIONS_MAX)
         self.delayed_delete_records = Purgatory("delete records", broker.wheel)
 
     def append(
@@ -87,7 +91,8 @@ class Appends:
 
     def wake_followers(self, partition: Partition) -> None:
         """There is something for followers that they should not wait for."""
-        for session in partition.follower_sessions:
+        for session, target in partition.follower_sessions.items():
+            session.changed[target.key] = target
             self._awake[session] = None
 
     def write_failed(self, partition: Partition) -> None:
@@ -145,6 +150,10 @@ class Appends:
     def _settle_own(self, outcome: "_OwnAppend") -> None:
         if not outcome.tell_if_known():
             self._own_waiting.setdefault(outcome.partition, []).append(outcome)
+
+    def synced(self, partition: Partition) -> None:
+        """Records of the partition have reached the disk, or failed to."""
+        self.tell(partition)
 
     def sync_if_overdue(self, partition: Partition) -> None:
         """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""

@@ -28,6 +28,7 @@ from ottla.broker.data_directory import closed_cleanly, opened
 from ottla.broker.errors import StartError
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
+from ottla.broker.log_end_reports import LogEndReports
 from ottla.broker.logging import LazyLog
 from ottla.broker.membership import Membership
 from ottla.broker.network import Network, TcpNetwork
@@ -41,7 +42,7 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
-from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError
@@ -76,6 +77,7 @@ class Broker:
     metadata: ClusterMetadata
     membership: Membership
     controlling: Controlling
+    log_ends: LogEndReports
     replicas: ReplicaManager
     topics: TopicService
     producer_ids: ProducerIds
@@ -203,6 +205,7 @@ class Broker:
         if hasattr(self, "metadata"):
             self.membership.stop()
             self.controlling.stop()
+            self.log_ends.stop()
             self.metadata.stop()
 
     @property
@@ -267,6 +270,12 @@ class Broker:
         self.metadata = ClusterMetadata(self, self._opened_store())
         self.membership = Membership(self, self._opened_store())
         self.controlling = Controlling(self)
+        self.log_ends = LogEndReports(
+            session=self.membership.session,
+            commit=self.metadata.commit,
+            when_applied=self.metadata.when_applied,
+            schedule=lambda wait_ms, action: self.wheel.schedule(self.clock.now_ms() + wait_ms, action),
+        )
         self.producer_ids = ProducerIds(self.metadata)
         self.topics = TopicService(self)
 

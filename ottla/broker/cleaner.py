@@ -4,6 +4,7 @@ A round looks at every log once. When a whole round has found nothing to do, the
 `log.cleaner.backoff.ms`.
 """
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,11 @@ from ottla.timer.wheel import TimerEntry
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.storage.compaction import CompactionPlan, CompactionResult
+    from ottla.storage.swap import SegmentSwap
+
+
+# Compaction gets two thirds of what time the interpreter has to spare.
+WORK_S, PAUSE_S = 0.001, 0.0005
 
 
 class Cleaner:
@@ -24,16 +30,35 @@ class Cleaner:
         self._round: list[Partition] = []
         self._found_work = False
         self._timer: TimerEntry | None = None
+        self._rests_since_ms = 0
+        # The log whose compacted segments are being put in place.
+        self._swapping: Partition | None = None
 
     def start(self) -> None:
-        rest_ms = self._broker.config.log_cleaner_backoff_ms
-        self._timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + rest_ms, self._begin_round)
+        self._rests_since_ms = self._broker.clock.now_ms()
+        self._schedule()
+
+    def configured(self) -> None:
+        """`log.cleaner.backoff.ms` may have another value: it holds for the rest under way too."""
+        if self._timer is not None and self._timer.pending:
+            self._timer.cancel()
+            self._schedule()
+
+    def _schedule(self) -> None:
+        deadline_ms = self._rests_since_ms + self._broker.config.log_cleaner_backoff_ms
+        self._timer = self._broker.wheel.schedule(max(deadline_ms, self._broker.clock.now_ms()), self._begin_round)
 
     def stop(self) -> None:
         self._round = []
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._swapping is not None:
+            # Nothing may change in a log that is being closed.
+            try:
+                self._swapping.log.abandon_swap()
+            except KafkaError as error:
+                self._log_failure(self._swapping, error)
 
     def _begin_round(self) -> None:
         self._found_work = False
@@ -75,38 +100,75 @@ class Cleaner:
 
         def work() -> None:
             try:
-                results.append(compact(plan))
+                results.append(compact(plan, _Pauses().maybe_pause))
             except KafkaError as error:
                 failures.append(error)
 
         def done() -> None:
             for error in failures:
                 self._log_failure(partition, error)
-            if any(self._apply(partition, result) for result in results):
-                # Only a pass that came to something makes the next round begin at once; a damaged log does not.
-                self._found_work = True
-                self._compacted()
-            self._next()
+            if results:
+                self._begin_swap(partition, results[0])
+            else:
+                self._next()
 
         self._broker.offload(work, done)
 
-    def _apply(self, partition: Partition, result: "CompactionResult") -> bool:
-        from ottla.storage.compaction import apply_compaction
+    def _begin_swap(self, partition: Partition, result: "CompactionResult") -> None:
+        from ottla.storage.compaction import begin_swap
 
         try:
-            applied = apply_compaction(partition.log, result, now_wall_ms=self._broker.clock.wall_ms())
+            swap = begin_swap(partition.log, result)
         except KafkaError as error:
             self._log_failure(partition, error)
-            return False
-        if applied:
-            self._broker.log.info(
-                "compaction",
-                topic=partition.topic,
-                partition=partition.index,
-                bytes_before=result.bytes_before,
-                bytes_after=result.bytes_after,
-            )
-        return applied
+            swap = None
+        if swap is None:
+            self._next()
+            return
+        self._swapping = partition
+        self._broker.offload(swap.prepare, lambda: self._apply(partition, result, swap))
+
+    def _apply(self, partition: Partition, result: "CompactionResult", swap: "SegmentSwap") -> None:
+        """One group of segments in each step of the loop."""
+        try:
+            if partition.log.apply_swap(swap, self._broker.clock.wall_ms()):
+                self._broker.soon(lambda: self._apply(partition, result, swap))
+                return
+        except KafkaError as error:
+            self._log_failure(partition, error)
+        else:
+            if not swap.is_abandoned:
+                # Only a pass that came to something makes the next round begin at once; a damaged log does not.
+                self._found_work = True
+                self._log_success(partition, result)
+        self._swapping = None
+        # Also of a part of the segments.
+        self._compacted()
+        self._next()
+
+    def _log_success(self, partition: Partition, result: "CompactionResult") -> None:
+        self._broker.log.info(
+            "compaction",
+            topic=partition.topic,
+            partition=partition.index,
+            bytes_before=result.bytes_before,
+            bytes_after=result.bytes_after,
+        )
 
     def _log_failure(self, partition: Partition, error: KafkaError) -> None:
         self._broker.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))
+
+
+class _Pauses:
+    """Keeps the thread of a compaction from holding the interpreter for longer than the loop may wait.
+
+    A thread that only computes gives the interpreter away every 5 ms if it is asked to, and keeps it for much longer
+    if the system has put it to sleep meanwhile. One that sleeps by itself holds nothing then."""
+
+    def __init__(self) -> None:
+        self._resumed = time.perf_counter()
+
+    def maybe_pause(self) -> None:
+        if time.perf_counter() - self._resumed >= WORK_S:
+            time.sleep(PAUSE_S)
+            self._resumed = time.perf_counter()

@@ -147,6 +147,7 @@ class ClusterMetadata:
         if all_topics:
             # They are the defaults of every topic that has no value of its own.
             self.configs.apply()
+            self._broker.housekeeping.configured()
         for name in self.image.topics if all_topics else update.topics:
             old, new = before.topic(name), self.image.topic(name)
             if new is not None and (all_topics or (old is not None and old.configs != new.configs)):

@@ -7,19 +7,21 @@ complete frame is kept in a buffer of the connection's own: one of the few that 
 grows with the bytes received and never with the size a client merely announces.
 
 A *hold* stops the handling: a parked request, a client that does not read its answers, a throttled newcomer. Bytes
-that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends.
+that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends. Answers leave
+whenever `ANSWER_BYTES_MAX` of them are there, so that a client that does not read them holds its connection before
+many more are built; as many may wait behind a parked request. The sum over all connections: `ConnectionMemory`.
 """
 
 import asyncio
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
-from ottla.broker.dispatch import Route, skip_header_tags
-from ottla.broker.receive_buffers import SHORT_READ_MAX
+from ottla.broker.dispatch import Route
+from ottla.broker.parked_requests import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, ParkedRequests
+from ottla.broker.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, copied
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, skip_header_tags
 
 if TYPE_CHECKING:
     from ottla.broker.server import Server
@@ -36,16 +38,9 @@ CLOSED = 8
 HELD_BY_START = 16
 
 KEPT_WHILE_HELD = 64 * 1024
-SMALLEST_OWN_BUFFER = 4096
 # Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
 LARGE_FRAME = 64 * 1024
-# Answers that wait behind a parked produce, and how long the requests were; beyond this the connection is held. What a
-# producer is ahead of its followers by shall be in memory for them (`RecentAppends`).
-IN_FLIGHT_MAX = 64
-IN_FLIGHT_BYTES_MAX = 16 << 20
 NOTHING = memoryview(b"")
-# With this much to send, the transport is asked to take it before the next request is handled.
-OUT_BYTES_MAX = 256 * 1024
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,9 +50,10 @@ class Connection(asyncio.BufferedProtocol):
         "_context",
         "_deferred",
         "_handling",
+        "_held_bytes",
         "_holds",
         "_in_flight",
-        "_in_flight_bytes",
+        "_memory",
         "_out",
         "_out_bytes",
         "_own",
@@ -66,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_routes",
         "_server",
+        "_unread_bytes",
         "buffer",
         "idle_timer",
         "last_event_ms",
@@ -80,10 +77,11 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = server.broker
         self._routes = server.dispatcher.routes
         self._buffers = server.receive_buffers
+        self._memory = server.memory
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_event_ms = 0
-        # The server's, which closes connections that are idle for too long.
+        # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
         # The bytes that the requests being handled lie in.
         self.buffer = NOTHING
@@ -100,13 +98,21 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[Any] = []
         self._out_bytes = 0
         self._deferred: list[tuple[Route, int, Any]] = []
-        self._in_flight: deque[RequestContext] | None = None
-        self._in_flight_bytes = 0
+        self._in_flight: ParkedRequests | None = None
+        # Of what the transport was given: not zero while it has more of it than it likes.
+        self._unread_bytes = 0
+        # As `ConnectionMemory` knows it.
+        self._held_bytes = 0
 
     @property
     def is_inter_broker(self) -> bool:
         """Whether it came by the listener that brokers have for each other."""
         return self.listener_name == self._broker.listeners.inter_broker
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether answers go nowhere any more."""
+        return bool(self._holds & CLOSED)
 
     # What the transport calls.
 
@@ -119,9 +125,12 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_own()
         self._out = []
         waiting, self._in_flight = self._in_flight, None
+        self._unread_bytes = 0
+        self._count_held()
         for context in waiting or ():
             if context.on_disconnect is not None:
                 context.on_disconnect()
+                context.on_disconnect = None
         self._server.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more
@@ -146,12 +155,20 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def eof_received(self) -> bool:
+        # The transport closes itself, once it has sent what it has.
+        if not self._holds & CLOSED:
+            self._end()
         return False
 
     def pause_writing(self) -> None:
         self._holds |= HELD_BY_WRITING
+        self.count_unread()
 
     def resume_writing(self) -> None:
+        self._unread_bytes = 0
+        self._count_held()
+        # A client that has read its answers is not idle.
+        self.last_event_ms = self._broker.clock.now_ms()
         self.release(HELD_BY_WRITING)
 
     # Requests.
@@ -263,32 +280,36 @@ class Connection(asyncio.BufferedProtocol):
         if self._context is context:
             self._context = None
         if self._in_flight is None:
-            self._in_flight = deque()
-        self._in_flight.append(context)
-        self._in_flight_bytes += context.size_bytes
-        if context.mutes or len(self._in_flight) >= IN_FLIGHT_MAX:
+            self._in_flight = ParkedRequests()
+        self._in_flight.park(context)
+        if context.mutes or not self._in_flight.has_room():
             self._holds |= HELD_BY_PARKED
-        elif self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
-            self._holds |= HELD_BY_PARKED
-            # There is more to come, for sure, and much of it would have to be kept.
-            self._pause_reading()
+            if self._in_flight.request_bytes >= REQUEST_BYTES_MAX:
+                # There is more to come, for sure, and much of it would have to be kept.
+                self._pause_reading()
 
-    def completed(self) -> None:
-        """Called by `RequestContext.complete`."""
+    def expect(self, answer_bytes: int) -> None:
+        """Called by `RequestContext.expect_answer`."""
+        if self._in_flight is not None:
+            self._in_flight.answer_bytes += answer_bytes
+            self._count_held()
+
+    def completed(self, answer_bytes: int) -> None:
+        """Called by `RequestContext.complete`: an answer is there, longer than was expected by so much."""
         waiting = self._in_flight
         if waiting is None:
             return
-        while waiting and waiting[0].frame is not None:
-            context = waiting.popleft()
-            self._in_flight_bytes -= context.size_bytes
-            self._append(context.frame)
-        if not waiting or (self._has_room_in_flight(waiting) and not waiting[-1].mutes):
+        waiting.answer_bytes += answer_bytes
+        for frame in waiting.take_ready():
+            self._append(frame)
+        if waiting.takes_more():
             self.release(HELD_BY_PARKED)
+        else:
+            self._holds |= HELD_BY_PARKED
         if not self._handling:
             self._send()
-
-    def _has_room_in_flight(self, waiting: "deque[RequestContext]") -> bool:
-        return len(waiting) < IN_FLIGHT_MAX and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
+        if self._held_bytes or waiting.answer_bytes >= ANSWER_BYTES_MAX:
+            self._count_held()
 
     # Holds.
 
@@ -328,6 +349,8 @@ class Connection(asyncio.BufferedProtocol):
         handled = self._handle(own, filled)
         if handled < filled:
             self._keep(own, handled, filled)
+        elif self._held_bytes:
+            self._count_held()
         if is_lent:
             self._buffers.give_back()
 
@@ -335,9 +358,9 @@ class Connection(asyncio.BufferedProtocol):
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
         self._own_filled = received = end - start
         if self._holds:
-            self._own = _copy(view, start, end, received + KEPT_WHILE_HELD)
+            self._own = copied(view, start, end, received + KEPT_WHILE_HELD)
         elif received < 4:
-            self._own = _copy(view, start, end, 4)
+            self._own = copied(view, start, end, 4)
         else:
             size = int.from_bytes(view[start : start + 4], "big", signed=True)
             if not SMALLEST_FRAME_SIZE <= size <= self._server.request_bytes_max:
@@ -345,7 +368,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             lent = self._buffers.lend(view, start, end, size + 4) if size >= LARGE_FRAME else None
             self._own_is_lent = lent is not None
-            self._own = _copy(view, start, end, size + 4) if lent is None else lent
+            self._own = copied(view, start, end, size + 4) if lent is None else lent
+        if self._held_bytes or len(self._own) > SMALLEST_OWN_BUFFER:
+            self._count_held()
 
     def _drop_own(self) -> None:
         if self._own is not None and self._own_is_lent:
@@ -357,10 +382,11 @@ class Connection(asyncio.BufferedProtocol):
     def _append(self, frame: Any) -> None:
         if type(frame) is bytes:
             self._out.append(frame)
-            return
-        self._out += frame
-        self._out_bytes += sum(map(len, frame))
-        if self._out_bytes >= OUT_BYTES_MAX:
+            self._out_bytes += len(frame)
+        else:
+            self._out += frame
+            self._out_bytes += sum(map(len, frame))
+        if self._out_bytes >= ANSWER_BYTES_MAX:
             self._send()
 
     def _send(self) -> None:
@@ -368,26 +394,57 @@ class Connection(asyncio.BufferedProtocol):
             out, self._out = self._out, []
             self._out_bytes = 0
             self.transport.writelines(out)
+            if self._holds & HELD_BY_WRITING:
+                self.count_unread()
 
     def close(self, reason: str) -> None:
-        """Answers what has been answered, reads nothing more, and says why in the log."""
+        """Sends the answers that are ready, reads nothing more, and says why in the log. What the client has not read
+        after `CLOSE_TIMEOUT_MS` is dropped."""
         if self._holds & CLOSED:
             return
         self._answer_deferred()
         self._send()
-        self._holds |= CLOSED
-        self._drop_own()
+        self._end()
         self._server.log_closing(self, reason)
         if self.transport is not None:
             self.transport.close()
 
+    def abort(self, reason: str) -> None:
+        """Drops the answers that its client has not read, and says why in the log."""
+        if not self._holds & CLOSED:
+            self._end()
+            self._server.log_closing(self, reason)
+        self._unread_bytes = self._held_bytes = 0
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _end(self) -> None:
+        self._holds |= CLOSED
+        self._drop_own()
+        self._server.closing(self)
+
     def answers_pending(self) -> bool:
         return bool(self._in_flight)
 
+    # Memory.
 
-def _copy(view: memoryview, start: int, end: int, capacity: int) -> memoryview:
-    """The bytes at the beginning of a buffer for `capacity` bytes, but never much larger than what has arrived."""
-    received = end - start
-    own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
-    own[:received] = view[start:end]
-    return own
+    def fetch_room(self) -> int:
+        return self._memory.fetch_room()
+
+    def count_unread(self) -> bool:
+        if self.transport is None or not self._holds & HELD_BY_WRITING:
+            return False
+        before, self._unread_bytes = self._unread_bytes, self.transport.get_write_buffer_size()
+        self._count_held()
+        return self._unread_bytes < before
+
+    def _count_held(self) -> None:
+        own = self._own
+        held = self._unread_bytes
+        if self._in_flight is not None and self._in_flight.answer_bytes >= ANSWER_BYTES_MAX:
+            held += self._in_flight.answer_bytes
+        if own is not None and not self._own_is_lent and len(own) > SMALLEST_OWN_BUFFER:
+            held += len(own)
+        if held != self._held_bytes:
+            self._held_bytes = held
+            self._memory.set(self, held)

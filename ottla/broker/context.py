@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class RequestContext:
     __slots__ = (
         "_client_id",
+        "answer_bytes",
         "broker",
         "client_id_length",
         "client_id_position",
@@ -45,6 +46,8 @@ class RequestContext:
         self.on_disconnect: Callable[[], object] | None = None
         # The answer of a parked request: None while it is unknown.
         self.frame: Any | None = None
+        # Of it, or what is expected.
+        self.answer_bytes = 0
         self._client_id: str | None = None
         # Where the client id lies in the connection's buffer. These, `route`, `correlation_id` and `size_bytes` are
         # set by the connection for each request.
@@ -81,12 +84,19 @@ class RequestContext:
         self.mutes = mutes
         self.connection.parked(self)
 
+    def expect_answer(self, size_bytes: int) -> None:
+        """The answer of a parked request is being read from the disk: its memory is counted from now on."""
+        self.connection.expect(size_bytes - self.answer_bytes)
+        self.answer_bytes = size_bytes
+
     def complete(self, response: Any) -> None:
         """Answers a parked request. Harmless when its connection has gone."""
         assert self.is_parked, "only a parked request is completed; others return their response"
         assert self.frame is None, "a request is answered once"
-        self.frame = self.route.build_frame(response, self.correlation_id)
-        self.connection.completed()
+        frame = self.frame = self.route.build_frame(response, self.correlation_id)
+        expected_bytes = self.answer_bytes
+        self.answer_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
+        self.connection.completed(self.answer_bytes - expected_bytes)
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""

@@ -9,15 +9,18 @@ that others are served in between.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.config.topic import replication_rules
 from ottla.cluster.controller import (
     BrokerChanged,
     ControllerEvent,
     PartitionChange,
     Tick,
     TopicChanged,
+    TopicRules,
     decisions,
     transactions,
 )
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
+# How long a broker that stops waits for the store to take note; the place becomes empty with its session otherwise.
+RESIGN_TIMEOUT_S = 2.0
 
 
 class Controlling:
@@ -43,6 +48,8 @@ class Controlling:
         self._committed_at = 0
         self._claiming = False
         self._resigned = False
+        # Of topics without configs of their own, as of the last image.
+        self._default_rules = self._rules_now()
         self._balance_timer: TimerEntry | None = None
         self._retry_timer: TimerEntry | None = None
 
@@ -58,6 +65,9 @@ class Controlling:
             return
         if update.controller_changed:
             self._begin()
+        if self._default_rules != (rules := self._rules_now()):
+            self._default_rules = rules
+            self._events[Tick()] = None
         for node_id in update.brokers:
             self._events[BrokerChanged(node_id)] = None
         for name in update.topics:
@@ -81,7 +91,10 @@ class Controlling:
         self._broker.metadata.commit(
             transaction, lambda result: None if answered.done() else answered.set_result(result)
         )
-        await answered
+        with contextlib.suppress(TimeoutError):
+            # Not `wait_for`, which takes other steps of the loop on other versions of Python.
+            async with asyncio.timeout(RESIGN_TIMEOUT_S):
+                await answered
 
     def _maybe_claim(self) -> None:
         node_id = self._broker.node_id
@@ -108,6 +121,9 @@ class Controlling:
             self._broker.log.info("this broker is the controller", epoch=self._broker.image.controller_epoch)
         self._events = {Tick(): None}
         self._schedule_balance()
+
+    def _rules_now(self) -> TopicRules:
+        return TopicRules(*replication_rules({}, self._broker.config))
 
     def _rest(self) -> None:
         self._events.clear()
@@ -154,7 +170,8 @@ class Controlling:
 
     def _log(self, changes: list[PartitionChange]) -> None:
         for change in changes:
-            log = self._broker.log.warning if change.loses_records else self._broker.log.info
+            is_lossy = change.loses_records or change.by_longest_log
+            log = self._broker.log.warning if is_lossy else self._broker.log.info
             log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
 
     # Later.

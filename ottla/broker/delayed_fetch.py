@@ -4,8 +4,13 @@ start ── enough, an error, or nothing to wait for ────────�
   ├───── a partition is not in the page cache: read it in a thread, then ────→ answer
   └───── too little: watch all partitions
            └── enough was appended, leadership changed, or max wait ── read ─→ answer
+
+While it waits it remembers how much it could read of each partition, so that an append to one of thousands costs it a
+look at that one.
 """
 
+from collections.abc import Hashable
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.fetch_answers import (
@@ -32,10 +37,23 @@ if TYPE_CHECKING:
 FOLLOWERS_SINCE = 11
 
 
+class _AwaitedPartition:
+    """A partition that is waited for: leader and leader epoch when it was read, and what could be read now."""
+
+    __slots__ = ("leader_epoch", "leader_id", "readable_bytes", "target")
+
+    def __init__(self, leader_id: int, leader_epoch: int, target: FetchTarget) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.target = target
+        self.readable_bytes = 0
+
+
 class DelayedFetch(DelayedOperation):
     __slots__ = (
         "_answers",
         "_bytes_read",
+        "_bytes_to_read",
         "_cold",
         "_context",
         "_ends_wait",
@@ -45,7 +63,9 @@ class DelayedFetch(DelayedOperation):
         "_max_bytes",
         "_min_bytes",
         "_rack",
+        "_readable_bytes",
         "_watched",
+        "_watches",
     )
 
     def __init__(
@@ -70,10 +90,15 @@ class DelayedFetch(DelayedOperation):
         self._rack = rack
         self._answers: list[Any] = []
         self._bytes_read = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
         self._ends_wait = False
         self._cold: list[ColdRead] = []
         # The partitions that are waited for, with leader and leader epoch when they were read.
         self._watched: list[tuple[Partition, int, int, FetchTarget]] = []
+        # The same while it waits, and how much could be read of all of them.
+        self._watches: dict[Partition, _AwaitedPartition] = {}
+        self._readable_bytes = 0
 
     def start(self) -> FetchResponse | None:
         """The response, or None after parking the request."""
@@ -84,27 +109,41 @@ class DelayedFetch(DelayedOperation):
             return None
         if self._ends_wait or self._bytes_read >= self._min_bytes or not self._watched:
             return self._response()
-        context = self._context
-        context.park()
-        purgatory = context.broker.replicas.delayed_fetch
-        context.on_disconnect = lambda: purgatory.cancel(self)
-        purgatory.try_complete_else_watch(self, [watched[0] for watched in self._watched])
+        self._wait()
         return None
 
     # Waiting.
 
+    def _wait(self) -> None:
+        context = self._context
+        context.park()
+        purgatory = context.broker.replicas.delayed_fetch
+        context.on_disconnect = lambda: purgatory.cancel(self)
+        self._watches = {watched[0]: _AwaitedPartition(*watched[1:]) for watched in self._watched}
+        # They are made again when the wait is over.
+        self._watched, self._answers = [], []
+        purgatory.watch(self, self._watches)
+
     def try_complete(self) -> bool:
-        missing = self._min_bytes
-        for partition, leader_id, leader_epoch, target in self._watched:
-            bound = partition.upper_bound(self._isolation_level)
-            has_changed = partition.leader_epoch != leader_epoch or partition.leader_id != leader_id
-            if has_changed or bound < target.fetch_offset:
-                return self.force_complete()
-            if bound > target.fetch_offset:
-                missing -= min(partition.log.bytes_between(target.fetch_offset, bound), target.max_bytes)
-                if missing <= 0:
-                    return self.force_complete()
-        return False
+        return any(starmap(self._must_end, self._watches.items())) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:
+        assert isinstance(key, Partition), "a consumer's fetch waits for partitions"
+        return self._must_end(key, self._watches[key]) and self.force_complete()
+
+    def _must_end(self, partition: Partition, watch: "_AwaitedPartition") -> bool:
+        """Counts what can be read of the partition now; says whether the wait is over (§15.3.1)."""
+        if partition.leader_epoch != watch.leader_epoch or partition.leader_id != watch.leader_id:
+            return True
+        target, bound = watch.target, partition.upper_bound(self._isolation_level)
+        if bound <= target.fetch_offset and not watch.readable_bytes:
+            return bound < target.fetch_offset
+        if bound < target.fetch_offset or partition.log.is_in_later_segment(bound, target.fetch_offset):
+            return True
+        readable_bytes = min(partition.log.bytes_between(target.fetch_offset, bound), target.max_bytes)
+        self._readable_bytes += readable_bytes - watch.readable_bytes
+        watch.readable_bytes = readable_bytes
+        return self._readable_bytes >= self._min_bytes
 
     def on_complete(self) -> None:
         self._read_all()
@@ -120,7 +159,7 @@ class DelayedFetch(DelayedOperation):
         self._watched = []
         self._cold = []
         self._bytes_read = 0
-        room = self._max_bytes
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
         for target in self._fetch.targets:
             aborted: list[Any] | None = [] if self._isolation_level == READ_COMMITTED else None
             answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
@@ -130,6 +169,7 @@ class DelayedFetch(DelayedOperation):
             except KafkaError as error:
                 self._ends_wait = True
                 describe_failure(self._context.broker, target, answer, error)
+        self._bytes_to_read = room_at_first - room
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
@@ -187,8 +227,14 @@ class DelayedFetch(DelayedOperation):
         return True
 
     def _read_cold(self) -> None:
-        context = self._context
-        read_cold(context.broker, self._cold, lambda: context.complete(self._response()))
+        self._context.expect_answer(self._bytes_to_read)
+        read_cold(self._context.broker, self._cold, self._cold_is_read)
+
+    def _cold_is_read(self) -> None:
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
 
     # Answering.
 

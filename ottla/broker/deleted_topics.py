@@ -53,12 +53,15 @@ class DeletedTopics:
         for (name, index), log in list(directory.logs.items()):
             topic = self._broker.image.topic(name)
             if log.topic_id in deleted or (log.topic_id is None and name in names):
-                directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
-                self._broker.housekeeping.recovery_points_fell()
+                self._broker.guard(self._delete, name, index)
             elif topic is not None and log.topic_id is None:
                 directory.assign_topic_id(log, topic.topic_id)
             elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
                 self._broker.log.warning("a log of no known topic is left alone", topic=name, partition=index)
+
+    def _delete(self, name: str, index: int) -> None:
+        self._broker.housekeeping.recovery_points_fell()
+        self._broker.log_directory.delete_log(name, index, now_wall_ms=self._broker.clock.wall_ms())
 
     def _concerns(self, mark: DeletionMark) -> bool:
         return has_to_tidy(self._broker.node_id, mark, self._broker.image.brokers)
@@ -70,8 +73,9 @@ class DeletedTopics:
     def _tidy(self) -> None:
         """The names of deleted logs are gone from the directory; when that is durable, the marks may follow."""
         self._timer = None
-        here = {log.topic_id for log in self._broker.log_directory.logs.values()}
-        gone = [mark for mark in self._marks.values() if self._concerns(mark) and mark.topic_id not in here]
+        marks = [mark for mark in self._marks.values() if self._concerns(mark)]
+        here = self._broker.log_directory.has_log_of({mark.topic_id for mark in marks})
+        gone = [mark for mark in marks if mark.topic_id not in here]
         if not self._broker.is_serving or not gone:
             return
         synced: list[bool] = []

@@ -14,6 +14,7 @@ from ottla.storage.flusher import Flushable, Flusher
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # What failed without harm to the log, as for want of space, is tried again.
 RETRY_MS = 1000
@@ -27,20 +28,35 @@ class DiskSync:
         self._flusher = Flusher(broker.offload, self._flushed)
         self._partition_of: dict[int, Partition] = {}
         # Partitions whose `flush.ms` is running.
-        self._timed: dict[Partition, None] = {}
+        self._timers: dict[Partition, TimerEntry] = {}
 
     def written(self, partition: Partition) -> None:
         """Records were written to the log of a topic that syncs."""
         log = partition.log
         if log.needs_flush:
             self.request(partition)
-        elif log.config.flush_ms != NEVER and partition not in self._timed:
-            self._timed[partition] = None
+        elif log.config.flush_ms != NEVER and partition not in self._timers:
             deadline_ms = self._broker.clock.now_ms() + log.config.flush_ms
-            self._broker.wheel.schedule(deadline_ms, lambda: self._time_has_come(partition))
+            self._timers[partition] = self._broker.wheel.schedule(deadline_ms, lambda: self._time_has_come(partition))
+
+    def configured(self, partition: Partition) -> None:
+        """`flush.messages` or `flush.ms` may have another value: it holds for what is already written too."""
+        self._stop_timer(partition)
+        log = partition.log
+        if log.failure is not None or log.flushed_offset == log.log_end_offset:
+            return
+        if log.is_flush_overdue(self._broker.clock.wall_ms()):
+            self.request(partition)
+        else:
+            self.written(partition)
+
+    def _stop_timer(self, partition: Partition) -> None:
+        timer = self._timers.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
 
     def _time_has_come(self, partition: Partition) -> None:
-        del self._timed[partition]
+        del self._timers[partition]
         if partition.log.failure is None and partition.log.flushed_offset < partition.log.log_end_offset:
             self.request(partition)
 
@@ -52,6 +68,7 @@ class DiskSync:
     def forget(self, partition: Partition) -> None:
         """The partition is deleted; a sync of its log that may be on its way concerns nobody."""
         self._partition_of.pop(id(partition.log), None)
+        self._stop_timer(partition)
 
     def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
         partition = self._partition_of.get(id(log))

@@ -11,7 +11,7 @@ from ottla.broker.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
 from ottla.broker.prepared import PreparedFrame
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.primitives import DecodeError, skip_tags
+from ottla.protocol.schema import is_flexible
 
 VERSION_BITS = 16
 
@@ -49,9 +49,8 @@ class Route:
         self.build_frame = frame(self._response_class, version)
         if api.key == METADATA:
             self.build_frame = _prepared_or(self.build_frame)
-        flexible_from = request_class.FLEXIBLE_FROM
         # The header of a flexible version ends in tagged fields.
-        self.has_tagged_header = flexible_from is not None and version >= flexible_from
+        self.has_tagged_header = is_flexible(request_class, version)
 
     def error_response(self, error: Exception) -> Any | None:
         """The API's answer to a request that failed as a whole, or None where the API has no place for an error."""
@@ -62,16 +61,6 @@ class Route:
         if "error_message" in self._response_class.__slots__:
             response.error_message = str(error)
         return response
-
-
-def skip_header_tags(buffer: memoryview, start: int, end: int) -> int:
-    """Where the body begins after a header with tagged fields. Raises DecodeError."""
-    if start >= end:
-        raise DecodeError("the request ends within its header")
-    try:
-        return skip_tags(buffer, start + 1, buffer[start], end)
-    except IndexError:
-        raise DecodeError("the request ends within its header") from None
 
 
 def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:

@@ -26,6 +26,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.errors import StartError
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
+from ottla.protocol.address import parse_address
 
 if TYPE_CHECKING:
     from ottla.coordinator.facts import Fact
@@ -52,7 +53,8 @@ class BrokerOptions(TypedDict, total=False):
     log_level: str
     log_format: str
     observers: "Iterable[Callable[[Fact], None]]"
-    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block."""
+    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block. When
+    one raises, the log says so, once for each kind of fact, and the broker goes on."""
 
 
 class _Embedded(ABC):
@@ -61,8 +63,8 @@ class _Embedded(ABC):
     def __init__(self, options: BrokerOptions) -> None:
         settings = options.get("settings", {})
         self._config = ServerConfig({name: _text(value) for name, value in settings.items()})
-        self._listen = split_address(options["listen"]) if "listen" in options else None
-        self._advertise = split_address(options["advertise"]) if "advertise" in options else None
+        self._listen = parse_address(options["listen"], port_min=0) if "listen" in options else None
+        self._advertise = parse_address(options["advertise"]) if "advertise" in options else None
         self._data_dir = Path(options["data_dir"]) if "data_dir" in options else None
         self._node_id = options.get("node_id", 0)
         self._log = LazyLog(options.get("log_format", "console"), options.get("log_level", "warning"))
@@ -102,7 +104,8 @@ class _Embedded(ABC):
     async def _close(self) -> None: ...
 
     def _observe(self, broker: core.Broker) -> None:
-        broker.groups.observers += self._observers
+        for observer in self._observers:
+            broker.groups.observers.append(observer)
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
@@ -334,12 +337,6 @@ class ClusterThread(_Thread):
         """Starts a broker again after it was killed or shut down; one that runs is shut down before. Raises
         StartError."""
         self._run(self._cluster.restart(node_id))
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT, the host in brackets if it contains colons."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _text(value: object) -> str:

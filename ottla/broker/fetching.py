@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_replication import ReplicationOptions
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import Peer, PeerAddress, PeerError
+from ottla.broker.peer import Peer, PeerError
+from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from ottla.replication.facts import BackedOff, Fact, Failed, Fenced, Followed, Restarted, Truncated
-from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, Planned
+from ottla.replication.fetcher import SYNC_WAIT_MS, Endpoint, Fetcher, FetcherConfig, Planned
 from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.partition import Partition
 from ottla.storage.flusher import FlushWork
+from ottla.storage.producer_restore import ProducersRestore
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -68,6 +70,11 @@ class Fetching:
 
     def stop(self, topic: str, index: int) -> None:
         self._manager.stop(topic, index)
+
+    def synced(self, partition: Partition) -> None:
+        """The partition's log was synced, or could not be."""
+        self._manager.synced(partition.topic, partition.index)
+        self.settle()
 
     def move_leader(self, leader_id: int, host: str, port: int) -> None:
         self._manager.move_leader(leader_id, Endpoint(host, port))
@@ -191,6 +198,7 @@ class FetcherTask:
             self._is_woken.clear()
             if self.cut:
                 await self._make_durable()
+            await self._syncs_done()
             now_ms = self._broker.clock.now_ms()
             planned = self._fetcher.next_request(now_ms, self._broker.metadata.broker_epoch)
             if planned is None:
@@ -209,7 +217,7 @@ class FetcherTask:
 
     async def _ask(self, planned: Planned) -> None:
         if self._peer is None:
-            peer = Peer(self._broker, PeerAddress(*self._fetcher.endpoint), self._client_id, self._options)
+            peer = Peer(self._broker, Address(*self._fetcher.endpoint), self._client_id, self._options)
             await peer.connect()
             self._peer = peer
         response = await self._peer.ask(planned.request)
@@ -242,9 +250,25 @@ class FetcherTask:
         finally:
             timer.cancel()
 
+    async def _syncs_done(self) -> None:
+        """Returns when no partition waits for the disk, or when the others should not wait any longer."""
+        deadline_ms = self._broker.clock.now_ms() + SYNC_WAIT_MS
+        while self._fetcher.is_syncing and self._broker.clock.now_ms() < deadline_ms:
+            self._is_woken.clear()
+            await self._sleep(deadline_ms)
+
     async def _make_durable(self) -> None:
-        """Syncs the logs that were cut, in a thread."""
-        cut, self.cut = self.cut, []
+        """Syncs the logs that were cut, in a thread, and reads there what they have forgotten of their producers.
+
+        Until that has come to an end, with success or with the failure of a log, nothing is fetched."""
+        while self.cut:
+            cut, self.cut = self.cut, []
+            await self._sync_cut(cut)
+            if self.cut:
+                self._is_woken.clear()
+                await self._sleep(self._broker.clock.now_ms() + RETRY_MS)
+
+    async def _sync_cut(self, cut: list[Partition]) -> None:
         finished = self._broker.loop.create_future()
 
         def finish() -> None:
@@ -252,18 +276,26 @@ class FetcherTask:
                 finished.set_result(None)
 
         works: list[tuple[Partition, FlushWork]] = []
+        restores: list[tuple[Partition, ProducersRestore]] = []
         for partition in cut:
             with self._logging(partition):
                 works.append((partition, partition.log.begin_flush()))
+                restore = partition.log.begin_restore()
+                if restore is not None:
+                    restores.append((partition, restore))
 
         def run() -> None:
             for _, work in works:
                 work.run()
+            for _, restore in restores:
+                restore.run()
 
         def done() -> None:
             for partition, work in works:
                 with self._logging(partition):
                     partition.log.finish_flush(work)
+            for partition, restore in restores:
+                partition.log.finish_restore(restore)
             self._broker.housekeeping.recovery_points_fell(finish)
 
         self._broker.offload(run, done)
@@ -277,3 +309,6 @@ class FetcherTask:
             # Of a log that was deleted meanwhile nothing is wanted any more.
             if self._broker.replicas.find(partition.topic, partition.index) is partition:
                 self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+                if partition.log.failure is None:
+                    # For want of descriptors: nothing is lost by trying again.
+                    self.cut.append(partition)

@@ -5,6 +5,7 @@ session, not for each of its partitions. What the follower has is noted once, at
 succeeds (§14.1.4); the high watermark is told as it is after that.
 """
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.fetch_answers import (
@@ -18,7 +19,7 @@ from ottla.broker.fetch_answers import (
 )
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
-from ottla.replication.fetch_session import FetchContext, FetchTarget
+from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.serving_followers import FollowerFetch
@@ -34,6 +35,7 @@ class DelayedFollowerFetch(DelayedOperation):
         "_answers",
         "_broker_epoch",
         "_bytes_read",
+        "_bytes_to_read",
         "_cold",
         "_context",
         "_ends_wait",
@@ -41,6 +43,7 @@ class DelayedFollowerFetch(DelayedOperation):
         "_is_noted",
         "_max_bytes",
         "_min_bytes",
+        "_readable",
         "_session",
     )
 
@@ -67,8 +70,12 @@ class DelayedFollowerFetch(DelayedOperation):
         self._max_bytes = max_bytes
         self._answers: list[Any] = []
         self._bytes_read = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
         self._ends_wait = False
         self._is_noted = False
+        # Bytes that could be read of partitions, while that is too little.
+        self._readable: dict[PartitionKey, int] = {}
         self._cold: list[tuple[ColdRead, Partition, FollowerFetch, int]] = []
 
     def start(self) -> FetchResponse | None:
@@ -129,22 +136,27 @@ class DelayedFollowerFetch(DelayedOperation):
     # Waiting.
 
     def try_complete(self) -> bool:
-        """Called when a partition of the session has had an append, a deletion of records or another leader."""
-        missing = self._min_bytes
-        for target in self._session.due.values():
-            partition = target.source
-            if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
-                return self.force_complete()
-            if target.told_log_start_offset != partition.log.log_start_offset:
-                return self.force_complete()
-            end_offset = partition.log.log_end_offset
-            if target.fetch_offset != end_offset:
-                if missing <= 1:
-                    return self.force_complete()
-                missing -= min(partition.log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
-                if missing <= 0:
-                    return self.force_complete()
-        return False
+        self._session.changed.clear()
+        return any(map(self._must_end, self._session.due.values())) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002 - the session, which knows what has changed
+        return any(map(self._must_end, self._session.take_changed().values())) and self.force_complete()
+
+    def _must_end(self, target: FetchTarget) -> bool:
+        """Counts what the follower could get of the partition now; says whether the wait is over."""
+        partition = target.source
+        if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
+            return True
+        log = partition.log
+        if target.told_log_start_offset != log.log_start_offset:
+            return True
+        end_offset = log.log_end_offset
+        if target.fetch_offset == end_offset:
+            return False
+        if self._min_bytes <= 1 or log.is_in_later_segment(end_offset, target.fetch_offset):
+            return True
+        self._readable[target.key] = min(log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
+        return sum(self._readable.values()) >= self._min_bytes
 
     def on_complete(self) -> None:
         self._fetch.look_again()
@@ -160,7 +172,7 @@ class DelayedFollowerFetch(DelayedOperation):
         self._answers = []
         self._cold = []
         self._bytes_read = 0
-        room = self._max_bytes
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
         for target in self._fetch.targets:
             answer = PartitionData(partition_index=target.partition, records=b"")
             self._answers.append(answer)
@@ -169,6 +181,7 @@ class DelayedFollowerFetch(DelayedOperation):
             except KafkaError as error:
                 self._ends_wait = True
                 describe_failure(self._context.broker, target, answer, error)
+        self._bytes_to_read = room_at_first - room
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
@@ -210,8 +223,8 @@ class DelayedFollowerFetch(DelayedOperation):
         broker.replicas.follower_noted(partition, noted)
 
     def _read_cold(self) -> None:
-        cold = self._cold
-        read_cold(self._context.broker, [each[0] for each in cold], self._cold_is_read)
+        self._context.expect_answer(self._bytes_to_read)
+        read_cold(self._context.broker, [each[0] for each in self._cold], self._cold_is_read)
 
     def _cold_is_read(self) -> None:
         for read, partition, fetch, end_offset in self._cold:
@@ -224,7 +237,10 @@ class DelayedFollowerFetch(DelayedOperation):
                     read.answer.records = b""
                     describe_failure(self._context.broker, read.target, read.answer, error)
         self._noted()
-        self._context.complete(self._response())
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
 
     # Answering.
 

@@ -27,7 +27,7 @@ TOO_FEW_REPLICAS_MS = 100
 
 
 class GroupPartition:
-    """Loading until `finish_loading` or `fail_loading`; meanwhile requests are refused as Kafka does.
+    """Loading until `finish_loading` or `fail_loading`; until it serves, requests are refused as Kafka does.
 
     It lives for one term of this broker as leader of the partition."""
 
@@ -39,11 +39,15 @@ class GroupPartition:
         self.leader_epoch = leader_epoch
         self.is_loading = True
         self.is_unloaded = False
+        self.failed_loads = 0
+        # When it is loaded again, after a load that failed.
+        self.reload: TimerEntry | None = None
+        self._is_serving = False
         self._service = service
         self._broker = service.broker
         self.began_ms = self._broker.clock.now_ms()
         self._queue: deque[Event] = deque()
-        self._deleted_while_loading: list[TopicsDeleted] = []
+        self._deleted_before_serving: list[TopicsDeleted] = []
         self._stepping = False
         self._timers: dict[TimerKey, TimerEntry] = {}
         # What will be told of appends that were refused, by their ids.
@@ -51,9 +55,9 @@ class GroupPartition:
 
     def handle(self, event: Event) -> None:
         """Take an event: at once, or after those that are being taken."""
-        if self.is_loading and isinstance(event, TopicsDeleted):
+        if not self._is_serving and isinstance(event, TopicsDeleted):
             # Their offsets may be among those still to be read.
-            self._deleted_while_loading.append(event)
+            self._deleted_before_serving.append(event)
             return
         self._queue.append(event)
         if not self._stepping:
@@ -68,26 +72,42 @@ class GroupPartition:
         self.is_loading = False
         clock = self._broker.clock
         self._perform_all(self.coordinator.finish_loading(clock.now_ms(), clock.wall_ms()))
-        self._queue.extend(self._deleted_while_loading)
-        self._deleted_while_loading.clear()
+        self._is_serving = True
+        self._queue.extend(self._deleted_before_serving)
         self._take_queued()
+        self._deleted_before_serving.clear()
 
     def fail_loading(self) -> None:
         """Serve nothing (§4.4.6): a half-loaded coordinator would send consumers back to their first record."""
+        self.failed_loads += 1
+        self._is_serving = False
         self.is_loading = False
+        self._drop_events()
         self.coordinator.fail_loading()
+
+    def restart_loading(self, coordinator: CoordinatorPartition) -> None:
+        """After a load that failed: all records will be replayed into a new coordinator."""
+        self.coordinator = coordinator
+        self.began_ms = self._broker.clock.now_ms()
+        self.is_loading = True
 
     def unload(self) -> None:
         """Leadership is gone or the broker stops: who waits is told, nothing is taken any more."""
         clock = self._broker.clock
         self._perform_all(self.coordinator.unload(clock.now_ms(), clock.wall_ms()))
+        self._drop_events()
+        if self.reload is not None:
+            self.reload.cancel()
+        self.is_loading = False
+        self.is_unloaded = True
+
+    def _drop_events(self) -> None:
+        """Those that have come, and those that would."""
         for entry in (*self._timers.values(), *self._refusals.values()):
             entry.cancel()
         self._timers.clear()
         self._refusals.clear()
         self._queue.clear()
-        self.is_loading = False
-        self.is_unloaded = True
 
     def _take_queued(self) -> None:
         clock = self._broker.clock

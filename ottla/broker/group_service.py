@@ -10,27 +10,16 @@ token; the group itself learns of it by the session timeout, as it must.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.group_loading import load
 from ottla.broker.group_partition import GroupPartition
+from ottla.broker.observers import Observers, log_fact
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
 from ottla.coordinator.config import GroupConfig
 from ottla.coordinator.durable import TopicPartition
 from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
-from ottla.coordinator.facts import (
-    Fact,
-    GenerationCompleted,
-    GenerationStarted,
-    MemberRemoved,
-    MissingAssignments,
-    RebalanceStarted,
-    RecordsSkipped,
-    StaticMemberReplaced,
-    StaticMemberRestored,
-    StoreFailed,
-)
+from ottla.coordinator.facts import Fact
 from ottla.coordinator.hashing import partition_for
 from ottla.coordinator.partition import CoordinatorPartition
 from ottla.coordinator.refusals import group_id_error, refusal
@@ -41,19 +30,20 @@ from ottla.timer.wheel import TimerEntry
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-_WARNINGS = (MissingAssignments, StoreFailed, StaticMemberRestored, RecordsSkipped)
-_NEWS = (RebalanceStarted, GenerationStarted, GenerationCompleted, MemberRemoved, StaticMemberReplaced)
-
 Deliver = Callable[[Any], None]
+
+# Between the attempts to load a partition: doubled each time, as far as the second.
+LOAD_RETRY_MS = 1000
+LOAD_RETRY_MS_MAX = 60_000
 
 
 class GroupService:
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
-        # Told every fact as it happens; they must not call back into the service.
-        self.observers: list[Callable[[Fact], None]] = []
-        # Told of every partition whose groups are served from now on.
-        self.when_loaded: list[Callable[[GroupPartition], None]] = []
+        # Notified of every fact as it happens; they must not call back into the service.
+        self.observers: Observers[Fact] = Observers(broker.log)
+        # Notified of every partition whose groups are served from now on.
+        self.when_loaded: Observers[GroupPartition] = Observers(broker.log)
         self._partitions: dict[int, GroupPartition] = {}
         self._partition_count = 0
         self._waiting: dict[int, Deliver] = {}
@@ -118,14 +108,11 @@ class GroupService:
             if known.leader_epoch >= replica.leader_epoch:
                 return
             self._unload(index)
-        coordinator = CoordinatorPartition(index, self._config, self._new_member_id)
-        hosted = self._partitions[index] = GroupPartition(self, index, coordinator, replica.leader_epoch)
+        hosted = self._partitions[index] = GroupPartition(self, index, self._coordinator(index), replica.leader_epoch)
         if replica.log.log_start_offset == replica.log.log_end_offset:
             self._finish_loading(hosted)
-            return
-        self._to_load.append(hosted)
-        if self._loader is None:
-            self._loader = asyncio.get_running_loop().create_task(self._load_all(), name="group loader")
+        else:
+            self._load_soon(hosted)
 
     def resign(self, index: int) -> None:
         """Another broker leads the partition, or nobody does: who waits here is told NOT_COORDINATOR (§4.5)."""
@@ -213,12 +200,8 @@ class GroupService:
             waiting(result)
 
     def observe(self, fact: Fact) -> None:
-        if isinstance(fact, _WARNINGS):
-            self.broker.log.warning(type(fact).__name__, **_fields(fact))
-        elif isinstance(fact, _NEWS):
-            self.broker.log.info(type(fact).__name__, **_fields(fact))
-        for observer in self.observers:
-            observer(fact)
+        log_fact(self.broker.log, fact)
+        self.observers.notify(fact)
 
     # Inside.
 
@@ -232,9 +215,21 @@ class GroupService:
             return None
         return self._partitions.get(partition_for(group_id, self._partition_count))
 
+    # Loading. A partition that fails to load holds up none of the others.
+
+    def _coordinator(self, index: int) -> CoordinatorPartition:
+        return CoordinatorPartition(index, self._config, self._new_member_id)
+
+    def _load_soon(self, hosted: GroupPartition) -> None:
+        self._to_load.append(hosted)
+        if self._loader is None:
+            self._loader = asyncio.get_running_loop().create_task(self._load_all(), name="group loader")
+
     async def _load_all(self) -> None:
         while self._to_load:
             await self._load(self._to_load.pop(0))
+            # A task is an event of its own.
+            self.broker.guard(self.broker.settle)
         self._loader = None
 
     async def _load(self, hosted: GroupPartition) -> None:
@@ -243,20 +238,33 @@ class GroupService:
             if replica is not None:
                 await load(self.broker, replica, hosted)
         except Exception:
-            if not hosted.is_unloaded:
-                hosted.fail_loading()
-                self.broker.log.exception("groups could not be loaded", partition=hosted.index)
+            self._fail_loading(hosted)
             return
-        if hosted.is_unloaded:
-            return
-        self._finish_loading(hosted)
-        # A task is an event of its own.
-        self.broker.settle()
+        if not hosted.is_unloaded:
+            self._finish_loading(hosted)
 
     def _finish_loading(self, hosted: GroupPartition) -> None:
-        hosted.finish_loading()
-        for observer in self.when_loaded:
-            observer(hosted)
+        try:
+            hosted.finish_loading()
+        except Exception:
+            self._fail_loading(hosted)
+            return
+        self.when_loaded.notify(hosted)
+
+    def _fail_loading(self, hosted: GroupPartition) -> None:
+        """Called in the handler of the exception. The groups are loaded again later: what failed may have been a
+        thing of the moment, and without that they would be gone until the partition gets another leader."""
+        if hosted.is_unloaded:
+            return
+        hosted.fail_loading()
+        retry_ms = min(LOAD_RETRY_MS << (hosted.failed_loads - 1), LOAD_RETRY_MS_MAX)
+        self.broker.log.exception("groups could not be loaded", partition=hosted.index, retry_ms=retry_ms)
+        deadline_ms = self.broker.clock.now_ms() + retry_ms
+        hosted.reload = self.broker.wheel.schedule(deadline_ms, lambda: self._load_again(hosted))
+
+    def _load_again(self, hosted: GroupPartition) -> None:
+        hosted.restart_loading(self._coordinator(hosted.index))
+        self._load_soon(hosted)
 
     def _schedule_expiry(self) -> None:
         deadline_ms = self.broker.clock.now_ms() + self.broker.config.offsets_retention_check_interval_ms
@@ -270,8 +278,3 @@ class GroupService:
     def _new_member_id(self, prefix: str) -> str:
         digits = f"{self.broker.rng.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62:032x}"
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _fields(fact: Fact) -> dict[str, object]:
-    values = {field.name: getattr(fact, field.name) for field in fields(fact)}
-    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -5,6 +5,7 @@ Importing structlog costs more than all the rest of a start, and a broker that h
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -59,7 +60,9 @@ class LazyLog:
     def _write(self, level: int, method: str, event: str, fields: dict[str, Any]) -> None:
         if level >= self._level:
             self.prepare()
-            getattr(self._logger, method)(event, **{**self._fields, **fields})
+            # A terminal that is gone, a full disk: the broker goes on without its log.
+            with suppress(OSError):
+                getattr(self._logger, method)(event, **{**self._fields, **fields})
 
 
 def _make_logger(log_format: str, stream: TextIO) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.errors import StartError
 from ottla.broker.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, Patience, ask
-from ottla.cluster.controller import first_unsettled, is_unsettled, may_stop
+from ottla.cluster.controller import first_unsettled, is_unsettled, may_hand_over, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener
 from ottla.cluster.registration import (
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 NOT_REGISTERED = -1
 # A session that should have ended may take the store's own clock a while longer.
 SESSION_MARGIN_MS = 3000
+# How long a broker that stops waits for a store that does not answer, before it hands over nothing.
+STORE_TIMEOUT_MS = 2000
 # How long a broker that stops waits for the store to let go of its session; it ends by itself otherwise.
 FAREWELL_S = 2.0
 
@@ -286,8 +288,15 @@ class Membership:
             self._maybe_activate(broker)
         elif not self._active.done():
             self._active.set_result(None)
-        if broker is not None and broker.state is BrokerState.STOPPING and may_stop(image, broker.node_id):
-            self._stop_waiting(all_done=True)
+        if broker is not None and broker.state is BrokerState.STOPPING and not may_hand_over(image, broker.node_id):
+            self._stop_waiting(all_done=may_stop(image, broker.node_id))
+
+    def session(self) -> tuple[BrokerInfo, int] | None:
+        """This broker as the image has it, and the lease of its session; None while it has none there."""
+        own = self._own()
+        if own is None or own.session_revision == 0 or self.lease_id == NO_LEASE:
+            return None
+        return own, self.lease_id
 
     def _own(self) -> BrokerInfo | None:
         broker = self._broker.image.brokers.get(self._broker.node_id)
@@ -332,12 +341,29 @@ class Membership:
             return
         wait_ms = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms
         self._handed_over = waiting = self._broker.loop.create_future()
-        timeout = self._broker.wheel.schedule(self._now_ms() + wait_ms, lambda: self._stop_waiting(all_done=False))
+        began_ms = self._now_ms()
+        timeout = self._broker.wheel.schedule(began_ms + wait_ms, lambda: self._stop_waiting(all_done=False))
+        self._watch_store()
         self._begin_shutdown()
         if not await waiting:
-            self._broker.log.warning("not all partitions have found another leader", waited_ms=wait_ms)
+            waited_ms = self._now_ms() - began_ms
+            self._broker.log.warning("not all partitions have found another leader", waited_ms=waited_ms)
         timeout.cancel()
-        await self._broker.controlling.resign()
+        self._store_timer.cancel()
+        if self._store_answers:
+            await self._broker.controlling.resign()
+
+    def _watch_store(self) -> None:
+        """Gives up handing over when the store has not taken it, or has not answered, for some time."""
+
+        def check() -> None:
+            own = self._own()
+            if not self._store_answers or own is None or own.state is not BrokerState.STOPPING:
+                self._stop_waiting(all_done=False)
+            else:
+                self._watch_store()
+
+        self._store_timer = self._broker.wheel.schedule(self._now_ms() + STORE_TIMEOUT_MS, check)
 
     def _stop_waiting(self, *, all_done: bool) -> None:
         if self._handed_over is not None and not self._handed_over.done():
@@ -355,6 +381,8 @@ class Membership:
         seen = metadata.image.revision
 
         def answered(result: CommitResult) -> None:
+            if self._leaving:
+                return
             if isinstance(result, Conflict):
                 metadata.when_applied(seen + 1, self._begin_shutdown)
             elif isinstance(result, LeaseLost):
@@ -381,7 +409,9 @@ class Membership:
         lease_id = self.lease_id
         self._let_go()
         try:
-            await asyncio.wait_for(ask(self._store.revoke, lease_id), FAREWELL_S)
+            # Not `wait_for`, which takes other steps of the loop on other versions of Python.
+            async with asyncio.timeout(FAREWELL_S):
+                await ask(self._store.revoke, lease_id)
         except TimeoutError:
             self._broker.log.warning("the metadata store does not answer, the session ends by itself")
 

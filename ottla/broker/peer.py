@@ -7,40 +7,38 @@ Brokers of one cluster speak the same versions; which ones is fixed here.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.network import ReceiveThreshold, SocketOptions
-from ottla.protocol.headers import RequestFramer, parse_response
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
-from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.address import Address
+from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import DecodeError
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
-VERSIONS: dict[Any, tuple[Any, int]] = {
-    FetchRequest: (FetchResponse, 17),
-    ListOffsetsRequest: (ListOffsetsResponse, 7),
-    OffsetForLeaderEpochRequest: (OffsetForLeaderEpochResponse, 4),
-    ProduceRequest: (ProduceResponse, 11),
+VERSIONS: dict[type[Message], int] = {
+    FetchRequest: 17,
+    ListOffsetsRequest: 7,
+    OffsetForLeaderEpochRequest: 4,
+    ProduceRequest: 11,
 }
 
-SIZE_BYTES = 4
 SMALLEST_BUFFER = 64 * 1024
 # A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
 KEPT_BUFFER_MAX = 5 * 1024 * 1024
+# After so many answers in a row that fit into the smallest one, so is any: an idle follower asks twice a second.
+SMALL_ANSWERS_MAX = 20
 # Of a long answer that much is waited for at once; of a shorter one, all.
 RECEIVED_AT_ONCE = 1024 * 1024
 # What an answer may have beside its records.
 ANSWER_OVERHEAD_MAX = 16 * 1024 * 1024
-
-
-class PeerAddress(NamedTuple):
-    host: str
-    port: int
 
 
 class PeerError(Exception):
@@ -50,11 +48,11 @@ class PeerError(Exception):
 class Peer(asyncio.BufferedProtocol):
     """`await connect()` first. After a PeerError the connection is closed and not used again."""
 
-    def __init__(self, broker: "Broker", address: PeerAddress, client_id: str, options: SocketOptions) -> None:
+    def __init__(self, broker: "Broker", address: Address, client_id: str, options: SocketOptions) -> None:
         config = broker.config
         self._broker = broker
         self._address = address
-        self._framers = {cls: RequestFramer(cls, version, client_id) for cls, (_, version) in VERSIONS.items()}
+        self._wire = WireClient(client_id)
         self._options = options
         self._timeout_ms = config.replica_socket_timeout_ms
         self._answer_bytes_max = (
@@ -64,13 +62,13 @@ class Peer(asyncio.BufferedProtocol):
         self._threshold: ReceiveThreshold | None = None
         self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
         self._filled = 0
+        self._small_answers = 0
         # Of the answer that is arriving, its size field included; 0 before that is known.
         self._size = 0
         self._answer: asyncio.Future[memoryview] | None = None
         self._deadline_ms = 0
         # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
         self._timer: TimerEntry | None = None
-        self._correlation_id = 0
 
     @property
     def is_open(self) -> bool:
@@ -97,17 +95,15 @@ class Peer(asyncio.BufferedProtocol):
             raise PeerError("the connection is closed")
         self._begin_answer()
         answer = self._answer = self._broker.loop.create_future()
-        response_class, version = VERSIONS[type(request)]
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         self._deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
         if self._timer is None:
             self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
         try:
-            transport.write(self._framers[type(request)].build(request, self._correlation_id))
+            transport.write(self._wire.send(request, VERSIONS[type(request)]))
             payload = await answer
         finally:
             self._answer = None
-        return self._parsed(response_class, version, payload)
+        return self._parsed(payload)
 
     def _check_deadline(self) -> None:
         self._timer = None
@@ -118,16 +114,17 @@ class Peer(asyncio.BufferedProtocol):
         else:
             self._fail(f"no answer within {self._timeout_ms} ms")
 
-    def _parsed(self, response_class: Any, version: int, payload: memoryview) -> Any:
+    def _parsed(self, payload: memoryview) -> Any:
+        pending = self._wire.pending
+        assert pending is not None, "a request was sent"
         try:
-            correlation_id, response = parse_response(response_class, version, payload)
+            return self._wire.receive(payload)
+        except UnexpectedResponseError as error:
+            self.close()
+            raise PeerError(str(error)) from None
         except DecodeError as error:
             self.close()
-            raise PeerError(f"malformed {response_class.__name__}: {error}") from None
-        if correlation_id != self._correlation_id:
-            self.close()
-            raise PeerError(f"answer to request {correlation_id} where {self._correlation_id} was due")
-        return response
+            raise PeerError(f"malformed response to {type(pending.request).__name__}: {error}") from None
 
     def close(self) -> None:
         if self._timer is not None:
@@ -186,6 +183,8 @@ class Peer(asyncio.BufferedProtocol):
             self._buffer = larger
 
     def _begin_answer(self) -> None:
+        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
         self._filled = self._size = 0
-        if len(self._buffer) > KEPT_BUFFER_MAX:
+        kept_max = SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX
+        if len(self._buffer) > kept_max:
             self._buffer = memoryview(bytearray(SMALLEST_BUFFER))

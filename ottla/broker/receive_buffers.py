@@ -20,6 +20,7 @@ LENT_MAX = 4
 BUFFERS_MAX = HELD_BYTES_MAX // BUFFER_BYTES + LENT_MAX + 8
 # Of a read event no longer than this, nothing is ever kept in place.
 SHORT_READ_MAX = COPIED_BYTES_MAX
+SMALLEST_OWN_BUFFER = 4096
 _NONE = memoryview(b"")
 
 
@@ -34,6 +35,10 @@ class ReceiveBuffers:
         part of it is kept, another buffer takes its place."""
         self.shared = _NONE
         self.shared = self._another()
+
+    def release_idle(self) -> None:
+        """Lets go of what no connection has needed since the last call."""
+        self._pool.release_idle()
 
     def _another(self) -> memoryview:
         buffer = self._pool.take()
@@ -56,3 +61,11 @@ class ReceiveBuffers:
     def give_back(self) -> None:
         """A connection has done with what was lent to it."""
         self._lent -= 1
+
+
+def copied(view: memoryview, start: int, end: int, capacity: int) -> memoryview:
+    """The bytes at the beginning of a buffer for `capacity` bytes, but never much larger than what has arrived."""
+    received = end - start
+    own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
+    own[:received] = view[start:end]
+    return own

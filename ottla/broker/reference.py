@@ -84,7 +84,7 @@ def main(root: Path) -> None:
 
 
 def _server_rows() -> Iterator[tuple[str, ...]]:
-    dynamic = {Update.READ_ONLY: "", Update.CLUSTER_WIDE: "yes"}
+    dynamic = {Update.READ_ONLY: "", Update.CLUSTER_WIDE: "yes", Update.ONLY_CLUSTER_WIDE: "for all brokers"}
     for name in sorted(SERVER_OPTIONS):
         option = SERVER_OPTIONS[name]
         yield f"`{name}`", _kind(option), _default(option), _values(option), dynamic[option.update], option.meaning

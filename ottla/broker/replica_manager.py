@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.ailing_replicas import AilingReplicas
 from ottla.broker.appends import AppendAnswer, AppendDone, Appends
 from ottla.broker.isr_changes import ImageRegistrations, IsrChanges
-from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
+from ottla.cluster.image import CONSUMER_OFFSETS, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
@@ -80,14 +80,23 @@ class ReplicaManager(Appends):
     # What metadata says of them.
 
     def host(self, topic: TopicInfo, index: int) -> None:
-        """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError."""
+        """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError.
+
+        After an error the replica serves nobody until the state is applied again."""
         if self._has_stepped_down:
             return
         partition = self.find(topic.name, index) or self._open(topic, index)
+        state = topic.partitions[index]
+        try:
+            self._apply_state(partition, state)
+        except Exception:
+            self._state_failed(partition, state)
+            raise
+
+    def _apply_state(self, partition: Partition, state: PartitionInfo) -> None:
         if partition.log.has_pending_writes:
             # It was accepted in the term that may end now.
             self.flush_appends()
-        state = topic.partitions[index]
         taken = partition.take_state(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -97,6 +106,7 @@ class ReplicaManager(Appends):
             elr=state.elr,
             now_ms=self._broker.clock.now_ms(),
         )
+        self._broker.log_ends.state_applied(partition, state)
         match taken:
             case Taken.NOTHING:
                 return
@@ -112,8 +122,17 @@ class ReplicaManager(Appends):
             self.wake_followers(partition)
         self.ailing.state_taken(partition)
 
+    def _state_failed(self, partition: Partition, state: PartitionInfo) -> None:
+        """The replica counts as failed: others are to lead, until the state can be applied."""
+        self._stop_fetching(partition)
+        partition.forget_state()
+        self.tell(partition)
+        if len(state.replicas) > 1:
+            self.ailing.write_failed(partition)
+
     def delete_partition(self, topic: str, index: int) -> None:
-        """Forgets the partition and removes its log; who waits for it learns that it is gone."""
+        """Forgets the partition and removes its log; who waits for it learns that it is gone. Raises KafkaStorageError
+        if the log's directory could not be renamed yet."""
         partition = self._partitions.get(topic, {}).pop(index, None)
         if partition is None:
             return
@@ -123,8 +142,11 @@ class ReplicaManager(Appends):
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
         self.ailing.forget(partition)
-        self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
-        self._broker.housekeeping.recovery_points_fell()
+        self._broker.log_ends.forget(partition)
+        try:
+            self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
+        finally:
+            self._broker.housekeeping.recovery_points_fell()
 
     def metadata_applied(self, update: ImageUpdate) -> None:
         """All partitions have their states: see to the connections to their leaders."""
@@ -132,12 +154,19 @@ class ReplicaManager(Appends):
             self._leader_changed(node_id)
         if self._fetching is not None:
             self._fetching.settle()
+        self._broker.log_ends.update()
 
     def configure(self, topic: str, config: LogConfig) -> None:
         partitions = self._partitions.get(topic, {}).values()
         ends_compaction = any(p.log.config.is_compacted for p in partitions) and not config.is_compacted
         for partition in partitions:
             partition.log.configure(config)
+            if config.waits_for_sync:
+                self._disk_sync.configured(partition)
+            # A smaller min.insync.replicas may let it rise.
+            if partition.maybe_raise_high_watermark(self._broker.clock.now_ms()):
+                self.high_watermark_rose(partition)
+                self.wake_followers(partition)
         if ends_compaction:
             self._broker.housekeeping.gaps_changed()
 
@@ -251,6 +280,11 @@ class ReplicaManager(Appends):
             self.tell(partition)
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)
+
+    def synced(self, partition: Partition) -> None:
+        super().synced(partition)
+        if self._fetching is not None:
+            self._fetching.synced(partition)
 
     def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
         """A follower has fetched from this leader."""

@@ -1,4 +1,4 @@
-"""`ottla serve`: a broker, or several, in this process until SIGTERM or SIGINT."""
+"""`ottla serve`: a broker, or several, in this process until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,11 @@ from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.errors import StartError
+from ottla.broker.idle_memory import IdleMemory
 from ottla.broker.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.logging import LazyLog
+from ottla.cluster.store import parse_store_url
+from ottla.protocol.address import parse_address
 
 if TYPE_CHECKING:
     from ottla.cluster.store import MetadataStore
@@ -98,7 +101,7 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
         if not told.done():
             told.set_result(None)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stop_signals():
         loop.add_signal_handler(number, stop)
     served = _served(options, config, data_dir, log)
     if not await _started(served, told):
@@ -106,9 +109,16 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
         return True
     print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
     loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
+    IdleMemory(loop).start()
     await told
     log.info("stopping")
     return await served.stop()
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """SIGHUP, which comes when the terminal goes, is among them unless `nohup` has the process ignore it."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
 
 
 async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
@@ -125,8 +135,8 @@ async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
 
 
 def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
-    host, port = (None, None) if options.listen is None else _split(options.listen)
-    advertise = None if options.advertise is None else _split(options.advertise)
+    host, port = (None, None) if options.listen is None else parse_address(options.listen, port_min=0)
+    advertise = None if options.advertise is None else parse_address(options.advertise)
     node_id = options.node_id or 0
     if options.brokers > 1:
         from ottla.broker.local_cluster import LocalCluster
@@ -156,7 +166,7 @@ def _etcd_store(url: str, data_dir: Path) -> "MetadataStore":
         from ottla.cluster.etcd import EtcdStore
     except ModuleNotFoundError as error:
         raise StartError(f"--metadata {url} needs {error.name}, which comes with: pip install 'ottla[etcd]'") from None
-    return EtcdStore([_split(address) for address in url.removeprefix("etcd://").split(",")])
+    return EtcdStore(parse_store_url(url))
 
 
 def _settle(log: LazyLog) -> None:
@@ -187,8 +197,3 @@ def _ticks_per_second() -> int:
     import os
 
     return os.sysconf("SC_CLK_TCK")
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
 from ottla.broker.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
+from ottla.broker.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.network import Listener, Network, SocketOptions
 from ottla.broker.receive_buffers import ReceiveBuffers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.timer.wheel import TimerEntry
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
+# A transport that is closed first sends what it has. A client that does not read that would keep its connection for
+# ever: the memory, the descriptor and the place in `max.connections`.
+CLOSE_TIMEOUT_MS = 5_000
 
 
 class Server:
@@ -21,11 +26,15 @@ class Server:
         self.broker = broker
         self.dispatcher = Dispatcher()
         self.receive_buffers = ReceiveBuffers()
+        self.memory = ConnectionMemory()
+        self._sessions = broker.fetch_sessions
         self.request_bytes_max = broker.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
         self._connections_of_host: dict[str, int] = {}
         self._idle_ms_max = broker.config.connections_max_idle_ms
-        self._next_accept_ms = 0.0
+        # Connections accepted and not yet allowed by `max.connection.creation.rate`, as of a moment.
+        self._accept_debt = 0.0
+        self._accept_debt_at_ms = 0
         # Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied.
         self._socket_options = SocketOptions(
             send_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
@@ -33,6 +42,8 @@ class Server:
         )
         self._listeners: list[Listener] = []
         self._all_closed: asyncio.Future[None] | None = None
+        # Pending while a session without a connection is kept.
+        self._sessions_timer: TimerEntry | None = None
         self._logged_second = 0
         self._logged_count = 0
 
@@ -52,6 +63,8 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        if self._sessions_timer is not None:
+            self._sessions_timer.cancel()
 
     def close_connections(self) -> None:
         for connection in list(self.connections):
@@ -84,11 +97,22 @@ class Server:
             connection.close(refusal)
             return
         self._socket_options.apply(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         now_ms = connection.last_event_ms = self.broker.clock.now_ms()
         if not self.broker.is_serving:
             connection.hold(HELD_BY_START)
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
+
+    def closing(self, connection: Connection) -> None:
+        """Nothing is read from it any more; it is aborted if it has not sent its last answers in time."""
+        if connection.idle_timer is not None:
+            connection.idle_timer.cancel()
+            connection.idle_timer = None
+        transport = connection.transport
+        if transport is not None and transport.get_write_buffer_size():
+            deadline_ms = self.broker.clock.now_ms() + CLOSE_TIMEOUT_MS
+            connection.idle_timer = self.broker.wheel.schedule(deadline_ms, transport.abort)
 
     def disconnected(self, connection: Connection) -> None:
         del self.connections[connection]
@@ -101,8 +125,16 @@ class Server:
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
+        has_session = self._sessions.connection_lost(connection, self.broker.clock.now_ms())
+        if has_session and self._sessions_timer is None and self._listeners:
+            self._drop_sessions()
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)
+
+    def _drop_sessions(self) -> None:
+        """Fetch sessions outlive their connections, but not for ever."""
+        next_ms = self._sessions.drop_detached(self.broker.clock.now_ms())
+        self._sessions_timer = None if next_ms is None else self.broker.wheel.schedule(next_ms, self._drop_sessions)
 
     def log_closing(self, connection: Connection, reason: str) -> None:
         second = self.broker.clock.now_ms() // 1000
@@ -127,13 +159,15 @@ class Server:
 
     def _throttle(self, connection: Connection, now_ms: int) -> None:
         """`max.connection.creation.rate`: a connection that comes too early is not read from before its turn."""
-        rate = self.broker.config.max_connection_creation_rate
+        rate = max(self.broker.config.max_connection_creation_rate, 1)
+        paid = (now_ms - self._accept_debt_at_ms) * rate / 1000
+        self._accept_debt_at_ms = now_ms
+        self._accept_debt = max(self._accept_debt - paid, 0.0) + 1
         # A second's worth may come at once.
-        self._next_accept_ms = max(self._next_accept_ms, now_ms - 1000) + 1000 / max(rate, 1)
-        wait_until_ms = int(self._next_accept_ms)
-        if wait_until_ms > now_ms:
+        wait_ms = int((self._accept_debt - rate) * 1000 / rate)
+        if wait_ms > 0:
             connection.hold(HELD_BY_THROTTLE)
-            self.broker.wheel.schedule(wait_until_ms, lambda: connection.release(HELD_BY_THROTTLE))
+            self.broker.wheel.schedule(now_ms + wait_ms, lambda: connection.release(HELD_BY_THROTTLE))
 
     def _watch_idle(self, connection: Connection) -> None:
         """One timer per connection, moved on only when it fires: a request costs it nothing."""
@@ -141,7 +175,7 @@ class Server:
 
         def check() -> None:
             now_ms = self.broker.clock.now_ms()
-            if connection.answers_pending():
+            if connection.answers_pending() or connection.count_unread():
                 connection.last_event_ms = now_ms
             if now_ms - connection.last_event_ms >= self._idle_ms_max:
                 connection.close(f"idle for {self._idle_ms_max} ms")

@@ -1,7 +1,11 @@
 """The logs of this broker's replicas, made and removed as the metadata says.
 
-Many logs are made a few at a time, so that other clients are served in between. Whoever asks for a partition whose log
-is still to come is told NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
+Many logs are made, and deleted, a few at a time, so that other clients are served in between. Deletions come first:
+another topic may have got the name. Whoever asks for a partition whose log is still to come is told
+NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
+
+Each partition is on its own: one whose log cannot be opened, or whose state cannot be applied, is tried again every
+RETRY_MS, and the others of the same update get their states.
 """
 
 import asyncio
@@ -22,6 +26,12 @@ LOGS_AT_ONCE = 25
 STEP_MS = 5
 
 
+class _Gone(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
 class _Waiting(NamedTuple):
     topic_ids: Collection[bytes]
     done: Callable[[], None]
@@ -40,6 +50,8 @@ class TopicLogs:
             log=broker.log,
             retry=self._try_again,
         )
+        # Still to be deleted.
+        self._gone: deque[_Gone] = deque()
         # Still to be made, and how many of each topic id that are.
         self._missing: deque[Replica] = deque()
         self._counts: dict[bytes, int] = {}
@@ -48,8 +60,10 @@ class TopicLogs:
         self._stopped = False
 
     def stop(self) -> None:
-        """No more logs are made; the next start makes what is missing."""
+        """No more logs are made; the next start makes what is missing. Those that are no replicas any more go now."""
         self._stopped = True
+        while self._gone:
+            self._delete(self._gone.popleft())
         self.failed.stop()
 
     def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
@@ -86,20 +100,33 @@ class TopicLogs:
         return old is not None and (new is None or new.topic_id != old.topic_id)
 
     def _forget(self, topic: TopicInfo) -> None:
-        for index in range(len(topic.partitions)):
-            self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
+        self._gone += [_Gone(topic.name, topic.topic_id, index) for index in range(len(topic.partitions))]
         self.failed.forget_topic(topic.topic_id)
 
     def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
         for index in indexes:
-            here = self._broker.replicas.find(topic.name, index) is not None
+            partition = self._broker.replicas.find(topic.name, index)
+            here = partition is not None and partition.topic_id == topic.topic_id
             if not self._is_ours(topic, index):
                 if here:
-                    self._broker.guard(self._broker.replicas.delete_partition, topic.name, index)
+                    self._gone.append(_Gone(topic.name, topic.topic_id, index))
             elif here:
                 self._host(topic, index)
             elif not self.failed.has(topic.topic_id, index):
                 self._expect(Replica(topic.topic_id, index))
+
+    def _delete(self, gone: _Gone) -> None:
+        partition = self._broker.replicas.find(gone.topic, gone.partition)
+        topic = self._broker.image.topic_by_id(gone.topic_id)
+        if partition is None or partition.topic_id != gone.topic_id:
+            return
+        if topic is not None and self._is_ours(topic, gone.partition):
+            # It was given back meanwhile.
+            return
+        try:
+            self._broker.replicas.delete_partition(gone.topic, gone.partition)
+        except Exception as error:
+            self._log_failure("the log of a deleted partition could not be renamed", gone.topic, gone.partition, error)
 
     # Making logs.
 
@@ -115,11 +142,14 @@ class TopicLogs:
 
     def _make_some(self) -> None:
         deadline_ms = self._broker.clock.now_ms() + STEP_MS
-        for _ in range(min(len(self._missing), LOGS_AT_ONCE)):
-            self._make(self._missing.popleft())
+        for _ in range(min(len(self._gone) + len(self._missing), LOGS_AT_ONCE)):
+            if self._gone:
+                self._delete(self._gone.popleft())
+            else:
+                self._make(self._missing.popleft())
             if self._broker.clock.now_ms() >= deadline_ms:
                 break
-        self._is_making = bool(self._missing)
+        self._is_making = bool(self._gone or self._missing)
         if self._is_making:
             self._broker.soon(self._make_more)
 
@@ -148,11 +178,21 @@ class TopicLogs:
     def _host(self, topic: TopicInfo, index: int) -> None:
         try:
             self._broker.replicas.host(topic, index)
-        except KafkaError as error:
-            has_log = self._broker.replicas.find(topic.name, index) is not None
-            self.failed.add(topic, index, error, has_log=has_log)
+        except Exception as error:
+            if not self.failed.has(topic.topic_id, index):
+                self._log_failure("the state of a partition could not be applied", topic.name, index, error)
+            partition = self._broker.replicas.find(topic.name, index)
+            known = error if isinstance(error, KafkaError) else KafkaError(f"{topic.name}-{index}: {error!r}")
+            has_log = partition is not None and partition.topic_id == topic.topic_id
+            self.failed.add(topic, index, known, has_log=has_log)
         else:
             self.failed.discard(topic.topic_id, index)
+
+    def _log_failure(self, what: str, topic: str, index: int, error: Exception) -> None:
+        if isinstance(error, KafkaError):
+            self._broker.log.error(what, topic=topic, partition=index, why=str(error))
+        else:
+            self._broker.log.error(what, topic=topic, partition=index, exc_info=error)
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, []

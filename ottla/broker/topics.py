@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ottla.broker.config.options import ConfigError
+from ottla.broker.config.options import ConfigError, ConfigScopeError
 from ottla.broker.config.topic import check_topic_configs, log_config
 from ottla.broker.dynamic_configs import ALL_BROKERS
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage, TopicInfo
@@ -271,6 +271,8 @@ class TopicService:
         def plan() -> Transaction:
             try:
                 checked = self._broker.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+            except ConfigScopeError as error:
+                raise InvalidConfig(str(error)) from None
             except ConfigError as error:
                 raise InvalidRequest(str(error)) from None
             return replace_broker_configs(owner, checked, self._broker.metadata.configs.revision_of(owner))

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from ottla.cli.connection import Address, Connection
+from ottla.cli.connection import Connection
 from ottla.cli.failures import ClientError, NoAnswer, Refused, check
+from ottla.protocol.address import Address
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -34,17 +35,6 @@ EARLIEST = -2
 TopicPartition = tuple[str, int]
 Result = TypeVar("Result")
 Response = TypeVar("Response", bound=Message)
-
-
-def parse_bootstrap(text: str) -> list[Address]:
-    """`HOST:PORT[,HOST:PORT...]`; raises ValueError with a sentence."""
-    addresses: list[Address] = []
-    for part in (piece.strip() for piece in text.split(",")):
-        host, colon, port = part.rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= 65535:
-            raise ValueError(f"{part!r} is not HOST:PORT")
-        addresses.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
-    return addresses
 
 
 class Client:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.cli.client import Client, TopicPartition
-from ottla.cli.connection import Address
 from ottla.cli.failures import check
 from ottla.cli.replica_progress import LogEnds, lags, log_ends
+from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_configs import (

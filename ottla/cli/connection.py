@@ -6,18 +6,17 @@ A connection begins with ApiVersions; from then on every request travels in the 
 import asyncio
 import contextlib
 import socket
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ottla.cli.failures import ClientError, NoAnswer
-from ottla.protocol.codec import decode
+from ottla.protocol.address import Address
+from ottla.protocol.client import UnexpectedResponseError, WireClient, parse_response
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame, response_header_version
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.primitives import DecodeError, skip_tags
+from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
 
 CLIENT_ID = "ottla"
-CORRELATION_ID_BYTES = 4
 RESPONSE_SIZE_MIN = 6
 # Describing a cluster of many thousand partitions takes a few megabytes; a size above this is another protocol's bytes.
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
@@ -27,14 +26,6 @@ TLS_RECORD_TYPES = {0x14, 0x15, 0x16}
 Response = TypeVar("Response", bound=Message)
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
 class Connection:
     """Requests of one connection are sent one after another; `open` it, `ask`, `close`."""
 
@@ -42,7 +33,7 @@ class Connection:
         self.address = address
         self._reader = reader
         self._writer = writer
-        self._correlation_id = 0
+        self._wire = WireClient(CLIENT_ID)
         self._ranges: dict[int, tuple[int, int]] = {}
         self._turn = asyncio.Lock()
 
@@ -106,8 +97,7 @@ class Connection:
     async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:
         """Send a request and return the answer to it, without its size."""
         async with self._turn:
-            self._correlation_id += 1
-            frame = build_request_frame(request, version, self._correlation_id, CLIENT_ID)
+            frame = self._wire.send(request, version)
             try:
                 async with asyncio.timeout(timeout_s):
                     self._writer.write(frame)
@@ -130,34 +120,26 @@ class Connection:
         if not RESPONSE_SIZE_MIN <= size <= RESPONSE_SIZE_MAX:
             raise ClientError(f"{self.address} does not speak Kafka's protocol")
         payload = await self._reader.readexactly(size)
-        if int.from_bytes(payload[:4], "big") != self._correlation_id:
-            raise ClientError(f"{self.address} does not speak Kafka's protocol: it answered what nobody asked")
+        try:
+            self._wire.match(payload)
+        except UnexpectedResponseError as error:
+            raise ClientError(f"{self.address} does not speak Kafka's protocol: {error}") from None
         return payload
 
     def _parse(self, answer: type[Response], version: int, payload: bytes) -> Response:
         try:
-            return _parse_leniently(answer, version, payload)
+            # librdkafka's mock cluster sends a few bytes more than the message.
+            return parse_response(answer, version, payload, allows_trailing_bytes=True)
         except DecodeError as error:
             name = answer.__name__
             raise ClientError(f"{self.address} sent a {name} that is not Kafka's version {version}: {error}") from error
-
-
-def _parse_leniently(answer: type[Response], version: int, payload: bytes) -> Response:
-    """Bytes left after the message are let pass, as every client does: librdkafka's mock cluster sends some."""
-    position = CORRELATION_ID_BYTES
-    if response_header_version(answer.API_KEY, version) == 1:
-        try:
-            position = skip_tags(payload, position + 1, payload[position], len(payload))
-        except IndexError:
-            raise DecodeError("the header ends inside its tags") from None
-    return decode(answer, version, payload, position)[0]
 
 
 def _version_offered(refusal: bytes) -> int:
     """The version of ApiVersions that a broker knows, as its refusal of another says; 0, which all know, if it does not
     say so in the way of Kafka (librdkafka's mock cluster answers in a layout of its own)."""
     try:
-        rows = _parse_leniently(ApiVersionsResponse, 0, refusal).api_keys
+        rows = parse_response(ApiVersionsResponse, 0, refusal, allows_trailing_bytes=True).api_keys
     except DecodeError:
         return 0
     return next((row.max_version for row in rows if row.api_key == ApiVersionsRequest.API_KEY), 0)

@@ -1,6 +1,7 @@
 """Records from partitions or as a member of a group, with the client library's consumer."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import click
 
 from ottla.cli import client_log
 from ottla.cli.client import EARLIEST, LATEST, Client, TopicPartition
-from ottla.cli.failures import ClientError
+from ottla.cli.failures import ClientError, Interrupted
 from ottla.cli.record_format import WriteRecord
 from ottla.cli.session import Session
 from ottla.cli.topic_operations import reachable_partitions
@@ -22,6 +23,9 @@ from ottla.cli.topic_operations import reachable_partitions
 # How long one wait for records lasts; limits are looked at in between.
 WAIT_MS = 100
 RECORDS_AT_ONCE = 500
+# At the end: for a broker to say that it is there, and for the consumer to commit and leave its group.
+ANSWER_WITHIN_S = 1
+STOP_WITHIN_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,13 @@ async def consume_records(
             with _interrupt() as interrupted:
                 await _print_records(consumer, limits, ends, write, interrupted, at_end)
         finally:
-            await consumer.stop()
+            is_stopped = await _stop(session, consumer)
     except (KafkaError, OSError) as error:
         raise ClientError(f"cannot consume {source.topic}: {str(error) or type(error).__name__}") from error
+    if not is_stopped:
+        failure = Interrupted if interrupted.is_set() else ClientError
+        lost = "" if source.group is None else f": group {source.group} may not have committed what was read last"
+        raise failure(f"no broker answered at the end{lost}")
 
 
 async def _bounds(
@@ -107,6 +115,32 @@ async def _started_consumer(session: Session, source: Source, starts: Mapping[To
     # The library's consumer can only be stopped once its tasks have begun.
     await asyncio.sleep(0)
     return consumer
+
+
+async def _stop(session: Session, consumer: Any) -> bool:
+    """Commits and leaves the group; whether there was a broker for that.
+
+    Without one the library would go on trying, however long that takes."""
+    stopping = asyncio.create_task(consumer.stop())
+    if await _is_reachable(session):
+        done, _ = await asyncio.wait([stopping], timeout=STOP_WITHIN_S)
+        if done:
+            # The library lets the cancellation of its own tasks out, where they wait to try again.
+            if not stopping.cancelled():
+                stopping.result()
+            return True
+    # What it leaves open goes with this process; its complaints about that are of no use to anybody.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    stopping.cancel()
+    return False
+
+
+async def _is_reachable(session: Session) -> bool:
+    try:
+        async with asyncio.timeout(STOP_WITHIN_S), Client(session.bootstrap, ANSWER_WITHIN_S):
+            return True
+    except (ClientError, TimeoutError):
+        return False
 
 
 async def _print_records(

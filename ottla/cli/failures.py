@@ -2,6 +2,7 @@
 
 Exception
 └── ClientError             the message is a whole sentence; a command prints it and ends with status 1
+    ├── Interrupted         by Ctrl-C, and there was no orderly end; the status is 130
     ├── NoAnswer            no connection, a lost one, or no answer in time: another attempt may do
     └── Refused             the broker answered with an error code
 """
@@ -51,7 +52,15 @@ WORDS = {
 }
 
 
+# Of a process that SIGINT has ended, as shells count it: 128 and the signal's number.
+INTERRUPTED_STATUS = 130
+
+
 class ClientError(Exception):
+    pass
+
+
+class Interrupted(ClientError):
     pass
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import click
 
+from ottla.cli.failures import INTERRUPTED_STATUS
 from ottla.cli.messages import Message, from_json
 from ottla.cli.producing import STDIN, Destination, Tally, produce_lines
 from ottla.cli.session import Session, broker_options, parse_settings, run_to_end
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-INTERRUPTED_STATUS = 130
 
 
 @click.command()

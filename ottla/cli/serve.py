@@ -7,6 +7,8 @@ One table describes the options. `parse_plain` reads it for command lines writte
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ottla.protocol.address import parse_address
+
 
 class Option(NamedTuple):
     name: str
@@ -109,7 +111,7 @@ def _address_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
         address = values[key]
         if not isinstance(address, str):
             continue
-        if not _is_host_and_port(address, port_min=0 if key == "listen" else 1):
+        if not _is_address(address, port_min=0 if key == "listen" else 1):
             return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
         if int(address.rpartition(":")[2]) + brokers - 1 > 65535:
             return f"--{key}", f"{address} and the {brokers - 1} ports that follow it are not all below 65536"
@@ -132,19 +134,25 @@ def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _is_etcd_url(url: str) -> bool:
-    addresses = url.removeprefix("etcd://").split(",")
-    return url.startswith("etcd://") and all(_is_host_and_port(each, port_min=1) for each in addresses)
+    from ottla.cluster.store import StoreError, parse_store_url
 
-
-def _is_host_and_port(address: str, *, port_min: int) -> bool:
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
+    try:
+        parse_store_url(url)
+    except StoreError:
         return False
-    return port.isascii() and port.isdecimal() and len(port) <= 5 and port_min <= int(port) <= 65535
+    return True
+
+
+def _is_address(text: str, *, port_min: int) -> bool:
+    try:
+        parse_address(text, port_min=port_min)
+    except ValueError:
+        return False
+    return True
 
 
 def serve(values: Mapping[str, Any]) -> int:
-    """Run the broker until SIGTERM or SIGINT; returns the exit status."""
+    """Run the broker until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
     from ottla.broker.serve import ServeOptions, run
 
     return run(ServeOptions(**values))

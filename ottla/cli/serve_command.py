@@ -38,6 +38,7 @@ serve_command = click.Command(
     "serve",
     callback=_serve,
     params=[_click_option(option) for option in OPTIONS],
-    help="Run a broker, or a cluster of several in one process, until SIGTERM or SIGINT.\n\nPrints one line to "
+    help="Run a broker, or a cluster of several in one process.\n\nSIGTERM, SIGINT and SIGHUP stop it cleanly; under "
+    "nohup, SIGHUP does nothing.\n\nPrints one line to "
     "standard output when it accepts connections: `ready bootstrap=HOST:PORT[,...] cluster_id=... startup_ms=...`.",
 )

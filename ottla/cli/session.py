@@ -2,16 +2,17 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.client import Client, parse_bootstrap
-from ottla.cli.connection import Address
-from ottla.cli.failures import ClientError
+from ottla.cli.client import Client
+from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
 from ottla.cli.output import Output
+from ottla.protocol.address import Address, parse_addresses
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 Result = TypeVar("Result")
@@ -37,16 +38,24 @@ class Session:
         return run_to_end(connected())
 
 
+class _Interruption(click.ClickException):
+    exit_code = INTERRUPTED_STATUS
+
+
 def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return asyncio.run(work)
     except ClientError as error:
-        raise click.ClickException(str(error)) from error
+        kind = _Interruption if isinstance(error, Interrupted) else click.ClickException
+        raise kind(str(error)) from error
+    except KeyboardInterrupt:
+        # Where a command does not end by itself at Ctrl-C.
+        sys.exit(INTERRUPTED_STATUS)
 
 
 def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:
     try:
-        return parse_bootstrap(value)
+        return parse_addresses(value)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
 

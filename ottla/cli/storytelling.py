@@ -24,6 +24,10 @@ async def tell_story(session: Session, group_id: str, *, follow: bool) -> None:
         raise ClientError(f"there are no events of group {group_id} in {EVENTS_TOPIC}")
 
 
+# A copy of an event comes a few seconds after it, and no later than so many others of its group.
+COPIES_WITHIN = 10_000
+
+
 class _Telling:
     """The events of a group may be in several partitions, so what there is already has to be sorted first."""
 
@@ -34,15 +38,27 @@ class _Telling:
         self._as_json = as_json
         self._story = Story()
         self._past: list[Event] = []
+        # The latest events, by who told them and as which.
+        self._known: dict[tuple[int, int, int], None] = {}
 
     def tell(self, record: Any, /) -> str | None:
         event = _event_of(record, self._group_id)
-        if event is None:
+        if event is None or self._is_copy(event):
             return None
         if self.is_reading_past:
             self._past.append(event)
             return None
         return self._text(event)
+
+    def _is_copy(self, event: Event) -> bool:
+        """What a broker could not be sure to have written, it has written again."""
+        identity = (event["broker"], event["run"], event["seq"])
+        if identity in self._known:
+            return True
+        self._known[identity] = None
+        if len(self._known) > COPIES_WITHIN:
+            del self._known[next(iter(self._known))]
+        return False
 
     def tell_past(self) -> list[str]:
         self.is_reading_past = False

@@ -5,12 +5,12 @@ All decisions look at the image as it is, not at what has happened: one that was
 refused, is made again at the next event or tick. An event only says where to look first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
-from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo, TopicInfo
-from ottla.cluster.partition_state import Conditions, Election, settled
+from ottla.cluster.image import NO_LEADER, BrokerState, LogEnd, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.partition_state import Conditions, Election, longest_log, settled
 from ottla.cluster.store import Expect, Put, Transaction
 
 # Well below etcd's bound of 128 operations, which expectations count against too.
@@ -54,13 +54,15 @@ ControllerEvent = BrokerChanged | TopicChanged | Tick
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """`reason` is a sentence for the log. `loses_records`: the leader was elected uncleanly."""
+    """`reason` is a sentence for the log. `loses_records`: the leader was elected uncleanly. `by_longest_log`: all who
+    had every acknowledged record have lost data, and the leader has the most that is left."""
 
     topic: str
     index: int
     before: PartitionInfo
     after: PartitionInfo
     reason: str
+    by_longest_log: bool = False
 
     @property
     def loses_records(self) -> bool:
@@ -102,6 +104,7 @@ def conditions(
     active: frozenset[int],
     lost_data: frozenset[int],
     balance: bool = False,
+    log_ends: Mapping[int, LogEnd] | None = None,
 ) -> Conditions:
     return Conditions(
         active=active,
@@ -109,6 +112,7 @@ def conditions(
         lost_data=lost_data,
         unclean=rules.unclean and not topic.is_internal,
         election=Election.PREFERRED if balance else Election.CLEAN,
+        log_ends=log_ends or {},
     )
 
 
@@ -145,15 +149,34 @@ def _changes(
 ) -> Iterator[PartitionChange]:
     active, lost = image.active_brokers, image.brokers_that_lost_data
     for topic, index, state in partitions:
-        rules = rules_of(topic)
-        after = settled(state, conditions(topic, rules, active=active, lost_data=lost, balance=balance))
+        log_ends = _log_ends(image, topic, index, state) if state.leader == NO_LEADER else None
+        now = conditions(topic, rules_of(topic), active=active, lost_data=lost, balance=balance, log_ends=log_ends)
+        after = settled(state, now)
         if after is not state:
-            yield PartitionChange(topic.name, index, state, after, reason_of(state, after))
+            longest = longest_log(state, now) if log_ends else None
+            reason = reason_of(state, after) if longest is None else _reason_of_longest(state, now.log_ends, longest)
+            yield PartitionChange(topic.name, index, state, after, reason, by_longest_log=longest is not None)
+
+
+def _log_ends(image: MetadataImage, topic: TopicInfo, index: int, state: PartitionInfo) -> dict[int, LogEnd]:
+    told = ((replica, image.brokers.get(replica)) for replica in state.replicas)
+    key = (topic.topic_id, index)
+    return {replica: broker.log_ends[key] for replica, broker in told if broker is not None and key in broker.log_ends}
 
 
 def may_stop(image: MetadataImage, node_id: int) -> bool:
     """Whether a stopping broker has handed over all it can: it leads nothing any more (§19.1.4)."""
     return all(state.leader != node_id for _, _, state in image.partitions())
+
+
+def may_hand_over(image: MetadataImage, node_id: int) -> bool:
+    """Whether a partition that a stopping broker leads has a replica on another one that stays, or is just coming."""
+    staying = {
+        broker.node_id
+        for broker in image.brokers.values()
+        if broker.state in (BrokerState.ACTIVE, BrokerState.STARTING) and broker.node_id != node_id
+    }
+    return any(state.leader == node_id and not staying.isdisjoint(state.replicas) for _, _, state in image.partitions())
 
 
 def transactions(changes: Iterable[PartitionChange], image: MetadataImage) -> Iterator[Transaction]:
@@ -193,6 +216,15 @@ def reason_of(before: PartitionInfo, after: PartitionInfo) -> str:
     if after.leader in before.adding:
         return f"leader {after.leader} follows {before.leader}, with the new replicas"
     return f"leader {after.leader} was elected uncleanly: records that only others have are lost"
+
+
+def _reason_of_longest(before: PartitionInfo, log_ends: Mapping[int, LogEnd], leader: int) -> str:
+    end = log_ends[leader]
+    return (
+        f"leader {leader} was elected by its log, the longest of the newest epoch, which ends at offset "
+        f"{end.end_offset} of leader epoch {end.last_epoch}: ISR and ELR {sorted(before.last_known_elr)} are back, and "
+        f"all have lost data"
+    )
 
 
 def _reason_without_election(before: PartitionInfo, after: PartitionInfo) -> str:

@@ -5,6 +5,7 @@ controller                  the broker that decides about partitions, under its 
 brokers/<id>                registration: incarnation, listeners, rack; the revision is the broker epoch
 sessions/<id>               state of a broker that is there, under its lease
 lost-data/<id>              a broker that has come back without what it had, until it has left every ISR and ELR
+log-ends/<id>               how far the broker's logs go, of partitions that nobody can lead, under its lease
 topics/<name>               topic id and number of partitions
 partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, so that ISR changes do not collide
 configs/topics/<name>       the topic's own configs
@@ -17,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, PartitionInfo, TopicInfo
+from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, LogEnd, PartitionInfo, TopicInfo
 from ottla.cluster.store import Change, Delete, Entry, Put, StoreError
 
 CLUSTER_ID = "cluster-id"
@@ -25,6 +26,7 @@ CONTROLLER = "controller"
 BROKERS = "brokers/"
 SESSIONS = "sessions/"
 LOST_DATA = "lost-data/"
+LOG_ENDS = "log-ends/"
 TOPICS = "topics/"
 PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
@@ -161,6 +163,17 @@ def session_of(entry: Entry) -> tuple[str, BrokerState]:
     try:
         return value["incarnation"], BrokerState(value["state"])
     except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
+
+
+def log_ends_value(log_ends: Mapping[tuple[bytes, int], LogEnd]) -> bytes:
+    return _to_bytes([[topic_id.hex(), index, *end] for (topic_id, index), end in log_ends.items()])
+
+
+def log_ends_of(entry: Entry) -> dict[tuple[bytes, int], LogEnd]:
+    try:
+        return {(bytes.fromhex(topic_id), index): LogEnd(*end) for topic_id, index, *end in parsed(entry)}
+    except (TypeError, ValueError) as error:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
 
 

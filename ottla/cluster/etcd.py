@@ -41,7 +41,6 @@ from ottla.cluster.store import (
     KeptAlive,
     LeaseLost,
     Snapshot,
-    StoreError,
     TooLarge,
     Unavailable,
     WatchEvent,
@@ -387,20 +386,6 @@ class EtcdWatch:
                 self._next_revision = changes.revision + 1
                 self._store.call(self._deliver, changes)
         return self._active
-
-
-def parse_url(url: str) -> list[tuple[str, int]]:
-    """The endpoints in `etcd://HOST:PORT[,HOST:PORT…]`; raises StoreError with a sentence for who gave it."""
-    scheme, separator, hosts = url.partition("://")
-    if scheme != "etcd" or not separator:
-        raise StoreError(f"'{url}' is not a metadata store: etcd://HOST:PORT[,HOST:PORT…] is expected")
-    endpoints: list[tuple[str, int]] = []
-    for each in hosts.rstrip("/").split(","):
-        host, separator, port = each.rpartition(":")
-        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise StoreError(f"'{each}' in {url} is not HOST:PORT")
-        endpoints.append((host.strip("[]"), int(port)))
-    return endpoints
 
 
 class _NoAnswer(Exception):

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from ottla.cluster.overlay import Overlay
+from ottla.protocol.address import Address
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -26,6 +27,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 K = TypeVar("K")
 V = TypeVar("V")
 
+_NO_LOG_ENDS: "Mapping[tuple[bytes, int], LogEnd]" = MappingProxyType({})
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -47,17 +49,29 @@ class Listener(NamedTuple):
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return str(Address(self.host, self.port))
 
     def __str__(self) -> str:
         return f"{self.name}://{self.address}"
+
+
+class LogEnd(NamedTuple):
+    """How far a replica's log goes, as its broker tells while the partition has no leader.
+
+    `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is.
+    `last_epoch` is that of the last record, -1 where there is none."""
+
+    leader_epoch: int
+    last_epoch: int
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker and where clients reach it. `epoch` counts registrations (§19.1.1).
 
-    `lost_data`: it has come back without its clean-shutdown mark, and must not stand in for what it had (§19.4.3 c)."""
+    `lost_data`: it has come back without its clean-shutdown mark, and must not stand in for what it had (§19.4.3 c).
+    `log_ends`, by topic id and partition: what it tells in this session of partitions that nobody can lead."""
 
     node_id: int
     host: str
@@ -68,6 +82,7 @@ class BrokerInfo:
     incarnation: str = ""
     lost_data: bool = False
     listeners: tuple[Listener, ...] = ()
+    log_ends: Mapping[tuple[bytes, int], LogEnd] = field(default_factory=lambda: _NO_LOG_ENDS)
     session_revision: int = field(default=0, compare=False)
 
     @property
@@ -93,7 +108,8 @@ class PartitionInfo:
 
     `leader_epoch` counts leaders, `partition_epoch` every change of this state. `elr`, the eligible leader replicas,
     have left the ISR when it was too small to acknowledge anything, so they have all that was acknowledged.
-    `last_known_elr` were in one of the two and have lost data since, `last_leader` led before there was no leader.
+    `last_known_elr` were in one of the two and have lost data since, or have less than the longest log that was left;
+    `last_leader` led before there was no leader.
     `adding` and `removing` are the replicas a reassignment is about; both are among `replicas`."""
 
     leader: int

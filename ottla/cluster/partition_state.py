@@ -11,16 +11,22 @@ time, and asking twice is asking once. What makes it safe (§19.4.3):
   harmless.
 - Whoever comes back without its clean-shutdown mark leaves both, also as the last member of the ISR.
 - Leaders come from the ISR, else from the ELR. If nobody in them is active, there is no leader, and the ISR stays as it
-  was. An unclean election, which may lose records, is for topics configured so, or an explicit act.
+  was.
+- If all who were in them have lost data, as after a power failure of all machines, nothing acknowledged is sure to be
+  anywhere, and the longest log of the newest epoch has all that is left. It is elected when every broker that was in
+  the ISR or ELR is back and has told how far its log goes, not before: one that is missing may have more. While there
+  is no leader no log grows, so what was told stays true; and who was not elected stays known until the ISR is large
+  enough again, should the one that was elected be lost too.
+- An unclean election, which may lose records, is for topics configured so, or an explicit act.
 
 The only replica of a partition keeps its place whatever it has lost: nobody has more.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ottla.cluster.image import NO_LEADER, PartitionInfo
+from ottla.cluster.image import NO_LEADER, LogEnd, PartitionInfo
 
 
 class Election(Enum):
@@ -43,6 +49,8 @@ class Conditions:
     election: Election = Election.CLEAN
     # Elected in an UNCLEAN election; None: every replica.
     unclean_candidates: Collection[int] | None = None
+    # What brokers tell of their logs of this partition.
+    log_ends: Mapping[int, LogEnd] = field(default_factory=dict[int, LogEnd])
 
 
 def settled(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...] | None = None) -> PartitionInfo:
@@ -98,10 +106,34 @@ def _elected(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
     for replica in state.replicas:
         if replica in state.elr and replica in conditions.active and replica not in conditions.lost_data:
             return replace(state, leader=replica, isr=(replica,))
+    longest = longest_log(state, conditions)
+    if longest is not None:
+        known = _without(_union(state.last_known_elr, (state.last_leader,)), (longest, NO_LEADER))
+        return replace(state, leader=longest, isr=(longest,), elr=(), last_known_elr=known)
     candidate = _unclean_candidate(state, conditions)
     if candidate is None:
         return _with(state, leader=NO_LEADER)
     return replace(state, leader=candidate, isr=(candidate,), elr=(), last_known_elr=())
+
+
+def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
+    """The replica with the longest log of the newest epoch, where nobody in the ISR or ELR is left and all who were in
+    them have told how far their logs go; else None."""
+    if state.leader != NO_LEADER or state.isr or state.elr:
+        return None
+    told = {
+        replica: (end.last_epoch, end.end_offset)
+        for replica in state.replicas
+        if replica in conditions.active
+        and replica not in conditions.lost_data
+        and (end := conditions.log_ends.get(replica)) is not None
+        and end.leader_epoch == state.leader_epoch
+    }
+    had_all = {*state.last_known_elr, state.last_leader}.intersection(state.replicas)
+    if not told or not (had_all or set(state.replicas)) <= told.keys():
+        return None
+    # Of equal ones the first replica.
+    return max(told, key=lambda replica: told[replica])
 
 
 def _chosen(state: PartitionInfo, in_sync: list[int], election: Election) -> int:
@@ -125,10 +157,19 @@ def _unclean_candidate(state: PartitionInfo, conditions: Conditions) -> int | No
 
 
 def _with_elr(before: PartitionInfo, after: PartitionInfo, conditions: Conditions) -> PartitionInfo:
-    if _is_unclean(before, after, conditions) or len(after.isr) >= effective_min_isr(after, conditions.min_isr):
+    if _is_unclean(before, after, conditions):
+        return _with(
+            after, elr=(), last_known_elr=() if longest_log(before, conditions) is None else after.last_known_elr
+        )
+    is_large_enough = len(after.isr) >= effective_min_isr(after, conditions.min_isr)
+    if is_large_enough and after.leader != NO_LEADER:
         return _with(after, elr=(), last_known_elr=())
     had_all = _union(before.elr, before.isr)
-    elr = tuple(r for r in had_all if r not in after.isr and r not in conditions.lost_data and r in after.replicas)
+    elr = (
+        ()
+        if is_large_enough
+        else tuple(r for r in had_all if r not in after.isr and r not in conditions.lost_data and r in after.replicas)
+    )
     known = tuple(r for r in _union(before.last_known_elr, had_all) if r in after.replicas)
     return _with(after, elr=elr, last_known_elr=_without(known, (*after.isr, *elr)))
 

@@ -12,24 +12,26 @@ it stops, and is fenced again when its session ends, by whatever cause.
 A broker that finds nobody else registered need not ask anybody, and begins as ACTIVE.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
+    LOG_ENDS,
     LOST_DATA,
     PARTITIONS,
     SESSIONS,
     broker_of,
     controller_value,
+    log_ends_value,
     partition_of,
     registration_value,
     session_of,
     session_value,
 )
-from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
+from ottla.cluster.image import BrokerInfo, BrokerState, Listener, LogEnd, MetadataImage
 from ottla.cluster.store import ABSENT, NO_LEASE, Change, Delete, Entry, Expect, Put, Transaction
 from ottla.protocol.errors import ErrorCode, error_for
 
@@ -126,6 +128,13 @@ def activate(broker: BrokerInfo, lease_id: int) -> Transaction:
     if broker.lost_data:
         moved = moved._replace(changes=(*moved.changes, Delete(f"{LOST_DATA}{broker.node_id}")))
     return moved
+
+
+def tell_log_ends(broker: BrokerInfo, log_ends: Mapping[tuple[bytes, int], LogEnd], lease_id: int) -> Transaction:
+    """How far the broker's logs go, of partitions that nobody can lead; with its session that is forgotten."""
+    key = f"{LOG_ENDS}{broker.node_id}"
+    change = Put(key, log_ends_value(log_ends), lease_id) if log_ends else Delete(key)
+    return Transaction((Expect(f"{SESSIONS}{broker.node_id}", broker.session_revision),), (change,))
 
 
 def begin_shutdown(broker: BrokerInfo, lease_id: int) -> Transaction:

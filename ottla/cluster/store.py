@@ -15,6 +15,8 @@ a store object of its own, its session; closing it ends its watches and leaves i
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from ottla.protocol.address import Address, parse_addresses
+
 ABSENT = 0
 NO_LEASE = 0
 
@@ -166,3 +168,14 @@ class MetadataStore(Protocol):
     def close(self) -> None:
         """End the session: its watches end, and no callback comes any more."""
         ...
+
+
+def parse_store_url(url: str) -> list[Address]:
+    """The endpoints in `etcd://HOST:PORT[,HOST:PORT…]`; raises StoreError with a sentence for the user."""
+    scheme, separator, hosts = url.partition("://")
+    if scheme != "etcd" or not separator:
+        raise StoreError(f"'{url}' is not a metadata store: etcd://HOST:PORT[,HOST:PORT…] is expected")
+    try:
+        return parse_addresses(hosts.rstrip("/"))
+    except ValueError as error:
+        raise StoreError(f"{error} in {url}") from None

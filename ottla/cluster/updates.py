@@ -11,12 +11,14 @@ from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
+    LOG_ENDS,
     LOST_DATA,
     PARTITIONS,
     SESSIONS,
     TOPIC_CONFIGS,
     TOPICS,
     broker_of,
+    log_ends_of,
     parsed,
     partition_of,
     session_of,
@@ -185,7 +187,7 @@ class _Others:
                 broker = broker_of(entry)
                 known = self._broker(broker.node_id)
                 self._brokers[broker.node_id] = replace(broker, lost_data=known is not None and known.lost_data)
-            elif key.startswith((SESSIONS, LOST_DATA)):
+            elif key.startswith((SESSIONS, LOST_DATA, LOG_ENDS)):
                 sessions.append(entry)
             elif key == CONTROLLER:
                 self._image = replace(self._image, controller_id=parsed(entry)["id"], controller_epoch=entry.revision)
@@ -204,10 +206,15 @@ class _Others:
                 self._change(int(key.removeprefix(SESSIONS)), state=BrokerState.FENCED, session_revision=0)
             elif key.startswith(LOST_DATA):
                 self._change(int(key.removeprefix(LOST_DATA)), lost_data=False)
+            elif key.startswith(LOG_ENDS):
+                self._change(int(key.removeprefix(LOG_ENDS)), log_ends={})
 
     def _put_session(self, entry: Entry) -> None:
         if entry.key.startswith(LOST_DATA):
             self._change(int(entry.key.removeprefix(LOST_DATA)), lost_data=True)
+            return
+        if entry.key.startswith(LOG_ENDS):
+            self._change(int(entry.key.removeprefix(LOG_ENDS)), log_ends=log_ends_of(entry))
             return
         node_id = int(entry.key.removeprefix(SESSIONS))
         incarnation, state = session_of(entry)
@@ -215,7 +222,7 @@ class _Others:
         if broker is not None and broker.incarnation == incarnation:
             self._brokers[node_id] = replace(broker, state=state, session_revision=entry.revision)
 
-    def _change(self, node_id: int, **fields: BrokerState | int | bool) -> None:
+    def _change(self, node_id: int, **fields: object) -> None:
         broker = self._broker(node_id)
         if broker is not None:
             self._brokers[node_id] = replace(broker, **fields)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""DescribeGroups and ListGroups (KAFKA_SEMANTICS §10)."""
+"""DescribeGroups and ListGroups (docs/semantics §10)."""
 
 from collections.abc import Iterable
 from typing import Final

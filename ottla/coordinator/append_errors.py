@@ -1,4 +1,4 @@
-"""What clients are told when records could not be appended (KAFKA_SEMANTICS §4.6.1)."""
+"""What clients are told when records could not be appended (docs/semantics §4.6.1)."""
 
 from typing import Final
 

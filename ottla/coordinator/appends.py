@@ -2,7 +2,7 @@
 
 Normally the log reports appends in its own order, because the high watermark passes them in that order. Nothing here
 rests on it: of two records with one key the one that stands later in the log wins, whichever is reported first
-(KAFKA_SEMANTICS §9.2.7).
+(docs/semantics §9.2.7).
 """
 
 from collections import Counter

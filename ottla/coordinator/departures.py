@@ -1,4 +1,4 @@
-"""Members go: they say so, or their session or promise to join runs out (KAFKA_SEMANTICS §7.5, §8.1, §8.7)."""
+"""Members go: they say so, or their session or promise to join runs out (docs/semantics §7.5, §8.1, §8.7)."""
 
 from ottla.coordinator import rebalance, sessions
 from ottla.coordinator.events import LeaveGroup, LeavingMember, PendingMemberTimer, SessionTimer

@@ -1,4 +1,4 @@
-"""What nobody needs any more: offsets that have expired, groups that are empty (KAFKA_SEMANTICS §9.7, §10.3).
+"""What nobody needs any more: offsets that have expired, groups that are empty (docs/semantics §9.7, §10.3).
 
 A group that is to go is Dead at once, so that nothing can happen to it while its tombstones are on their way into the
 log. If they do not arrive, an Empty group with the same generation takes its place.

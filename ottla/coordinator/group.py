@@ -168,7 +168,7 @@ class Group:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody with these protocols can be in this group (KAFKA_SEMANTICS §5.6)."""
+        """Whether somebody with these protocols can be in this group (docs/semantics §5.6)."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)

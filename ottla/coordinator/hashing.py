@@ -1,4 +1,4 @@
-"""Texts as Java sees them: which partition of `__consumer_offsets` a group lives in (KAFKA_SEMANTICS §4.1), and how
+"""Texts as Java sees them: which partition of `__consumer_offsets` a group lives in (docs/semantics §4.1), and how
 long a text is."""
 
 import struct

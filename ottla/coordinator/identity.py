@@ -5,7 +5,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 def identity_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
-    """None for a member of the group that owns the seat it names, if it names one (KAFKA_SEMANTICS §7.1.3 d-f)."""
+    """None for a member of the group that owns the seat it names, if it names one (docs/semantics §7.1.3 d-f)."""
     if group_instance_id is not None:
         seated = group.static_members.get(group_instance_id)
         if seated is None:

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, and who has to wait (KAFKA_SEMANTICS §7.1).
+"""JoinGroup: who may come in, and who has to wait (docs/semantics §7.1).
 
 A join that waits is parked with its member and answered when the join phase ends. A second join of the same member
 takes its place, and the older one is answered REBALANCE_IN_PROGRESS. Its connection is most likely gone; a client that
@@ -54,7 +54,7 @@ def refuse(turn: Turn, event: JoinGroup, error: ErrorCode, member_id: str) -> No
 
 
 def _has_room_for(turn: Turn, group: Group, event: JoinGroup) -> bool:
-    """The size check of KAFKA_SEMANTICS §5.9, except that whoever takes over a seat needs no other one.
+    """The size check of docs/semantics §5.9, except that whoever takes over a seat needs no other one.
 
     Kafka turns a static member away that restarts while its group is full, and with an error that ends the client.
     """

@@ -1,4 +1,4 @@
-"""Taking a partition on, and giving it up (KAFKA_SEMANTICS §4.4, §4.5)."""
+"""Taking a partition on, and giving it up (docs/semantics §4.4, §4.5)."""
 
 from ottla.coordinator import rebalance, sessions
 from ottla.coordinator.durable import DurableState

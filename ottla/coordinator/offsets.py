@@ -1,4 +1,4 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (KAFKA_SEMANTICS §9).
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (docs/semantics §9).
 
 A commit is visible once the log has it, to everybody at the same time. Who may commit, and when, is decided by the
 group; the offsets themselves are in the partition's durable state.

@@ -117,7 +117,9 @@ class CoordinatorPartition:
         return self._turn.effects
 
     def fail_loading(self) -> None:
+        """Also when `finish_loading` has raised: then it may have made some of the groups."""
         self.phase = Phase.FAILED
+        self._turn.groups.clear()
         self._turn.durable = DurableState()
 
     def unload(self, now_ms: int, wall_ms: int) -> list[Effect]:

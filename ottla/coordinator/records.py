@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, byte for byte Kafka's (KAFKA_SEMANTICS §11).
+"""The records of `__consumer_offsets`, byte for byte Kafka's (docs/semantics §11).
 
 The key's first two bytes name the kind of record, the value's its version. Keys must come out the same for the same
 thing in every release, or compaction keeps both. All versions are read; written are keys 1 and 2, and values 3, or 1

@@ -1,4 +1,4 @@
-"""Answers to requests that never reach their group (KAFKA_SEMANTICS §4.3)."""
+"""Answers to requests that never reach their group (docs/semantics §4.3)."""
 
 from typing import Final, assert_never, cast
 

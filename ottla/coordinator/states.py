@@ -1,4 +1,4 @@
-"""The states of a classic group, and every transition that is legal (KAFKA_SEMANTICS §6).
+"""The states of a classic group, and every transition that is legal (docs/semantics §6).
 
     state                what it waits for                       ends by
     -------------------  --------------------------------------  ------------------------------------------------

@@ -1,4 +1,4 @@
-"""Static members: a client that restarts takes over its seat under a new member id (KIP-345, KAFKA_SEMANTICS §7.2).
+"""Static members: a client that restarts takes over its seat under a new member id (KIP-345, docs/semantics §7.2).
 
 The old id is fenced at once. While the group is Stable, and would still choose the same protocol, nobody else need
 notice: the takeover is stored, then answered. If it cannot be stored it is undone, unless the group has moved on since.

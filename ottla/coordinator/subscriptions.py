@@ -1,7 +1,7 @@
-"""Which topics a group consumes, as far as its members' metadata tells (KAFKA_SEMANTICS §5.8)."""
+"""Which topics a group consumes, as far as its members' metadata tells (docs/semantics §5.8)."""
 
 from ottla.coordinator.group import Group
-from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_subscription
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_subscribed_topics
 from ottla.protocol.primitives import DecodeError
 
 
@@ -19,7 +19,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
     topics: set[str] = set()
     for member in group.members.values():
         try:
-            topics.update(parse_subscription(member.metadata_for(group.protocol_name)).topics)
+            topics.update(parse_subscribed_topics(member.metadata_for(group.protocol_name)))
         except DecodeError:
             return None
     return frozenset(topics)

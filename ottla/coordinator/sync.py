@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets their share (KAFKA_SEMANTICS §7.3).
+"""SyncGroup: the leader hands in the assignment, everybody gets their share (docs/semantics §7.3).
 
 The assignment counts once the log has it. The store can complete late: it is applied only to the generation it was made
 for, and only while that generation still waits for it (T-9).

@@ -1,5 +1,8 @@
 """A job's Spark session. The master is not decided here: it comes with spark-submit."""
 
+import signal
+import threading
+
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.versions import DELTA_SETTINGS
@@ -18,6 +21,9 @@ def open_session(name: str) -> SparkSession:
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # PySpark has set one that calls Java in the middle of another call to Java, which breaks both.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     session.sparkContext.setLogLevel("ERROR")
     fit_to_size(session)
     return session

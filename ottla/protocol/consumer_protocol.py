@@ -24,6 +24,17 @@ def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
     return _parse(ConsumerProtocolSubscription, data)
 
 
+def parse_subscribed_topics(data: Buffer) -> list[str]:
+    """The topics of a subscription; DecodeError when not even a version 0 can be read.
+
+    As Kafka's coordinator does, it reads the fields of version 0, with which all versions begin, whatever version the
+    bytes say: kafkajs says 1 and ends before `owned_partitions`."""
+    if len(data) < _VERSION_BYTES:
+        raise DecodeError("the data ends inside its version")
+    subscription, _ = decode(ConsumerProtocolSubscription, 0, data, _VERSION_BYTES)
+    return subscription.topics
+
+
 def parse_assignment(data: Buffer) -> ConsumerProtocolAssignment:
     """What a member was given. No bytes at all are an assignment of nothing."""
     return _parse(ConsumerProtocolAssignment, data) if len(data) else ConsumerProtocolAssignment()

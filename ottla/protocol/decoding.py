@@ -28,14 +28,13 @@ from ottla.protocol.memory import (
     minimum_size,
     uncharged_size,
 )
-from ottla.protocol.schema import FORMATS, Field, Message
+from ottla.protocol.schema import FORMATS, Field, Message, is_flexible
 from ottla.protocol.source import (
     LENGTH_FORMATS,
     PREPARED_LENGTHS,
     Source,
     absent_fields,
     has_records,
-    is_flexible,
     plain_fields,
     tagged_fields,
 )

@@ -15,8 +15,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ottla.protocol import primitives
-from ottla.protocol.schema import FORMATS, Field, Message, fields_of
-from ottla.protocol.source import PREPARED_LENGTHS, Source, has_records, is_flexible, plain_fields, tagged_fields
+from ottla.protocol.schema import FORMATS, Field, Message, fields_of, is_flexible, response_header_is_tagged
+from ottla.protocol.source import PREPARED_LENGTHS, Source, has_records, plain_fields, tagged_fields
 
 
 class Shape(StrEnum):
@@ -25,8 +25,6 @@ class Shape(StrEnum):
     FRAME = "frame"
     FRAME_PARTS = "frame_parts"
 
-
-_API_VERSIONS: Final = 18
 
 _NAMES: Final[dict[str, Any]] = {
     "build_uvarint": primitives.build_uvarint,
@@ -38,12 +36,6 @@ _NAMES: Final[dict[str, Any]] = {
 def compile_encoder(message: type[Message], version: int, shape: Shape) -> Any:
     """The function of the given shape."""
     return _EncoderSource(message, version, shape).compile()
-
-
-def response_header_is_tagged(message: type[Message], version: int) -> bool:
-    """Whether a response's header ends in a tag section. That of ApiVersions never does: a client that guessed too high
-    a version must be able to read the answer (KIP-511)."""
-    return is_flexible(message, version) and message.API_KEY != _API_VERSIONS
 
 
 class _EncoderSource:

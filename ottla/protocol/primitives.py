@@ -113,3 +113,13 @@ def parse_tag_head(buffer: Buffer, position: int, end: int, last: int) -> tuple[
     if size > end - position:
         raise truncated()
     return tag, size, position
+
+
+def skip_header_tags(view: Buffer, position: int, end: int) -> int:
+    """Where the body begins after a header whose tagged fields begin at `position`. Raises DecodeError."""
+    if position >= end:
+        raise truncated()
+    try:
+        return skip_tags(view, position + 1, view[position], end)
+    except IndexError:
+        raise truncated() from None

@@ -44,6 +44,8 @@ _ZEROS: Final[dict[str, Any]] = {
     "bytes": b"",
     "records": None,
 }
+API_VERSIONS: Final = 18
+
 _UNSET: Final[Any] = object()
 
 
@@ -169,6 +171,24 @@ def _define_message(rows: list[str], classes: dict[str, type[Message]], module: 
     message.API_KEY = -1 if key == "none" else int(key)
     message.VERSIONS = (span.first, span.last)
     message.FLEXIBLE_FROM = None if flexible == "none" else int(flexible.removesuffix("+"))
+
+
+def is_flexible(cls: type[Message], version: int) -> bool:
+    """Whether strings, arrays and structures of this version have the compact forms and tagged fields of KIP-482, and
+    whether a request's header ends in tagged fields."""
+    return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
+
+
+def response_header_is_tagged(cls: type[Message], version: int) -> bool:
+    """Whether a response's header ends in tagged fields. That of ApiVersions never does: a client that guessed too high
+    a version must be able to read the answer (KIP-511)."""
+    return is_flexible(cls, version) and cls.API_KEY != API_VERSIONS
+
+
+def response_class_of(request_class: type[Message]) -> type[Message]:
+    """The response of a request: the message beside it in its table."""
+    name = request_class.__name__.removesuffix("Request") + "Response"
+    return _definitions[request_class].structs[name]
 
 
 def fields_of(cls: type[Message]) -> tuple[Field, ...]:

@@ -63,10 +63,6 @@ class Source:
         return self.names[function]
 
 
-def is_flexible(message: type[Message], version: int) -> bool:
-    return message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
-
-
 def plain_fields(cls: type[Message], version: int) -> list[Field]:
     """The fields of this version outside the tag section."""
     return [field for field in fields_of(cls) if version in field.versions and field.tag is None]

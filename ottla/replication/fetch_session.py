@@ -7,11 +7,10 @@
     id n, epoch -1, all partitions    →    closes it
 
 A request that misses the expected epoch was lost or repeated on the way; it is refused, and the client opens a new
-session. When the cache is full, a session that was not used for `EVICTION_MS` gives way, then the one that is worth
-least; a client that gets no session is answered with id 0 and keeps sending all its partitions.
+session. A client that gets no session is answered with id 0 and keeps sending all its partitions.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
@@ -23,8 +22,9 @@ NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
-EVICTION_MS = 120_000
 NEVER_TOLD = -1
+# What a session keeps for a partition, about, besides the topic's name: the target, its key and numbers, its place.
+TARGET_BYTES = 400
 
 PartitionKey: TypeAlias = tuple[str | bytes, int]
 """Topic name (up to Fetch v12) or topic id (from v13), and partition."""
@@ -76,6 +76,11 @@ class FetchTarget:
         # The partition that tells the session of its news; only followers' sessions are told.
         self.source: Partition | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory; always the same."""
+        return TARGET_BYTES + len(self.key[0])
+
     def follow(self, newer: "FetchTarget") -> None:
         """Fetch from where the client says now."""
         self.fetch_offset = newer.fetch_offset
@@ -97,7 +102,17 @@ class Answer(Protocol):
 
 
 class FetchSession:
-    __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "targets", "uses_topic_ids")
+    __slots__ = (
+        "connection",
+        "created_ms",
+        "epoch",
+        "id",
+        "is_follower",
+        "last_used_ms",
+        "size_bytes",
+        "targets",
+        "uses_topic_ids",
+    )
 
     def __init__(self) -> None:
         # NO_SESSION until the cache has taken it in.
@@ -108,6 +123,9 @@ class FetchSession:
         self.is_follower = False
         self.created_ms = 0
         self.last_used_ms = 0
+        # The one that its last request came by; None when that is gone, or has another session.
+        self.connection: Hashable | None = None
+        self.size_bytes = 0
         # In the order in which they are served.
         self.targets: dict[PartitionKey, FetchTarget] = {}
 
@@ -119,12 +137,15 @@ class FetchSession:
     def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]) -> None:
         for target in targets:
             known = self.targets.setdefault(target.key, target)
-            if known is not target:
+            if known is target:
+                self.size_bytes += target.size_bytes
+            else:
                 known.follow(target)
             self.is_listed(known)
         for key in forgotten:
             gone = self.targets.pop(key, None)
             if gone is not None:
+                self.size_bytes -= gone.size_bytes
                 self.is_forgotten(gone)
 
     def is_listed(self, target: FetchTarget) -> None:
@@ -150,30 +171,38 @@ class FetchSession:
         return self.is_follower, len(self.targets)
 
 
+class SessionSlots(Protocol):
+    def admit(self, session: FetchSession, connection: Hashable, now_ms: int) -> None:
+        """Give a new session an id, if it can be kept."""
+        ...
+
+
 class FetchContext:
     """One fetch request in the light of its session.
 
     `targets` is what to look at, and `session` the session, which for the first fetch of one is not in the cache yet;
     None for a consumer's fetch without one. End with `answered` or `abandon`."""
 
-    __slots__ = ("_cache", "_opens", "error", "is_incremental", "session", "targets")
+    __slots__ = ("_cache", "_opens_for", "error", "is_incremental", "session", "targets")
 
     def __init__(
         self,
-        cache: "FetchSessionCache",
+        cache: "SessionSlots",
         targets: Sequence[FetchTarget],
         *,
         session: FetchSession | None = None,
         is_incremental: bool = False,
-        opens: bool = False,
+        opens_for: Hashable | None = None,
         error: ErrorCode = ErrorCode.NONE,
     ) -> None:
+        """`opens_for`: the session is new, and the cache takes it in for this connection; None: it is in the cache,
+        or is to have no place there."""
         self.targets = targets
         self.session = session
         self.error = error
         self.is_incremental = is_incremental
         self._cache = cache
-        self._opens = opens
+        self._opens_for = opens_for
 
     @property
     def session_id(self) -> int:
@@ -189,8 +218,8 @@ class FetchContext:
         session = self.session
         if session is None:
             return [True] * len(answers)
-        if self._opens:
-            self._cache.admit(session, now_ms)
+        if self._opens_for is not None:
+            self._cache.admit(session, self._opens_for, now_ms)
         included: list[bool] = []
         for target, answer in zip(self.targets, answers, strict=True):
             included.append(not self.is_incremental or _has_changed(target, answer))
@@ -222,94 +251,3 @@ def _has_changed(target: FetchTarget, answer: Answer) -> bool:
         or answer.high_watermark != target.told_high_watermark
         or answer.log_start_offset != target.told_log_start_offset
     )
-
-
-class FetchSessionCache:
-    def __init__(
-        self, slots: int, new_id: Callable[[], int], new_follower_session: Callable[[], FetchSession] = FetchSession
-    ) -> None:
-        """`new_id` draws a random positive int32."""
-        self._slots = slots
-        self._new_id = new_id
-        self._new_follower_session = new_follower_session
-        # The least recently used first.
-        self._sessions: dict[int, FetchSession] = {}
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def begin(
-        self,
-        session_id: int,
-        epoch: int,
-        targets: Sequence[FetchTarget],
-        forgotten: Iterable[PartitionKey],
-        *,
-        uses_topic_ids: bool,
-        is_follower: bool,
-        now_ms: int,
-    ) -> FetchContext:
-        """What the request fetches: its own partitions, or those of its session as it changes them."""
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(session_id)
-            return self._begin_full(epoch, targets, uses_topic_ids, is_follower, now_ms)
-        session = self._sessions.get(session_id)
-        if session is None or session.is_follower != is_follower:
-            return FetchContext(self, (), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
-            return FetchContext(self, (), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids:
-            return FetchContext(self, (), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(targets, forgotten)
-        if not session.targets:
-            self._drop(session_id)
-            return FetchContext(self, ())
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        session.last_used_ms = now_ms
-        self._sessions[session_id] = self._sessions.pop(session_id)
-        return FetchContext(self, session.to_look_at(), session=session, is_incremental=True)
-
-    def _begin_full(
-        self, epoch: int, targets: Sequence[FetchTarget], uses_topic_ids: bool, is_follower: bool, now_ms: int
-    ) -> FetchContext:
-        opens = epoch == INITIAL_EPOCH and bool(targets)
-        if not opens and not is_follower:
-            return FetchContext(self, targets)
-        session = self._new_follower_session() if is_follower else FetchSession()
-        session.begin(uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
-        session.update(targets, ())
-        return FetchContext(self, targets, session=session, opens=opens)
-
-    def admit(self, session: FetchSession, now_ms: int) -> None:
-        """Give the session an id, unless all slots are taken by others that are worth more."""
-        if len(self._sessions) >= self._slots and not self._evict_for(session, now_ms):
-            return
-        session.id = self._new_id()
-        while session.id in self._sessions or session.id == NO_SESSION:
-            session.id = self._new_id()
-        self._sessions[session.id] = session
-
-    def _drop(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.close()
-
-    def _evict_for(self, newcomer: FetchSession, now_ms: int) -> bool:
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms > EVICTION_MS:
-            self._drop(oldest.id)
-            return True
-        # Young sessions are left alone, so that two clients do not push each other out at every request; but a
-        # follower need not wait for a consumer.
-        candidates = [
-            session
-            for session in self._sessions.values()
-            if now_ms - session.created_ms > EVICTION_MS or (newcomer.is_follower and not session.is_follower)
-        ]
-        cheapest = min(candidates, key=FetchSession.worth, default=None)
-        if cheapest is None or cheapest.worth() >= newcomer.worth():
-            return False
-        self._drop(cheapest.id)
-        return True

@@ -4,6 +4,9 @@ The shell asks for the `next_request`, sends it, and hands over the answer, or s
 come the partitions that have to reconcile their logs (OffsetForLeaderEpoch), then those that fell out of range
 (ListOffsets), then one Fetch for all the others, in an incremental session. A round costs as much as there are
 partitions with something new: only those in `_due` are looked at.
+
+To the leader, a fetch from an offset says that all below is here. A partition with `flush.messages` or `flush.ms` whose
+sync is due says so only when the sync is done: until then it is left out, and the others fetch on without it.
 """
 
 from dataclasses import dataclass
@@ -35,6 +38,11 @@ _SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
+
+
+# The longest that the others' fetch waits, here or at the leader, while a partition is synced. A disk takes less; one
+# that takes longer must not hold them up.
+SYNC_WAIT_MS = 20
 
 
 class FetcherKey(NamedTuple):
@@ -83,6 +91,8 @@ class Fetcher:
         # Followers that have to be looked at before the next request: new, answered, or rested.
         self._due: dict[FollowerKey, Follower] = {}
         self._resting: dict[FollowerKey, Follower] = {}
+        # Have records that are not synced yet, and should be.
+        self._syncing: dict[FollowerKey, Follower] = {}
         self._reconciling: dict[FollowerKey, Follower] = {}
         self._out_of_range: dict[FollowerKey, Follower] = {}
         # What the next Fetch may have to list, or to forget.
@@ -98,6 +108,11 @@ class Fetcher:
     def is_empty(self) -> bool:
         return not self.followers
 
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a partition waits for the disk: the next request had better wait a moment for it."""
+        return bool(self._syncing)
+
     def add(self, follower: Follower) -> None:
         key = key_of(follower)
         self._drop(key)
@@ -111,8 +126,18 @@ class Fetcher:
             self._drop(key)
         return follower
 
+    def synced(self, key: FollowerKey) -> Facts:
+        """The log of the partition was synced, or could not be."""
+        follower = self._syncing.get(key)
+        if follower is None:
+            return []
+        facts = follower.synced()
+        if not follower.needs_sync:
+            self._due[key] = self._syncing.pop(key)
+        return facts
+
     def _drop(self, key: FollowerKey) -> None:
-        for waiting in (self._due, self._resting, self._reconciling, self._out_of_range, self._wanted):
+        for waiting in (self._due, self._resting, self._syncing, self._reconciling, self._out_of_range, self._wanted):
             waiting.pop(key, None)
         self._unwanted[key] = None
 
@@ -124,6 +149,7 @@ class Fetcher:
             return None
         for key in [key for key, follower in self._resting.items() if follower.is_ready(now_ms)]:
             self._due[key] = self._resting.pop(key)
+        self._unwanted |= dict.fromkeys(self._syncing)
         self._sort_due(now_ms)
         if self._reconciling:
             return self._ask_epochs()
@@ -140,6 +166,10 @@ class Fetcher:
     def _sort_due(self, now_ms: int) -> None:
         due, self._due = self._due, {}
         for key, follower in due.items():
+            if follower.needs_sync:
+                self._drop(key)
+                self._syncing[key] = follower
+                continue
             if follower.state is FollowerState.FETCHING and now_ms >= follower.ready_ms:
                 self._wanted[key] = Asked(follower, follower.position())
                 self._unwanted.pop(key, None)
@@ -205,7 +235,7 @@ class Fetcher:
     def _want_all(self) -> None:
         """A new session has to be told of everything."""
         for key, follower in self.followers.items():
-            if key not in self._resting and follower.state is FollowerState.FETCHING:
+            if key not in self._resting and key not in self._syncing and follower.state is FollowerState.FETCHING:
                 self._wanted[key] = Asked(follower, follower.position())
 
     def _fetch_request(self, session: SessionRequest, broker_epoch: int) -> FetchRequest:
@@ -229,7 +259,7 @@ class Fetcher:
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
         return FetchRequest(
             replica_state=ReplicaState(replica_id=config.replica_id, replica_epoch=broker_epoch),
-            max_wait_ms=config.max_wait_ms,
+            max_wait_ms=min(config.max_wait_ms, SYNC_WAIT_MS) if self._syncing else config.max_wait_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.max_bytes,
             session_id=session.session_id,
@@ -302,5 +332,7 @@ class Fetcher:
             # The leader believes that we were told what is dropped here.
             self._session.start_over()
             return []
-        self._due[key] = follower
-        return follower.answered(asked.position, answer, now_ms=now_ms, wall_ms=wall_ms)
+        facts = follower.answered(asked.position, answer, now_ms=now_ms, wall_ms=wall_ms)
+        waiting = self._syncing if follower.needs_sync else self._due
+        waiting[key] = follower
+        return facts

@@ -88,6 +88,14 @@ class FetcherManager:
             fetcher, key = place
             fetcher.remove(key)
 
+    def synced(self, topic: str, index: int) -> None:
+        """The log was synced, or could not be; its fetcher may go on."""
+        place = self._places.get((topic, index))
+        if place is not None and place[0].is_syncing:
+            self._changes.facts += place[0].synced(place[1])
+            if place[0] not in self._changes.woken:
+                self._changes.woken.append(place[0])
+
     def move_leader(self, leader_id: int, endpoint: Endpoint) -> None:
         """The broker is reached elsewhere now."""
         for key, fetcher in list(self._fetchers.items()):

@@ -96,6 +96,8 @@ class Follower:
 
     def start(self) -> list[Fact]:
         """Without epochs, nothing but the high watermark tells which records the leader has too (§14.4.1)."""
+        if self.partition.log.failure is not None:
+            return self._fail(self.partition.log.failure)
         if self.state is FollowerState.FETCHING:
             return self._truncate(self.partition.high_watermark, FollowerState.FETCHING)
         return []
@@ -138,6 +140,18 @@ class Follower:
                 and question.current_leader_epoch == self.leader_epoch
             )
         return self.state in ASKING and question == self.question()
+
+    # Syncing.
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether the log end may not be reported to the leader yet."""
+        return self.state is FollowerState.FETCHING and self.partition.log.needs_flush
+
+    def synced(self) -> list[Fact]:
+        """The log was synced, or could not be: then it refuses everything, and the replica has failed."""
+        failure = self.partition.log.failure
+        return [] if failure is None or not self.is_asking else self._fail(failure)
 
     # Answers.
 

@@ -18,7 +18,7 @@ NOBODY = -1
 
 
 class FollowerSession(FetchSession):
-    __slots__ = ("contact", "due", "replica_id")
+    __slots__ = ("changed", "contact", "due", "replica_id")
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,16 +26,23 @@ class FollowerSession(FetchSession):
         self.contact = Contact()
         # In the order in which they are served.
         self.due: dict[PartitionKey, FetchTarget] = {}
+        # What a parked fetch has to look at: there was an append, a deletion of records or another leader.
+        self.changed: dict[PartitionKey, FetchTarget] = {}
 
     def is_listed(self, target: FetchTarget) -> None:
         self.due[target.key] = target
 
     def is_forgotten(self, target: FetchTarget) -> None:
         self.due.pop(target.key, None)
+        self.changed.pop(target.key, None)
         self._leave(target)
 
     def to_look_at(self) -> list[FetchTarget]:
         return list(self.due.values())
+
+    def take_changed(self) -> dict[PartitionKey, FetchTarget]:
+        changed, self.changed = self.changed, {}
+        return changed
 
     def watch(self, target: FetchTarget, partition: Partition) -> None:
         """Hear of the news of `partition`, which is what the target means at present."""

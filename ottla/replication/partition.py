@@ -25,7 +25,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.replication.following import Following
 from ottla.replication.isr import IsrChange, IsrOutcome, outcome_of
 from ottla.replication.leadership import Leadership, Term
-from ottla.replication.partition_base import NO_LEADER
+from ottla.replication.partition_base import NO_EPOCH, NO_LEADER
 from ottla.replication.serving_followers import ServingFollowers
 
 
@@ -114,6 +114,11 @@ class Partition(ServingFollowers, Following):
         self.leader_id = NO_LEADER
         self.leadership = None
         self.stir_followers()
+
+    def forget_state(self) -> None:
+        """A committed state could not be applied in full: until it is, when it counts as new, nobody is served."""
+        self.resign()
+        self.partition_epoch = NO_EPOCH
 
     # The in-sync replicas.
 

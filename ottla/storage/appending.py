@@ -11,6 +11,7 @@ from ottla.protocol.records.compression import Codec
 from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.cutting import Cutting
 from ottla.storage.errors import storage_error
+from ottla.storage.files import File
 from ottla.storage.flushing import Flushing
 from ottla.storage.segment import LOG_SUFFIX
 from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
@@ -111,22 +112,31 @@ class Appending(Cutting, Flushing):
         """Queue the whole batches that a leader sent, as they are; the number of them.
 
         A batch cut off by the end of `records` is left out. An empty log may begin at any offset. Raises
-        CorruptMessage if any batch is damaged or out of order; the log is unchanged then.
+        CorruptMessage if any batch is damaged or out of order; the log is unchanged then. Raises KafkaStorageError
+        with nothing queued; the batches below `log_end_offset` are written then.
         """
         if self.failure is not None or self._lost_queue is not None:
             self._refuse()
         batches = list(validate_replicated(records, self._next_offset))
-        if batches and self.log_end_offset == self.log_start_offset and not self._queue:
+        had_queue = bool(self._queue)
+        if batches and self.log_end_offset == self.log_start_offset and not had_queue:
             first_offset = batches[0][1].base_offset
             if first_offset > self.log_end_offset:
                 self.truncate_fully_and_start_at(first_offset)
-        for position, header in batches:
-            if header.base_offset > self._next_offset:
-                self.gaps_until = max(self.gaps_until, header.base_offset)
-            if header.partition_leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            view = records[position : position + header.size_bytes]
-            self._enqueue(view, header, header.base_offset, now_wall_ms)
+        try:
+            for position, header in batches:
+                if header.base_offset > self._next_offset:
+                    self.gaps_until = max(self.gaps_until, header.base_offset)
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                view = records[position : position + header.size_bytes]
+                self._enqueue(view, header, header.base_offset, now_wall_ms)
+        except KafkaStorageError:
+            if not had_queue:
+                # All that was lost is this caller's, who learns of it now: nobody waits for `write_pending`.
+                self._lost_queue = None
+            self.epochs.truncate_from_end(self.log_end_offset)
+            raise
         return len(batches)
 
     def _enqueue(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
@@ -169,16 +179,21 @@ class Appending(Cutting, Flushing):
     def _write_queue(self) -> None:
         segment, queue, self._queue = self._active, self._queue, []
         try:
-            segment.file.writev(queue)
+            file = segment.file
         except OSError as error:
-            self._undo_queue()
+            self._undo_queue(None)
+            raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
+        try:
+            file.writev(queue)
+        except OSError as error:
+            self._undo_queue(file)
             raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
         self.producers.settle()
         segment.size = segment.end_position
         self.log_end_offset = self._next_offset
 
-    def _undo_queue(self) -> None:
-        """Make the log what it was before the queue: in memory, and on disk if a part of the queue got there."""
+    def _undo_queue(self, file: File | None) -> None:
+        """Make the log what it was before the queue: in memory, and in the file that took a part of the queue."""
         assert self._mark is not None, "a queue begins with a mark"
         segment = self._active
         segment.rewind(self._mark)
@@ -186,7 +201,8 @@ class Appending(Cutting, Flushing):
         self._next_offset = self.log_end_offset
         self.epochs.truncate_from_end(self.log_end_offset)
         try:
-            segment.file.truncate(segment.size)
+            if file is not None:
+                file.truncate(segment.size)
         except OSError as error:
             # A torn batch stays at the end of the file. Nothing may be written after it.
             self._fail(storage_error("cut a torn write off", segment.path(LOG_SUFFIX), error))

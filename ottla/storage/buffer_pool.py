@@ -23,6 +23,13 @@ class BufferPool:
         self._size = size
         self._count_max = count_max
         self._buffers: list[bytearray] = []
+        # How many it has taken at once since `release_idle`.
+        self._needed = 0
+
+    @property
+    def count(self) -> int:
+        """Of buffers that there are, in use or not."""
+        return len(self._buffers)
 
     def take(self) -> memoryview | None:
         """A whole buffer, with whatever is in it, and the caller's until the last view of it is gone. None: all are in
@@ -30,8 +37,20 @@ class BufferPool:
         buffers = self._buffers
         for position in range(len(buffers)):
             if _references(buffers, position) == _WHEN_FREE:
+                if position >= self._needed:
+                    self._needed = position + 1
                 return memoryview(buffers[position])
         if len(buffers) >= self._count_max:
             return None
         buffers.append(bytearray(self._size))
+        self._needed = len(buffers)
         return memoryview(buffers[-1])
+
+    def release_idle(self) -> None:
+        """Lets go of the buffers that `take` has not come to since the last call: when the load that needed them is
+        over, their memory would stay with the process for ever."""
+        buffers = self._buffers
+        for position in reversed(range(self._needed, len(buffers))):
+            if _references(buffers, position) == _WHEN_FREE:
+                del buffers[position]
+        self._needed = 0

@@ -3,8 +3,8 @@
 A pass has three steps. `plan_compaction` looks at the log and decides whether and how far to clean. `compact` does the
 heavy part on segments that nobody appends to, and may run in a thread: it notes the last offset of every key in the
 dirty part, then writes all segments up to there anew, as `.cleaned` files, without the records that are outdated.
-`apply_compaction` puts them in place, back in the thread that owns the log; if the log was cut meanwhile the result is
-thrown away.
+`begin_swap` says how they are put in place, partly in the thread that owns the log; if the log is cut meanwhile, what
+is not in place is thrown away.
 
 Offsets never change. A tombstone stays until the delete horizon, a moment written into its batch the first time it is
 cleaned, so that a reader has `delete.retention.ms` to see it. The last batch of each active producer stays, emptied if
@@ -14,27 +14,32 @@ The swap survives a crash at any point: `.cleaned` files are nothing yet; from t
 renamed to `.log.swap`, the new segment counts, and recovery finishes what is left.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
 from ottla.protocol.errors import KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
 from ottla.storage.config import INT32_MAX, LogConfig
+from ottla.storage.epoch_file import EpochWrite
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, File, FileSystem
+from ottla.storage.key_offsets import KeyOffsets
 from ottla.storage.log import Log
 from ottla.storage.retention import largest_timestamp
 from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.segment import CLEANED_SUFFIX, Segment
+from ottla.storage.swap import SegmentSwap, SwapGroup
 
 KEYS_PER_PASS_MAX = 500_000
 """Bounds the memory of a pass to some 80 MB. A log with more keys is cleaned in several passes."""
-EXACT_KEY_BYTES_MAX = 32
 WRITE_BYTES = 1024 * 1024
+RECORDS_PER_PAUSE = 64
+
+Pause: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +63,9 @@ class CompactionPlan:
     """The first offset whose key has not been looked at by an earlier pass."""
     config: LogConfig
     last_offsets_of_producers: Mapping[int, int]
+    write_epochs: EpochWrite | None
     now_wall_ms: int
     cuts: int
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedGroup:
-    """Neighbouring segments and the one that replaces them."""
-
-    old: tuple[Segment, ...]
-    new: Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class CompactionResult:
     """What a pass made, still under names that do not count."""
 
     plan: CompactionPlan
-    groups: tuple[CleanedGroup, ...]
+    groups: tuple[SwapGroup, ...]
     clean_until: int
 
     @property
@@ -124,6 +122,7 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
             for producer_id, state in log.producers.states.items()
             if state.batches
         },
+        write_epochs=log.begin_epochs_write(),
         now_wall_ms=now_wall_ms,
         cuts=log.cuts,
     )
@@ -147,18 +146,25 @@ def _is_overdue(segment: Segment, config: LogConfig, now_wall_ms: int) -> bool:
     return segment.size > 0 and now_wall_ms - segment.begin_timestamp() > config.max_compaction_lag_ms
 
 
-def compact(plan: CompactionPlan) -> CompactionResult:
+def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResult:
     """Write the segments of the plan anew. Touches nothing but new files; run it in any thread.
+
+    `pause` is called after every few records, and may let other threads have the interpreter.
 
     Raises KafkaStorageError, after removing what it wrote. A damaged batch stops the pass: nobody may guess its keys.
     """
     try:
-        last_offsets, clean_until = _last_offsets(plan)
-        groups: list[CleanedGroup] = []
+        last_offsets, clean_until = _last_offsets(plan, pause)
+        groups: list[SwapGroup] = []
         for group in _grouped(plan, clean_until):
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
-            _Cleaner(plan, last_offsets, clean_until, segment).clean(group)
-            groups.append(CleanedGroup(tuple(source.segment for source in group), segment))
+            _Cleaner(plan, last_offsets, clean_until, segment, pause).clean(group)
+            groups.append(SwapGroup(tuple(source.segment for source in group), segment))
+        while last_offsets.clear_some():
+            pause()
+        if plan.write_epochs is not None:
+            # The batches that go may be all that recovery could take an epoch from.
+            plan.write_epochs()
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
         if isinstance(error, OSError):
@@ -170,25 +176,24 @@ def compact(plan: CompactionPlan) -> CompactionResult:
     return CompactionResult(plan, tuple(groups), clean_until)
 
 
-def _last_offsets(plan: CompactionPlan) -> tuple[dict[bytes, int], int]:
+def _last_offsets(plan: CompactionPlan, pause: Pause) -> tuple[KeyOffsets, int]:
     """The last offset of every key in the dirty part, and the offset up to which that is known."""
-    offsets: dict[bytes, int] = {}
+    offsets = KeyOffsets()
     for source in plan.sources:
         if source.end_offset <= plan.dirty_from:
             continue
         for batch in scan(source.file, 0, source.size):
+            pause()
             if batch.header.is_control or batch.header.next_offset <= plan.dirty_from:
                 continue
-            for record in iterate_records(batch.view):
+            for n, record in enumerate(iterate_records(batch.view)):
+                if n % RECORDS_PER_PAUSE == 0:
+                    pause()
                 if record.key is not None:
-                    offsets[_digest(record.key)] = record.offset
+                    offsets.note(record.key, record.offset)
             if len(offsets) >= KEYS_PER_PASS_MAX:
                 return offsets, batch.header.next_offset
     return offsets, plan.sources[-1].end_offset
-
-
-def _digest(key: bytes) -> bytes:
-    return key if len(key) < EXACT_KEY_BYTES_MAX else blake2b(key, digest_size=EXACT_KEY_BYTES_MAX).digest()
 
 
 def _grouped(plan: CompactionPlan, clean_until: int) -> Iterator[list[SourceSegment]]:
@@ -211,8 +216,11 @@ def _grouped(plan: CompactionPlan, clean_until: int) -> Iterator[list[SourceSegm
 class _Cleaner:
     """Copies what stays of some segments into a new one."""
 
-    def __init__(self, plan: CompactionPlan, last_offsets: dict[bytes, int], clean_until: int, target: Segment) -> None:
+    def __init__(
+        self, plan: CompactionPlan, last_offsets: KeyOffsets, clean_until: int, target: Segment, pause: Pause
+    ) -> None:
         self._plan = plan
+        self._pause = pause
         self._last_offsets = last_offsets
         self._clean_until = clean_until
         self._target = target
@@ -222,6 +230,7 @@ class _Cleaner:
     def clean(self, group: Sequence[SourceSegment]) -> None:
         for source in group:
             for batch in scan(source.file, 0, source.size):
+                self._pause()
                 kept = self._kept(batch)
                 if kept is not None:
                     self._append(batch.header, kept)
@@ -235,8 +244,14 @@ class _Cleaner:
         header = batch.header
         if header.is_control or header.base_offset >= self._clean_until:
             return bytes(batch.view)
-        records = list(iterate_records(batch.view))
-        left = [record for record in records if self._stays(record, header)]
+        records: list[Record] = []
+        left: list[Record] = []
+        for n, record in enumerate(iterate_records(batch.view)):
+            if n % RECORDS_PER_PAUSE == 0:
+                self._pause()
+            records.append(record)
+            if self._stays(record, header):
+                left.append(record)
         if not left and self._plan.last_offsets_of_producers.get(header.producer_id) != header.last_offset:
             return None
         horizon = None
@@ -249,7 +264,7 @@ class _Cleaner:
     def _stays(self, record: Record, header: BatchHeader) -> bool:
         if record.offset >= self._clean_until:
             return True
-        if record.key is None or self._last_offsets.get(_digest(record.key), -1) > record.offset:
+        if record.key is None or self._last_offsets.last(record.key) > record.offset:
             return False
         is_past_horizon = header.has_delete_horizon and header.base_timestamp <= self._plan.now_wall_ms
         return record.value is not None or not is_past_horizon
@@ -270,17 +285,25 @@ class _Cleaner:
             self._buffers, self._buffered = [], 0
 
 
-def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
-    """Put the cleaned segments in place. False if the log was cut since the plan; then nothing changes."""
+def begin_swap(log: Log, result: CompactionResult) -> SegmentSwap | None:
+    """What puts the cleaned segments in place. None if the log was cut since the plan; then nothing changes."""
     if log.cuts != result.plan.cuts or log.failure is not None:
         for group in result.groups:
             group.new.release()
         _remove_results(result.plan)
+        return None
+    return log.begin_swap(list(result.groups), clean_until=result.clean_until)
+
+
+def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
+    """The whole swap, here and now. False if the log was cut since the plan. Raises KafkaStorageError."""
+    swap = begin_swap(log, result)
+    if swap is None:
         return False
-    log.replace_segments(
-        [(group.old, group.new) for group in result.groups], clean_until=result.clean_until, now_wall_ms=now_wall_ms
-    )
-    return True
+    swap.prepare()
+    while log.apply_swap(swap, now_wall_ms):
+        pass
+    return not swap.is_abandoned
 
 
 def _remove_results(plan: CompactionPlan) -> None:

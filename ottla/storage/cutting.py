@@ -3,9 +3,14 @@
 from ottla.protocol.errors import OffsetOutOfRange
 from ottla.storage.errors import storage_error
 from ottla.storage.log_base import LogBase
-from ottla.storage.producer_snapshots import rebuild_producers
+from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.retention import Expired, expired_segments
-from ottla.storage.segment import SWAP_SUFFIX, Segment
+from ottla.storage.segment import Segment
+from ottla.storage.swap import SegmentSwap, SwapGroup
+
+# Some milliseconds' worth of the smallest batches.
+QUICK_SCAN_BYTES = 128 * 1024
+DUE_AT_ONCE = 0
 
 
 class Cutting(LogBase):
@@ -19,44 +24,52 @@ class Cutting(LogBase):
         elif offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
         else:
-            self._guarded("truncate", lambda: self._truncate(offset))
+            self._attempted("truncate", lambda: self._truncate(offset))
 
     def _truncate(self, offset: int) -> None:
-        self.cuts += 1
-        keeper = self.segments[self.segments.index_of(offset)]
-        following = [segment for segment in self.segments if segment.base_offset > keeper.base_offset]
-        if following:
-            self._drop(following)
-            # A segment must not be cut on the disk while one that follows on it is still there.
-            self.files.sync_directory(self.directory)
+        n = self.segments.index_of(offset)
+        keeper, following = self.segments[n], list(self.segments)[n + 1 :]
         position, end_offset = keeper.cut_point(offset)
         if end_offset < self.log_start_offset:
             # The batch that goes holds the log start, and what is before the start is deleted already.
             self._restart_at(self.log_start_offset)
             return
-        keeper.truncate(position, self._index_interval)
+        knows_producers = not following and self._is_without_producers(keeper, position)
+        self._begin_cut()
+        self.snapshots.remove_above(end_offset)
+        self._drop_from_end(following)
+        keeper.truncate(position, end_offset)
         self._set_active(keeper)
         self._end_at(end_offset)
-        self.snapshots.remove_above(end_offset)
-        rebuild_producers(self.producers, self.snapshots, self.segments, end_offset, self._seen_ms)
+        if not knows_producers:
+            self._forget_producers()
+
+    def _is_without_producers(self, segment: Segment, position: int) -> bool:
+        """Whether no batch from `position` on is of an idempotent producer: known, or quickly found out."""
+        if self.has_producers_loaded and not self.producers:
+            return True
+        if segment.size - position > QUICK_SCAN_BYTES:
+            return False
+        return all(batch.header.producer_id < 0 for batch in segment.batches_from(position))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at `offset`."""
         assert not self._queue, "a log is not cut while batches are queued"
-        self._guarded("truncate", lambda: self._restart_at(offset))
+        self._attempted("truncate", lambda: self._restart_at(offset))
 
     def _restart_at(self, offset: int) -> None:
-        self.cuts += 1
-        old = list(self.segments)
-        for segment in reversed(old):
-            self._remove_files(segment)
-        new = Segment.create(self.files, self.directory, offset)
-        self.segments.exchange(old, [new])
+        first, *following = self.segments
+        self._begin_cut()
+        self.snapshots.remove_above(-1)
+        self._drop_from_end(following)
+        self.deletions.condemn(first.existing_paths(), DUE_AT_ONCE)
+        first.retire()
+        new = Segment.create_or_defer(self.files, self.directory, offset)
+        self.segments.exchange([first], [new])
         self._set_active(new)
         self.log_start_offset = offset
         self._end_at(offset)
-        self.snapshots.remove_above(-1)
-        self.producers.clear()
+        self.producers = ProducerStateManager(self.config.producer_id_expiration_ms)
 
     def _end_at(self, end_offset: int) -> None:
         self.log_end_offset = self._next_offset = end_offset
@@ -66,16 +79,26 @@ class Cutting(LogBase):
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self.epochs.truncate_from_end(end_offset)
 
-    def _drop(self, segments: list[Segment]) -> None:
-        for segment in reversed(segments):
-            self._remove_files(segment)
-        self.segments.exchange(segments, [])
+    def _drop_from_end(self, segments: list[Segment]) -> None:
+        """Drop the last segments, the last first. Raises OSError; the log then ends where those that went began."""
+        dropped: list[Segment] = []
+        try:
+            for segment in reversed(segments):
+                self.deletions.condemn(segment.existing_paths(), DUE_AT_ONCE)
+                segment.retire()
+                dropped.append(segment)
+        except OSError:
+            self._guarded("truncate", lambda: self._end_before(dropped))
+            raise
+        self._end_before(dropped)
 
-    def _remove_files(self, segment: Segment) -> None:
-        paths = segment.existing_paths()
-        segment.retire()
-        for path in reversed(paths):
-            self.files.remove(path)
+    def _end_before(self, dropped: list[Segment]) -> None:
+        if dropped:
+            self.segments.exchange(dropped, [])
+            self.segments.active.begin_timestamp()
+            self._set_active(self.segments.active)
+            self._end_at(dropped[-1].base_offset)
+            self._forget_producers()
 
     def delete_records_before(self, offset: int) -> None:
         """Raise the log start offset; segments below it go with the next retention pass. Raises OffsetOutOfRange."""
@@ -114,41 +137,70 @@ class Cutting(LogBase):
         going = list(expired.segments)
         kept_from = self.segments[len(going)].base_offset
         self.delete_records_before(kept_from)
-        self._guarded("delete old segments of", lambda: self._condemn(going, now_wall_ms))
+        self._attempted("delete old segments of", lambda: self._condemn(going, now_wall_ms))
 
     def _condemn(self, segments: list[Segment], now_wall_ms: int) -> None:
-        self.segments.exchange(segments, [])
+        """Oldest first. Raises OSError; those that could not be renamed stay in the log."""
+        self._begin_cut()
+        gone: list[Segment] = []
+        try:
+            for segment in segments:
+                self.deletions.condemn(segment.existing_paths(), now_wall_ms + self.config.file_delete_delay_ms)
+                segment.retire()
+                gone.append(segment)
+        finally:
+            self.segments.exchange(gone, [])
+            self._directory_changed = True
+        for segment in gone:
+            self.snapshots.remove(segment.base_offset)
+
+    def _begin_cut(self) -> None:
+        """Raises OSError, and then nothing may be cut."""
+        if self._swap is not None:
+            self._swap.abandon()
+            self._swap = None
+        self.cuts += 1
+
+    # Compacted segments
+
+    def begin_swap(self, groups: list[SwapGroup], *, clean_until: int) -> SegmentSwap:
+        """Put compacted segments, complete and synced, in the place of those they were made from: have the swap
+        `prepare`d in a thread, then call `apply_swap` until it is False. Raises KafkaStorageError."""
+        self.abandon_swap()
+        self._swap = SegmentSwap(self.files, self.directory, groups, clean_until)
+        return self._swap
+
+    def abandon_swap(self) -> None:
+        """What is not in place by now is not put there. Raises KafkaStorageError."""
+        if self._swap is not None:
+            self._attempted("abandon the compaction of", self._begin_cut)
+
+    def apply_swap(self, swap: SegmentSwap, now_wall_ms: int) -> bool:
+        """Put the next of the new segments in place; whether there is another one.
+
+        Raises KafkaStorageError if the disk has refused the swap, which is abandoned then, or fails now."""
+        if swap is not self._swap:
+            return False
+        if swap.error is not None:
+            self.abandon_swap()
+            raise storage_error("swap segments of", self.directory, swap.error)
+        group = swap.take_group()
+        if group is None:
+            self.cleaned_offset = swap.clean_until
+            self._swap = None
+            return False
+        self.gaps_until = max(self.gaps_until, swap.clean_until)
+        self._guarded("swap segments of", lambda: self._put_in_place(group, now_wall_ms))
+        return True
+
+    def _put_in_place(self, group: SwapGroup, now_wall_ms: int) -> None:
+        # A flush on its way has other segments in mind.
         self.cuts += 1
         self._directory_changed = True
-        self._condemn_files(segments, now_wall_ms)
-
-    def _condemn_files(self, segments: list[Segment], now_wall_ms: int) -> None:
-        for segment in segments:
+        self.segments.exchange(group.old, [group.new])
+        for segment in group.old:
             paths = segment.existing_paths()
             segment.retire()
             self.deletions.condemn(paths, now_wall_ms + self.config.file_delete_delay_ms)
             self.snapshots.remove(segment.base_offset)
-
-    def replace_segments(
-        self, groups: list[tuple[tuple[Segment, ...], Segment]], *, clean_until: int, now_wall_ms: int
-    ) -> None:
-        """Put compacted segments, complete and synced, in the place of those they were made from."""
-        self._guarded("swap segments of", lambda: self._swap(groups, now_wall_ms))
-        self.cleaned_offset = clean_until
-        self.gaps_until = max(self.gaps_until, clean_until)
-
-    def _swap(self, groups: list[tuple[tuple[Segment, ...], Segment]], now_wall_ms: int) -> None:
-        self.cuts += 1
-        # The batches that go may be all that recovery could take an epoch from.
-        write_epochs = self._epoch_file.begin_write(self.epochs, self.log_end_offset)
-        if write_epochs is not None:
-            write_epochs()
-        for _, new in groups:
-            new.rename(SWAP_SUFFIX)
-        # From here on, recovery finishes what is left of this.
-        self.files.sync_directory(self.directory)
-        for old, new in groups:
-            self.segments.exchange(old, [new])
-            self._condemn_files(list(old), now_wall_ms)
-            new.rename("")
-        self.files.sync_directory(self.directory)
+        group.new.rename("")

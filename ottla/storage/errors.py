@@ -20,6 +20,10 @@ _REASONS = {
 }
 
 
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What opening a file may end in, and syncing one never does."""
+
+
 class DataDirectoryError(Exception):
     """The data directory cannot be used at all. The message is one sentence for whoever started the broker."""
 

@@ -11,7 +11,8 @@ from typing import Protocol, TypeAlias
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.epoch_file import EpochWrite
-from ottla.storage.files import File, FileSystem, sync_file
+from ottla.storage.errors import NO_DESCRIPTORS
+from ottla.storage.files import File, FileSystem
 from ottla.storage.segment import Segment
 
 Submit: TypeAlias = Callable[[Callable[[], None], Callable[[], None]], None]
@@ -36,36 +37,57 @@ class FlushWork:
         self.end_offset = end_offset
         self.cuts = cuts
         self.flushed_segments = flushed_segments
-        self.error: OSError | None = None
+        self.directory = directory
+        self.sync_error: OSError | None = None
+        self.open_error: OSError | None = None
         self.epochs_error: OSError | None = None
         self._files = files
         self._log_files = log_files
         self._epochs = epochs
         self._other_paths = other_paths
-        self._directory = directory
 
     def run(self) -> None:
-        """Sync everything, in any thread. A failure is kept in `error`, one that concerns only the file of leader
-        epochs in `epochs_error`."""
+        """Sync everything, in any thread. A sync that failed is kept in `sync_error`, a file that could not be opened
+        in `open_error`, a failure that concerns only the file of leader epochs in `epochs_error`."""
         try:
+            if self.directory is not None:
+                # First, for a segment must not be cut on the disk while one that follows on it is still there.
+                self._sync_directories(self.directory)
             for file in self._log_files:
                 file.fsync()
             for path in self._other_paths:
-                if self._files.exists(path):
-                    sync_file(self._files, path)
-            if self._directory is not None:
-                self._files.sync_directory(self._directory)
-                self._files.sync_directory(self._directory.parent)
+                if self.open_error is None and self._files.exists(path):
+                    self._sync_other(path)
         except OSError as error:
-            self.error = error
+            self.sync_error = error
         finally:
             for file in self._log_files:
                 file.close()
-        if self._epochs is not None and self.error is None:
+        if self._epochs is not None and self.sync_error is None and self.open_error is None:
             try:
                 self._epochs()
             except OSError as error:
                 self.epochs_error = error
+
+    def _sync_directories(self, directory: Path) -> None:
+        try:
+            self._files.sync_directory(directory)
+            self._files.sync_directory(directory.parent)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
+            self.open_error = error
+
+    def _sync_other(self, path: Path) -> None:
+        try:
+            file = self._files.open(path)
+        except OSError as error:
+            self.open_error = error
+            return
+        try:
+            file.fsync()
+        finally:
+            file.close()
 
 
 class Flushable(Protocol):
@@ -82,7 +104,7 @@ class Flushable(Protocol):
 class Flusher:
     """Flushes the logs that ask for it. `on_flushed(log, error)` tells whoever waits that a log got further, or failed.
 
-    After a failure the log refuses everything: what the kernel could not write it may have dropped.
+    After a sync that failed the log refuses everything: what the kernel could not write it may have dropped.
     """
 
     def __init__(self, submit: Submit, on_flushed: Callable[[Flushable, KafkaStorageError | None], None]) -> None:

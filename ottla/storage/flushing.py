@@ -42,14 +42,14 @@ class Flushing(LogBase):
         unflushed = [segment for segment in self.segments if not segment.is_flushed]
         paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         paths += [self.snapshots.path(segment.base_offset) for segment in unflushed]
-        changed, self._directory_changed = self._directory_changed, False
-        if changed:
-            # Whose log it is must be known as long as anything in it is promised to be there.
-            paths.append(self.directory / PARTITION_METADATA)
         try:
             log_files = [segment.file.duplicate() for segment in unflushed]
         except OSError as error:
             raise storage_error("flush", self.directory, error) from error
+        changed, self._directory_changed = self._directory_changed, False
+        if changed:
+            # Whose log it is must be known as long as anything in it is promised to be there.
+            paths.append(self.directory / PARTITION_METADATA)
         return FlushWork(
             self.files,
             end_offset=self.log_end_offset,
@@ -64,14 +64,17 @@ class Flushing(LogBase):
     def finish_flush(self, work: FlushWork) -> None:
         """Take note of what is durable now. A log that was cut meanwhile has to be flushed again.
 
-        Raises KafkaStorageError if the flush failed. If it was the log that could not be synced, the kernel may have
-        dropped what it could not write, and the log refuses everything until it has been recovered. If it was the file
-        of leader epochs, nothing is lost, and the next flush writes it anew.
+        Raises KafkaStorageError if the flush failed. If a sync failed, the kernel may have dropped what it could not
+        write, and the log refuses everything until it has been recovered. If a file could not be opened for want of
+        descriptors, or the leader epochs could not be written, nothing is lost, and the next flush does it again.
         """
-        if work.error is not None:
-            raise self._fail(storage_error("flush", self.directory, work.error)) from work.error
-        if work.cuts != self.cuts:
+        if work.sync_error is not None:
+            raise self._fail(storage_error("flush", self.directory, work.sync_error)) from work.sync_error
+        if work.cuts != self.cuts or (work.open_error is not None and work.directory is not None):
             self._directory_changed = True
+        if work.open_error is not None:
+            raise storage_error("flush", self.directory, work.open_error) from work.open_error
+        if work.cuts != self.cuts:
             return
         for segment in work.flushed_segments:
             segment.is_flushed = True

@@ -11,7 +11,8 @@ stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)
     .kafka_cleanshutdown                the mark
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +51,11 @@ class Checkpoint(NamedTuple):
             raise storage_error("write", self.path, error) from error
 
 
+class _Deleted(NamedTuple):
+    topic_id: bytes | None
+    due_ms: int
+
+
 class LogDirectory:
     """All logs of a broker. `LogDirectory.open` makes one; `close` ends it."""
 
@@ -75,6 +81,8 @@ class LogDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         # Why a log could not be closed, None for those that were.
         self._closed: dict[Log, KafkaStorageError | None] = {}
+        # Directories of deleted logs that still have the names of logs.
+        self._not_renamed: dict[Path, _Deleted] = {}
         self._removed: list[tuple[int, Path]] = []
         self._removed_count = 0
 
@@ -129,6 +137,9 @@ class LogDirectory:
         assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
         directory = self.path / f"{topic}-{partition}"
         try:
+            if self._files.exists(directory):
+                # Of a log that was deleted, or that could not be created. None of its records may come into this one.
+                self._put_aside(directory, now_wall_ms + config.file_delete_delay_ms)
             self._files.make_directory(directory)
             metadata = checkpoints.build_partition_metadata(topic_id)
             # Synced with the first flush: should it be lost before, the cluster's metadata knows the id, and
@@ -150,25 +161,50 @@ class LogDirectory:
         log.topic_id = topic_id
 
     def delete_log(self, topic: str, partition: int, *, now_wall_ms: int) -> None:
-        """Take the log out of the directory at once; its files go after `file.delete.delay.ms`."""
+        """Take the log out of the directory at once; its files go after `file.delete.delay.ms`.
+
+        Raises KafkaStorageError if the directory keeps its name; that is tried again with `take_due_deletions`, and
+        before another log gets the name."""
         log = self._logs.pop((topic, partition))
         log.retire()
-        self._removed_count += 1
-        ending = f".{self._removed_count}{DELETE_SUFFIX}"
-        stem = log.directory.name[: FILE_NAME_BYTES_MAX - len(ending)]
-        target = self.path / (stem + ending)
+        due_ms = now_wall_ms + log.config.file_delete_delay_ms
+        self._not_renamed[log.directory] = _Deleted(log.topic_id, due_ms)
         try:
-            self._files.rename(log.directory, target)
+            self._put_aside(log.directory, due_ms)
         except OSError as error:
             raise storage_error("delete", log.directory, error) from error
-        self._removed.append((now_wall_ms + log.config.file_delete_delay_ms, target))
+
+    def _put_aside(self, directory: Path, due_ms: int) -> None:
+        self._removed_count += 1
+        ending = f".{self._removed_count}{DELETE_SUFFIX}"
+        stem = directory.name[: FILE_NAME_BYTES_MAX - len(ending)]
+        target = self.path / (stem + ending)
+        self._files.rename(directory, target)
+        self._not_renamed.pop(directory, None)
+        self._removed.append((due_ms, target))
+
+    def has_log_of(self, topic_ids: Collection[bytes]) -> set[bytes]:
+        """Those of the topics whose files are here, in a log or under the name of one that was deleted."""
+        here = {log.topic_id for log in self._logs.values()}
+        here.update(deleted.topic_id for deleted in self._not_renamed.values())
+        return {topic_id for topic_id in topic_ids if topic_id in here}
 
     def take_due_deletions(self, now_wall_ms: int) -> DueDeletions | None:
-        """Files that may be removed by now; `run` it in a thread, once. None if there are none."""
+        """Files that may be removed by now; `run` it in a thread, then hand it to `finish_deletions`. None if there
+        are none."""
+        for directory, deleted in list(self._not_renamed.items()):
+            with suppress(OSError):
+                self._put_aside(directory, deleted.due_ms)
         paths = [path for log in self._logs.values() for path in log.deletions.take_due(now_wall_ms)]
         paths += [path for due_ms, path in self._removed if due_ms <= now_wall_ms]
         self._removed = [(due_ms, path) for due_ms, path in self._removed if due_ms > now_wall_ms]
-        return DueDeletions(self._files, tuple(paths)) if paths else None
+        return DueDeletions(self._files, paths) if paths else None
+
+    def finish_deletions(self, deletions: DueDeletions, now_wall_ms: int) -> None:
+        """What could not be removed is due again. Raises KafkaStorageError if there is any."""
+        self._removed += [(now_wall_ms, path) for path in deletions.failed]
+        if deletions.error is not None:
+            raise storage_error("remove", deletions.failed[-1], deletions.error)
 
     # Checkpoints: made of what is known now, written when and where the caller likes, each file by one at a time.
 
@@ -254,7 +290,7 @@ class LogDirectory:
             if not self._files.is_directory(path):
                 continue
             if name.endswith(DELETE_SUFFIX):
-                DueDeletions(self._files, (path,)).run()
+                self._remove_deleted(path)
                 continue
             key = partition_of(name)
             if key is None:
@@ -263,6 +299,12 @@ class LogDirectory:
             history = histories(key)
             self._logs[key] = self._open_log(path, *key, self._config_of(key[0]), history, now_wall_ms)
         self._lower_recovery_points(recovery_points)
+
+    def _remove_deleted(self, path: Path) -> None:
+        deletion = DueDeletions(self._files, [path])
+        deletion.run()
+        if deletion.error is not None:
+            self._notices(f"{path} of a deleted log could not be removed: {reason_of(deletion.error)}")
 
     def _lower_recovery_points(self, told: Mapping[TopicPartition, int]) -> None:
         """What comes to stand where records were lost is not durable because those were."""

@@ -7,8 +7,9 @@ number and looking up is a bisection over an array of them.
 
 import sys
 from array import array
-from bisect import bisect_right
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from operator import lt
 
 ENTRY_SIZE = 8
 _POSITION_MASK = 0xFFFFFFFF
@@ -39,12 +40,16 @@ class OffsetIndex:
         n = bisect_right(self._entries, relative_offset << 32 | _POSITION_MASK)
         return self.entry(n - 1) if n else None
 
+    def count_below(self, position: int) -> int:
+        """How many entries name batches that begin below `position`."""
+        return bisect_left(self._entries, position, key=lambda packed: packed & _POSITION_MASK)
+
     def truncate(self, length: int) -> None:
         """Keep only the first `length` entries."""
         del self._entries[length:]
 
     def to_bytes(self) -> bytes:
-        return _big_endian(self._entries)
+        return big_endian(self._entries)
 
     @classmethod
     def from_bytes(cls, content: bytes, log_size: int) -> "OffsetIndex | None":
@@ -55,9 +60,8 @@ class OffsetIndex:
         if len(content) % ENTRY_SIZE:
             return None
         index = cls()
-        index._entries = _from_big_endian("Q", content)
-        while index._entries and not index._entries[-1]:
-            index._entries.pop()
+        entries = -(-len(content.rstrip(b"\0")) // ENTRY_SIZE)
+        index._entries = from_big_endian("Q", content[: entries * ENTRY_SIZE])
         return index if index._is_sane(log_size) else None
 
     def _is_sane(self, log_size: int) -> bool:
@@ -65,18 +69,18 @@ class OffsetIndex:
         if not entries:
             return True
         offset, position = self.entry(len(entries) - 1)
-        rising = all(a < b for a, b in pairwise(entries))
+        rising = all(map(lt, entries, islice(entries, 1, None)))
         return rising and offset < 2**31 and position < log_size
 
 
-def _big_endian(items: "array[int]") -> bytes:
+def big_endian(items: "array[int]") -> bytes:
     if sys.byteorder == "little":
         items = array(items.typecode, items)
         items.byteswap()
     return items.tobytes()
 
 
-def _from_big_endian(typecode: str, content: bytes) -> "array[int]":
+def from_big_endian(typecode: str, content: bytes) -> "array[int]":
     items: array[int] = array(typecode, content)
     if sys.byteorder == "little":
         items.byteswap()

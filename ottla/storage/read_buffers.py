@@ -25,3 +25,8 @@ class ReadBuffers(threading.local):
                     buffer = pool.take()
                     return memoryview(bytearray(size)) if buffer is None else buffer[:size]
         return memoryview(bytearray(size))
+
+    def release_idle(self) -> None:
+        """Of the calling thread: lets go of what no read has needed since the last call."""
+        for _, pool in self._pools:
+            pool.release_idle()

@@ -31,7 +31,8 @@ from ottla.storage.segment import UNKNOWN, Anchor
 _unpack_header = Struct(">qiibIhi").unpack_from
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 
-_buffers = ReadBuffers()
+# Of all logs that one loop reads.
+BUFFERS = ReadBuffers()
 
 READ_AHEAD_BYTES = 8 * 1024
 """Read beyond the limit, because the index leads only to within a few kilobytes of the offset."""
@@ -86,7 +87,7 @@ def select_nowait(read: SegmentRead) -> Selection:
     """Raises WouldBlock, CorruptMessage or OSError."""
     wanted = _first_piece(read)
     while True:
-        buffer = _buffers.take(wanted)
+        buffer = BUFFERS.take(wanted)
         try:
             count = read.file.readinto_nowait(buffer, read.anchor.position)
         except BlockingIOError:

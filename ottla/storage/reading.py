@@ -78,6 +78,12 @@ class Reading(LogBase):
         end = self._active.size if at_end else self.segments[last].anchor_for(upper_bound).position
         return sum(self.segments[n].size for n in range(first, last)) + end - begin
 
+    def is_in_later_segment(self, offset: int, reader_offset: int) -> bool:
+        """Whether the log has rolled between what a reader has read and `offset`."""
+        if reader_offset >= self._active.base_offset:
+            return False
+        return self.segments.index_of(offset) > self.segments.index_of(reader_offset)
+
     def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> FoundTimestamp | None:
         """The first record below `upper_bound` that is not older than `timestamp`. Reads the disk and waits for it."""
         with self._reading():

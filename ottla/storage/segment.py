@@ -97,6 +97,16 @@ class Segment:
         return segment
 
     @classmethod
+    def create_or_defer(cls, files: FileSystem, directory: Path, base_offset: int) -> "Segment":
+        """As `create`; if the disk refuses, the first write makes the log file, and rolling or closing the indexes."""
+        try:
+            return cls.create(files, directory, base_offset)
+        except OSError:
+            segment = cls(files, directory, base_offset)
+            segment.clear()
+            return segment
+
+    @classmethod
     def load(cls, files: FileSystem, directory: Path, base_offset: int) -> "Segment":
         """A segment whose files are there and whole. The log file is opened when it is first read."""
         segment = cls(files, directory, base_offset)
@@ -321,8 +331,28 @@ class Segment:
                 return batch.position, min(batch.header.base_offset, offset)
         return self.size, end_offset
 
-    def truncate(self, position: int, interval_bytes: int) -> None:
-        """Cut the log file at `position`, a batch boundary, and make the indexes agree. Raises OSError."""
+    def truncate(self, position: int, end_offset: int) -> None:
+        """Cut the log file at `position`, where the records from `end_offset` on begin, and the indexes by entry.
+
+        The index files follow when the segment is rolled or closed. Raises OSError; then nothing has changed."""
+        kept = self.offset_index.count_below(position)
+        kept_times = self.time_index.count_below(end_offset - self.base_offset)
+        # Each entry of the offset index came with the largest timestamp up to its batch.
+        scan_from = self.offset_index.entry(kept - 1)[1] if kept else 0
+        max_timestamp, max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        if kept_times:
+            max_timestamp, relative_offset = self.time_index.entry(kept_times - 1)
+            max_timestamp_offset = self.base_offset + relative_offset
+        for batch in scan(self.file, scan_from, position, check_crc=False):
+            if batch.header.max_timestamp > max_timestamp:
+                max_timestamp, max_timestamp_offset = batch.header.max_timestamp, batch.header.last_offset
+        first_timestamp = self.begin_timestamp() if position else NO_TIMESTAMP
         self.file.truncate(position)
         self.size = position
-        self.rebuild_indexes(interval_bytes)
+        unindexed_bytes = position - scan_from
+        self.rewind(
+            SegmentMark(
+                position, unindexed_bytes, max_timestamp, max_timestamp_offset, first_timestamp, kept, kept_times
+            )
+        )
+        self._read_ends.clear()

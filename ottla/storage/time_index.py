@@ -4,14 +4,18 @@ A file holds entries of 12 bytes, big-endian: timestamp (int64) and relative off
 that holds it (int32). An entry is only made when the largest timestamp has grown, so both columns rise.
 """
 
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
-from struct import Struct
+from itertools import islice
+from operator import le, lt
+
+from ottla.storage.offset_index import big_endian, from_big_endian
 
 ENTRY_SIZE = 12
-_ENTRY = Struct(">qi")
+_HIGH, _LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
+"""Where the halves of a timestamp stand in memory."""
 
 
 class TimeIndex:
@@ -48,13 +52,22 @@ class TimeIndex:
         n = bisect_left(self._timestamps, timestamp)
         return self._offsets[n - 1] if n else 0
 
+    def count_below(self, relative_offset: int) -> int:
+        """How many entries name records below that offset."""
+        return bisect_left(self._offsets, relative_offset)
+
     def truncate(self, length: int) -> None:
         """Keep only the first `length` entries."""
         del self._timestamps[length:]
         del self._offsets[length:]
 
     def to_bytes(self) -> bytes:
-        return b"".join(map(_ENTRY.pack, self._timestamps, self._offsets))
+        # Word by word, for a large segment has hundreds of thousands of entries, and the loop waits.
+        halves = array("I", self._timestamps.tobytes())
+        words = array("I", bytes(len(self) * ENTRY_SIZE))
+        words[0::3], words[1::3] = halves[_HIGH::2], halves[_LOW::2]
+        words[2::3] = array("I", self._offsets.tobytes())
+        return big_endian(words)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "TimeIndex | None":
@@ -62,17 +75,18 @@ class TimeIndex:
         if len(content) % ENTRY_SIZE:
             return None
         index = cls()
-        entries = list(_ENTRY.iter_unpack(content))
-        while entries and entries[-1] == (0, 0):
-            entries.pop()
-        index._timestamps.extend(timestamp for timestamp, _ in entries)
-        index._offsets.extend(offset for _, offset in entries)
+        entries = -(-len(content.rstrip(b"\0")) // ENTRY_SIZE)
+        words = from_big_endian("I", content[: entries * ENTRY_SIZE])
+        halves = array("I", bytes(len(words) // 3 * 8))
+        halves[_HIGH::2], halves[_LOW::2] = words[0::3], words[1::3]
+        index._timestamps.frombytes(halves.tobytes())
+        index._offsets.frombytes(words[2::3].tobytes())
         return index if _rises(index._timestamps) and _never_falls(index._offsets) else None
 
 
 def _rises(column: Sequence[int]) -> bool:
-    return all(a < b for a, b in pairwise(column))
+    return all(map(lt, column, islice(column, 1, None)))
 
 
 def _never_falls(column: Sequence[int]) -> bool:
-    return all(a <= b for a, b in pairwise(column)) and (not column or column[0] >= 0)
+    return all(map(le, column, islice(column, 1, None))) and (not column or column[0] >= 0)

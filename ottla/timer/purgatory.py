@@ -5,6 +5,9 @@ the first try and the watching would otherwise be missed, and the request would 
 does it get a timer. It completes exactly once, whichever of event, deadline and cancellation comes first, and leaves
 the timer and the watch lists of all its keys at that moment, so that what has finished accumulates nowhere.
 
+An operation may wait for thousands of keys, and events come for one at a time. `try_complete_for` is told which: an
+operation that remembers what it has found for the others need not look at them again.
+
 Completing may touch anything, the purgatory too. So call `check_and_complete` when your own state is consistent again:
 at the end of a handler, not in the middle of an append.
 """
@@ -31,7 +34,11 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Return `self.force_complete()` if the condition holds, else False. Called whenever a key had an event."""
+        """Return `self.force_complete()` if the condition holds, else False. Called when the operation is watched."""
+
+    def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002 - for those that wait for few keys
+        """The same, called whenever a key had an event."""
+        return self.try_complete()
 
     @abstractmethod
     def on_complete(self) -> None:
@@ -54,20 +61,23 @@ class DelayedOperation(ABC):
 class Purgatory:
     """The waiting operations of one kind, by the keys they wait for."""
 
-    def __init__(self, name: str, wheel: TimingWheel) -> None:
+    def __init__(self, name: str, wheel: TimingWheel, *, watched_max: int | None = None) -> None:
+        """`watched_max` bounds `watched()`; beyond it operations complete before their time, the oldest first."""
         self.name = name
         self._wheel = wheel
+        self._watched_max = watched_max
         # Dicts serve as sets that keep the order of arrival. Invariant: none of them is empty.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
-        self._size = 0
+        self._operations: dict[DelayedOperation, None] = {}
+        self._watched = 0
 
     def __len__(self) -> int:
         """The number of waiting operations."""
-        return self._size
+        return len(self._operations)
 
     def watched(self) -> int:
         """The number of entries in the watch lists: an operation counts once for each of its keys."""
-        return sum(len(watchers) for watchers in self._watchers.values())
+        return self._watched
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete the operation if that is possible now, else let it wait; says whether it completed here."""
@@ -81,6 +91,8 @@ class Purgatory:
         self._watch(operation, keys)
         if operation.try_complete():
             return True
+        if self._watched_max is not None and self._watched > self._watched_max:
+            self._complete_oldest(self._watched_max)
         # What it touched while being tried may have completed it by another way.
         if not operation.completed:
             operation.timer = self._wheel.schedule(operation.deadline_ms, lambda: _expire(operation))
@@ -98,7 +110,7 @@ class Purgatory:
         errors: list[Exception] = []
         for operation in list(watchers):
             try:
-                completed += not operation.completed and operation.try_complete()
+                completed += not operation.completed and operation.try_complete_for(key)
             except Exception as error:
                 errors.append(error)
         if errors:
@@ -123,14 +135,23 @@ class Purgatory:
                 del self._watchers[key]
         if operation.timer is not None:
             operation.timer.cancel()
-        self._size -= 1
+            # Each refers to the other: what the operation holds, perhaps megabytes, would wait for the garbage
+            # collector.
+            operation.timer = None
+        del self._operations[operation]
+        self._watched -= len(operation.keys)
 
     def _watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         operation.purgatory = self
         operation.keys = tuple(dict.fromkeys(keys))
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
-        self._size += 1
+        self._operations[operation] = None
+        self._watched += len(operation.keys)
+
+    def _complete_oldest(self, watched_max: int) -> None:
+        while self._watched > watched_max:
+            next(iter(self._operations)).force_complete()
 
 
 def _expire(operation: DelayedOperation) -> None:

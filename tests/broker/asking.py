@@ -7,10 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.apis import APIS
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.protocol.headers import build_request_frame, parse_response
+from ottla.protocol.client import SIZE_BYTES, WireClient
 
 QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
 
@@ -21,22 +20,18 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._number = 0
+        self._wire = WireClient("tester")
 
     async def ask(self, request: Any, version: int) -> Any:
         self.send(request, version)
-        return await self.answer(request, version)
+        return await self.answer()
 
     def send(self, request: Any, version: int) -> None:
-        self._number += 1
-        self._writer.write(build_request_frame(request, version, self._number, "tester"))
+        self._writer.write(self._wire.send(request, version))
 
-    async def answer(self, request: Any, version: int) -> Any:
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        frame = await self._reader.readexactly(size)
-        correlation_id, response = parse_response(APIS[request.API_KEY].response_class(), version, frame)
-        assert correlation_id <= self._number
-        return response
+    async def answer(self) -> Any:
+        size = int.from_bytes(await self._reader.readexactly(SIZE_BYTES), "big")
+        return self._wire.receive(await self._reader.readexactly(size))
 
     async def close(self) -> None:
         self._writer.close()

@@ -38,7 +38,7 @@ class Full:
                 write_queue(log)
                 return
             log._queue.clear()
-            log._undo_queue()
+            log._undo_queue(None)
             raise KafkaStorageError("no space is left on the device")
 
         patch.setattr(Log, "_write_queue", write)

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from ottla.broker.connection import IN_FLIGHT_BYTES_MAX
+from ottla.broker.parked_requests import REQUEST_BYTES_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX
@@ -53,9 +53,9 @@ async def test_a_producer_is_not_taken_further_ahead_of_a_follower_than_what_is_
         async with client_of(leader) as client:
             for number in range(count):
                 client.send(produce_request("t", batch(bytes([number]) * size), acks=-1), 9)
-            await until(lambda: len(waiting) * size >= IN_FLIGHT_BYTES_MAX - size)
+            await until(lambda: len(waiting) * size >= REQUEST_BYTES_MAX - size)
 
-            assert len(waiting) * size < IN_FLIGHT_BYTES_MAX + 2 * size
+            assert len(waiting) * size < REQUEST_BYTES_MAX + 2 * size
             assert leader.replicas.shared_reads.recent.held_bytes <= HELD_BYTES_MAX
             assert await outcomes(client, count) == [ErrorCode.NONE] * count
 

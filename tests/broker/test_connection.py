@@ -8,7 +8,6 @@ import pytest
 
 from ottla.broker.connection import KEPT_WHILE_HELD, Connection
 from ottla.broker.receive_buffers import LENT_MAX
-from ottla.protocol.headers import build_request_frame
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.list_offsets import (
@@ -34,6 +33,7 @@ from tests.broker.wire import (
     turn,
     values_of,
 )
+from tests.fakes.frames import build_request_frame
 
 ASK = ApiVersionsRequest()
 
@@ -313,6 +313,12 @@ class FakeTransport:
         if self._high_water is not None and self._unread > self._high_water:
             assert self.protocol is not None
             self.protocol.pause_writing()
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """What a test has said counts."""
+
+    def get_write_buffer_size(self) -> int:
+        return self._unread
 
     def drain(self) -> None:
         if self._unread:

@@ -1,14 +1,19 @@
 """The shell of the coordinator: loading, order of effects, timers, expiry, stopping."""
 
 import asyncio
+import io
+import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.broker import group_loading
+from ottla.broker import group_loading, group_service
+from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import GenerationCompleted, GroupLoaded, SessionExpired
 from ottla.coordinator.hashing import partition_for
+from ottla.coordinator.partition import CoordinatorPartition
 from ottla.coordinator.records import build_offset_commit_key
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.protocol.records.record import Record, build_batch
@@ -150,6 +155,76 @@ async def test_a_partition_that_cannot_be_read_is_not_served_at_all(tmp_path: Pa
         assert (await fetched(broker, "g")).error_code == ErrorCode.NOT_COORDINATOR
 
 
+@pytest.mark.parametrize("where", ["load", "finish_loading"])
+async def test_a_load_that_fails_holds_up_no_other_and_is_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    offsets = {f"g{number}": number for number in range(12)}
+    async with running(tmp_path) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        for group, offset in offsets.items():
+            await committed(broker, group, {("a", 0): offset})
+    fail_first_load(monkeypatch, where)
+    async with running(tmp_path) as broker:
+        await loaded(broker)
+        answers = {group: await fetched(broker, group) for group in offsets}
+        errors = {partition_for(group, 4): answer.error_code for group, answer in answers.items()}
+        assert sorted(errors.values()) == [0, 0, 0, ErrorCode.NOT_COORDINATOR]
+        (failed,) = (each for each in broker.broker.groups._partitions.values() if each.reload is not None)
+        broker.broker.groups.topics_deleted(["b"])
+
+        failed.reload.action()
+        await loaded(broker)
+        again = {group: offsets_in(await fetched(broker, group)) for group in offsets}
+        assert again == {group: {("a", 0): offset} for group, offset in offsets.items()}
+
+
+def fail_first_load(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Late enough that the groups have been made, where there is a choice."""
+    owner, finished = (group_service, "load") if where == "load" else (CoordinatorPartition, "finish_loading")
+    original = getattr(owner, finished)
+    loads = itertools.count()
+
+    def fail_once(*arguments: Any) -> Any:
+        result = original(*arguments)
+        if not next(loads):
+            if where == "load":
+                result.close()
+            raise RuntimeError("a bug")
+        return result
+
+    monkeypatch.setattr(owner, finished, fail_once)
+
+
+async def test_loads_that_keep_failing_are_retried_less_and_less_often(tmp_path: Path) -> None:
+    """And whoever gives the partition up ends it."""
+    async with running(tmp_path, ONE) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        await committed(broker, "g", {("a", 0): 5})
+        groups = broker.broker.groups
+        groups.stop()
+
+        def damaged(*place: Any, **bounds: Any) -> Any:
+            raise CorruptMessage("a bit has flipped")
+
+        broker.broker.replicas.partition("__consumer_offsets", 0).log.read = damaged
+        groups.start()
+        (partition,) = groups._partitions.values()
+        waits = []
+        for _ in range(8):
+            await loaded(broker)
+            now_ms = broker.broker.clock.now_ms()
+            waits.append(round((partition.reload.deadline_ms - now_ms) / 1000))
+            partition.reload.cancel()
+            partition.reload.action()
+        await loaded(broker)
+        assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+        groups.stop()
+        assert not partition.reload.pending
+
+
 async def test_offsets_of_transactions_count_only_when_their_marker_says_so(tmp_path: Path) -> None:
     """§4.4.3, in a data directory that another broker has written."""
 
@@ -202,6 +277,34 @@ async def test_facts_are_told_to_observers_in_order(tmp_path: Path) -> None:
         assert [type(fact) for fact in seen][:1] == [GroupLoaded]
 
 
+async def test_an_observer_that_raises_harms_no_group(tmp_path: Path) -> None:
+    """The log names it once for each kind of fact, and those after it are still notified."""
+    stream = io.StringIO()
+    async with running(tmp_path, log=LazyLog("json", "error", stream)) as broker:
+        facts: list[Any] = []
+        for observer in (Unfit(), facts.append):
+            broker.broker.groups.observers.append(observer)
+        await found(broker)
+        for group in ("g", "h"):
+            await stable(await broker.client(), group)
+            assert await state_of(broker, group) == (0, "Stable")
+        await created(broker, creatable("a"))
+        await committed(broker, "simple", {("a", 0): 5})
+        assert offsets_in(await fetched(broker, "simple")) == {("a", 0): 5}
+
+    logged = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert sorted(line["notified_of"] for line in logged) == sorted({type(fact).__name__ for fact in facts})
+    assert {(line["event"], line["observer"]) for line in logged} == {("an observer failed", "Unfit")}
+    assert "cannot cope" in logged[0]["exception"]
+
+
+class Unfit:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, fact: Any) -> None:
+        raise ValueError("cannot cope")
+
+
 async def test_a_silent_member_is_removed_by_its_timer(tmp_path: Path) -> None:
     """G19, on the broker's own wheel."""
     async with running(tmp_path, {"group.min.session.timeout.ms": "1"}) as broker:
@@ -250,7 +353,7 @@ async def test_stopping_answers_those_who_wait(tmp_path: Path) -> None:
             pass
         broker.broker.groups.stop()
 
-        assert (await client.answer(request, 3)).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await client.answer()).error_code == ErrorCode.NOT_COORDINATOR
         assert (await broker.ask(join_request(), 3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert not broker.broker.groups._waiting
 

@@ -13,7 +13,7 @@ from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.produce import ProduceResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import compaction
-from ottla.storage.files import OsFile
+from ottla.storage.files import OsFile, OsFileSystem
 from tests.broker.asking import close_nothing_cleanly
 from tests.broker.wire import (
     WAIT_S,
@@ -62,6 +62,26 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
     answer = response.responses[0].partitions[0]
     assert answer.high_watermark == 6, "offsets stay"
     assert b"0" not in values_of(answer.records)
+
+
+async def test_compaction_does_not_sync_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced_in: set[str] = set()
+    fsync, sync_directory = OsFile.fsync, OsFileSystem.sync_directory
+
+    def note() -> None:
+        synced_in.add(threading.current_thread().name)
+
+    monkeypatch.setattr(OsFile, "fsync", lambda self: (note(), fsync(self))[1])
+    monkeypatch.setattr(OsFileSystem, "sync_directory", lambda self, path: (note(), sync_directory(self, path))[1])
+    async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
+        await keyed_segments(client, "t")
+        synced_in.clear()
+        log = broker.replicas.partition("t", 0).log
+
+        await until(broker, lambda: log.cleaned_offset == 3)
+
+        assert synced_in
+        assert threading.main_thread().name not in synced_in
 
 
 async def test_high_watermarks_are_checkpointed(tmp_path: Path) -> None:
@@ -143,9 +163,9 @@ async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, mo
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
 
-        await until(broker, lambda: log.flushed_offset >= 2)
+        await until(broker, lambda: [segment.is_flushed for segment in log.segments] == [True, True, False])
 
-        assert [segment.is_flushed for segment in log.segments] == [True, True, False]
+        assert log.flushed_offset >= 2
 
 
 async def test_checkpoints_do_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,11 +207,11 @@ async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
     tried: list[str] = []
     compact = compaction.compact
 
-    def counting(plan: compaction.CompactionPlan) -> compaction.CompactionResult:
+    def counting(plan: compaction.CompactionPlan, pause: compaction.Pause) -> compaction.CompactionResult:
         tried.append(plan.directory.name)
         if plan.directory.name == "damaged-0":
             raise KafkaStorageError("a damaged batch")
-        return compact(plan)
+        return compact(plan, pause)
 
     monkeypatch.setattr(compaction, "compact", counting)
     async with running_broker(tmp_path, log_cleaner_backoff_ms=200) as broker, client_of(broker) as client:
@@ -212,10 +232,10 @@ async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one
     has_begun = threading.Event()
     compact = compaction.compact
 
-    def slow(plan: compaction.CompactionPlan) -> compaction.CompactionResult:
+    def slow(plan: compaction.CompactionPlan, pause: compaction.Pause) -> compaction.CompactionResult:
         has_begun.set()
         may_finish.wait(WAIT_S)
-        return compact(plan)
+        return compact(plan, pause)
 
     monkeypatch.setattr(compaction, "compact", slow)
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
@@ -291,3 +311,16 @@ async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descrip
         again = await fetch(client, "t")
 
     assert values_of(again.records) == [b"0"]
+
+
+async def test_receive_buffers_are_given_back_after_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "BUFFERS_INTERVAL_MS", 20)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        pool = broker.server.receive_buffers._pool
+        views = [pool.take() for _ in range(4)]
+        await create_topic(client, "t")
+        await produce(client, "t", bytes(500_000))
+        assert pool.count > 4
+        views.clear()
+
+        await until(broker, lambda: pool.count == 1)

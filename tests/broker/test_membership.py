@@ -321,12 +321,12 @@ def test_the_last_broker_stops_without_waiting_for_others(cluster: Cluster) -> N
     cluster.run(story())
 
 
-def test_a_clean_stop_without_anybody_who_could_take_over_does_not_last_for_ever(cluster: Cluster) -> None:
+def test_a_clean_stop_without_a_controller_that_decides_does_not_last_for_ever(cluster: Cluster) -> None:
     async def story() -> None:
         first, second = await cluster.started(
             1, 2, controlled_shutdown_max_retries=1, controlled_shutdown_retry_backoff_ms=2_000
         )
-        await cluster.create(first, "t", 2, 1)
+        await cluster.create(first, "t", 2, 2)
         # The controller cannot decide anything.
         controller, other = (first, second) if first.broker.image.controller_id == 1 else (second, first)
         cluster.cut_off(controller)
@@ -336,5 +336,29 @@ def test_a_clean_stop_without_anybody_who_could_take_over_does_not_last_for_ever
         assert 2_000 <= cluster.clock.now_ms() - began_ms < 6_000
         assert "not all partitions have found another leader" in other.events()
         cluster.kill(controller)
+
+    cluster.run(story())
+
+
+# Stopping with everybody else
+
+STOP_WITHIN_MS = 8_000
+"""Below the ten seconds that `docker stop` grants."""
+
+
+@pytest.mark.parametrize("store_goes", [False, True])
+def test_brokers_that_stop_together_do_not_wait_for_each_other(cluster: Cluster, store_goes: bool) -> None:
+    async def story() -> None:
+        nodes = await cluster.started(1, 2, 3)
+        await cluster.create(nodes[0], "t", 3, 3)
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+        if store_goes:
+            for node in nodes:
+                cluster.cut_off(node)
+        began_ms = cluster.clock.now_ms()
+        stops = [cluster.loop.create_task(cluster.stop(node)) for node in nodes]
+
+        assert await asyncio.gather(*stops) == [True, True, True]
+        assert cluster.clock.now_ms() - began_ms < STOP_WITHIN_MS
 
     cluster.run(story())

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import KEPT_BUFFER_MAX, RECEIVED_AT_ONCE, Peer, PeerAddress, PeerError
-from ottla.protocol.headers import build_response_frame
+from ottla.broker.peer import (
+    KEPT_BUFFER_MAX,
+    RECEIVED_AT_ONCE,
+    SMALL_ANSWERS_MAX,
+    SMALLEST_BUFFER,
+    Peer,
+    PeerError,
+)
+from ottla.protocol.address import Address
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -21,6 +28,7 @@ from ottla.protocol.messages.fetch import (
     ReplicaState,
 )
 from tests.broker.wire import running_broker, until
+from tests.fakes.frames import response_frame
 
 Answer = Callable[[int], bytes]
 
@@ -32,7 +40,7 @@ def fetch() -> FetchRequest:
 def answer_of(size: int, correlation_id: int) -> bytes:
     partition = PartitionData(partition_index=0, records=memoryview(b"x" * size))
     topic = FetchableTopicResponse(topic_id=bytes(16), partitions=[partition])
-    return build_response_frame(FetchResponse(responses=[topic]), 17, correlation_id)
+    return response_frame(FetchResponse(responses=[topic]), 17, correlation_id)
 
 
 def records_of(response: Any) -> bytes:
@@ -62,11 +70,11 @@ async def peer_that(tmp_path: Path, *answers: Answer, **settings: object) -> Asy
 
 
 @asynccontextmanager
-async def serving(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[PeerAddress]:
+async def serving(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[Address]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     try:
-        yield PeerAddress(host, port)
+        yield Address(host, port)
     finally:
         server.close()
 
@@ -77,6 +85,20 @@ async def test_answers_of_all_sizes_come_one_after_the_other(tmp_path: Path) -> 
     async with peer_that(tmp_path, *answers) as peer:
         for size in sizes:
             assert records_of(await peer.ask(fetch())) == b"x" * size
+
+
+async def test_a_large_buffer_is_let_go_after_many_small_answers(tmp_path: Path) -> None:
+    """A follower that has caught up would hold megabytes for each of its fetchers."""
+    sizes = [KEPT_BUFFER_MAX // 2, *[5] * (SMALL_ANSWERS_MAX + 2)]
+    answers = [lambda number, size=size: answer_of(size, number) for size in sizes]
+    async with peer_that(tmp_path, *answers) as peer:
+        held = []
+        for _ in sizes:
+            await peer.ask(fetch())
+            held.append(len(peer._buffer))
+
+        assert min(held[:-1]) > KEPT_BUFFER_MAX // 2
+        assert held[-1] == SMALLEST_BUFFER
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the loop is woken for every piece")
@@ -117,9 +139,9 @@ async def test_records_lie_in_the_receive_buffer_until_the_next_request(tmp_path
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda number: answer_of(3, number + 1), "answer to request 2 where 1 was due"),
+        (lambda number: answer_of(3, number + 1), "a response to request 2 where 1 was next"),
         (lambda number: answer_of(3, number) + b"x", "bytes came that were not asked for"),
-        (lambda number: answer_of(3, number)[:-2] + b"\xff\xff", "malformed FetchResponse"),
+        (lambda number: answer_of(3, number)[:-2] + b"\xff\xff", "malformed response to FetchRequest"),
         (lambda number: b"\x7f\xff\xff\xff", "an answer of 2147483647 bytes"),
         (lambda number: b"\xff\xff\xff\xff", "an answer of -1 bytes"),
     ],
@@ -153,4 +175,4 @@ async def test_a_connection_that_breaks_ends_the_wait(tmp_path: Path) -> None:
 async def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         with pytest.raises(PeerError, match="no connection: Connect call failed"):
-            await Peer(broker, PeerAddress("127.0.0.1", 1), "c", SocketOptions()).connect()
+            await Peer(broker, Address("127.0.0.1", 1), "c", SocketOptions()).connect()

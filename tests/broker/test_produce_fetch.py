@@ -1,10 +1,12 @@
 """Records in and out over the wire: §15.1 to §15.5."""
 
 import errno
+import gc
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.delayed_fetch import DelayedFetch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -243,6 +245,24 @@ async def test_a_fetch_waits_for_records_and_no_longer(tmp_path: Path) -> None:
         response = await reader.receive(FetchResponse, 11)
 
     assert values_of(response.responses[0].partitions[0].records) == [b"a"]
+
+
+async def test_an_answered_fetch_is_gone_without_the_garbage_collector(tmp_path: Path) -> None:
+    """It holds records, and in a quiet process the collector does not come."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
+        await create_topic(writer, "t")
+        gc.collect()
+        gc.disable()
+        try:
+            reader.send(fetch_request("t", max_wait_ms=60_000), 11)
+            await parked_fetch(broker)
+            await produce(writer, "t", b"a")
+            await reader.receive(FetchResponse, 11)
+            left = [each for each in gc.get_objects() if isinstance(each, DelayedFetch)]
+        finally:
+            gc.enable()
+
+    assert left == []
 
 
 async def test_a_fetch_waits_for_min_bytes(tmp_path: Path) -> None:

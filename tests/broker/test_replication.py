@@ -1,4 +1,4 @@
-"""Three brokers in one process: what one acknowledges the others have (SCENARIOS R01 to R13)."""
+"""Three brokers in one process: what one acknowledges the others have (docs/scenarios.md: R01 to R13)."""
 
 import time
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """A broker on the test's loop, and a client that speaks bytes to it."""
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
-from ottla.protocol.codec import decode_whole
+from ottla.protocol.client import parse_response
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import build_request_frame, response_header_version
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.produce import (
@@ -22,6 +20,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.records.record import Record, build_batch, iterate_records
+from tests.fakes.frames import build_request_frame
 
 WAIT_S = 10
 LOOK_EVERY_MS = 2
@@ -105,16 +104,19 @@ class Client:
         return self._correlation_id
 
     async def receive(self, response: Any, version: int) -> Any:
-        correlation_id, body = await self.receive_frame()
-        self.last_correlation_id = correlation_id
-        return decode_whole(response, version, body, response_header_version(response.API_KEY, version))
+        payload = await self._receive_payload()
+        self.last_correlation_id = int.from_bytes(payload[:4], "big")
+        return parse_response(response, version, payload)
 
     async def receive_frame(self) -> tuple[int, bytes]:
         """Correlation id, and what follows it."""
+        payload = await self._receive_payload()
+        return int.from_bytes(payload[:4], "big"), payload[4:]
+
+    async def _receive_payload(self) -> bytes:
         async with asyncio.timeout(WAIT_S):
-            size = struct.unpack(">i", await self.reader.readexactly(4))[0]
-            frame = await self.reader.readexactly(size)
-        return struct.unpack(">i", frame[:4])[0], frame[4:]
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(size)
 
     async def is_closed_by_broker(self) -> bool:
         """Waits for the end of the stream; anything else that arrives is an answer, and False."""

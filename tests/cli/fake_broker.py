@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.codec import decode_whole
-from ottla.protocol.headers import build_response_frame, parse_request_header
 from ottla.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
@@ -30,6 +29,7 @@ from ottla.protocol.messages import (
     offset_fetch,
     unregister_broker,
 )
+from tests.fakes.frames import parse_request_header, response_frame
 
 MODULES = (
     alter_configs,
@@ -113,7 +113,7 @@ class FakeBroker:
         self.answers[metadata.MetadataRequest] = tell
 
     def respond(self, frame: bytes) -> bytes:
-        header = parse_request_header(frame)
+        header = parse_request_header(frame, REQUESTS)
         if header.api_key == API_VERSIONS:
             return self._versions_frame(header.api_version, header.correlation_id)
         request = decode_whole(REQUESTS[header.api_key], header.api_version, frame, header.body_offset)
@@ -121,7 +121,7 @@ class FakeBroker:
         answer = self.answers[type(request)]
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
-        return build_response_frame(answer(request, header.api_version), header.api_version, header.correlation_id)
+        return response_frame(answer(request, header.api_version), header.api_version, header.correlation_id)
 
     def _versions_frame(self, version: int, correlation_id: int) -> bytes:
         self.asked.append((api_versions.ApiVersionsRequest(), version))
@@ -130,11 +130,11 @@ class FakeBroker:
                 return b"\0\0\0\x09" + correlation_id.to_bytes(4, "big") + b"\0\x23\xff\xff\xff"
             known = [api_versions.ApiVersion(api_key=API_VERSIONS, min_version=0, max_version=self.api_versions_max)]
             refusal = api_versions.ApiVersionsResponse(error_code=35, api_keys=known)
-            return build_response_frame(refusal, 0, correlation_id)
+            return response_frame(refusal, 0, correlation_id)
         rows = [
             api_versions.ApiVersion(api_key=k, min_version=lo, max_version=hi) for k, (lo, hi) in self.ranges.items()
         ]
-        return build_response_frame(api_versions.ApiVersionsResponse(api_keys=rows), version, correlation_id)
+        return response_frame(api_versions.ApiVersionsResponse(api_keys=rows), version, correlation_id)
 
     def __enter__(self) -> "FakeBroker":
         self.has_topics()

@@ -1,10 +1,10 @@
 import pytest
 
-from ottla.cli.client import EARLIEST, LATEST, Client, parse_bootstrap
-from ottla.cli.connection import Address
+from ottla.cli.client import EARLIEST, LATEST, Client
 from ottla.cli.failures import ClientError, NoAnswer, Refused
 from ottla.cli.group_operations import delete_group
 from ottla.cli.topic_operations import create_topic, existing_topic
+from ottla.protocol.address import Address
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -48,24 +48,6 @@ def coordinator(group: str, node_id: int, port: int, error_code: int = 0) -> Fin
 
 def deleted(group: str, error_code: int = 0) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group, error_code=error_code)])
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        ("localhost:9092", [Address("localhost", 9092)]),
-        ("a:1, b:2", [Address("a", 1), Address("b", 2)]),
-        ("[::1]:9092", [Address("::1", 9092)]),
-    ],
-)
-def test_bootstrap_addresses(text: str, addresses: list[Address]) -> None:
-    assert parse_bootstrap(text) == addresses
-
-
-@pytest.mark.parametrize("text", ["", "localhost", "localhost:", ":9092", "a:0", "a:65536", "a:x", "a:1,", "a:²"])
-def test_malformed_bootstrap_addresses_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not HOST:PORT"):
-        parse_bootstrap(text)
 
 
 async def test_any_bootstrap_address_that_answers_will_do() -> None:

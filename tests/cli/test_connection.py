@@ -2,8 +2,9 @@ import socket
 
 import pytest
 
-from ottla.cli.connection import Address, Connection
+from ottla.cli.connection import Connection
 from ottla.cli.failures import ClientError, NoAnswer
+from ottla.protocol.address import Address
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -83,7 +84,7 @@ async def test_an_unknown_host_is_said_to_be_unknown() -> None:
         (b"\x00\x00\x00\x01\x00", "127.0.0.1:PORT does not speak Kafka's protocol"),
         (
             b"\x00\x00\x00\x06\x7f\x00\x00\x00\x00\x00",
-            "127.0.0.1:PORT does not speak Kafka's protocol: it answered what nobody asked",
+            "127.0.0.1:PORT does not speak Kafka's protocol: a response to request 2130706432 where 1 was next",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -213,6 +214,50 @@ def test_an_interrupted_consumer_commits_and_leaves(served: ServedBroker, number
     assert (stable["state"], len(stable["members"])) == ("Stable", 1)
     assert stable["members"][0]["assignment"] == [{"topic": "endless", "partition": 0}]
     assert (left["state"], left["partitions"][0]["lag"]) == ("Empty", 0)
+
+
+@pytest.mark.parametrize("group", [None, "orphans"])
+@pytest.mark.parametrize("fate", ["killed", "paused"])
+def test_a_consumer_without_its_broker_ends_at_ctrl_c(tmp_path: Path, fate: str, group: str | None) -> None:
+    """The library would go on trying to commit and to leave."""
+    with ServedBroker(tmp_path / "data", QUICK_GROUPS) as broker:
+        ottla(broker, "produce", "endless", stdin="a\n")
+        member = ("--group", group) if group is not None else ()
+        consumer = start(broker, "consume", "endless", "--from-beginning", *member)
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        assert consumer.stdout.readline() == "a\n"
+        if fate == "killed":
+            broker.kill()
+            assert "127.0.0.1" in consumer.stderr.readline()
+        else:
+            broker.pause()
+
+        consumer.send_signal(signal.SIGINT)
+        try:
+            _, stderr = consumer.communicate(timeout=WITHIN_S)
+        finally:
+            consumer.kill()
+            if fate == "paused":
+                broker.resume()
+    lost = ": group orphans may not have committed what was read last" if group else ""
+    *library, last = stderr.splitlines()
+    assert (consumer.returncode, last) == (130, f"Error: no broker answered at the end{lost}")
+    assert all(line.startswith("ottla: ") for line in library)
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_an_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = "127.0.0.1:{1}".format(*silent.getsockname())
+        command = [sys.executable, "-m", "ottla", "topics", "list", "--bootstrap", address]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        silent.settimeout(WITHIN_S)
+        accepted, _ = silent.accept()
+        with accepted:
+            accepted.recv(1)
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=WITHIN_S) == ("", "")
+    assert process.returncode == 130
 
 
 def test_a_group_with_members_cannot_be_reset_or_deleted(served: ServedBroker) -> None:

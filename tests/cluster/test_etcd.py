@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster.etcd import EtcdStore, parse_url
+from ottla.cluster.etcd import EtcdStore
 from ottla.cluster.etcd_wire import TransactionTooLarge, changes_of, transaction_request, transaction_result
-from ottla.cluster.store import ABSENT, Changes, Delete, Entry, Expect, Put, StoreError, TooLarge, Unavailable
+from ottla.cluster.store import (
+    ABSENT,
+    Changes,
+    Delete,
+    Entry,
+    Expect,
+    Put,
+    StoreError,
+    TooLarge,
+    Unavailable,
+    parse_store_url,
+)
 from tests.cluster.etcd_server import EtcdServer
 from tests.cluster.stores import Seen, answer, commit, committed, entries, read
 from tests.ports import free_ports
@@ -119,7 +130,7 @@ async def test_after_closing_nothing_is_answered(server: EtcdServer) -> None:
 
 
 def test_urls_name_endpoints() -> None:
-    assert parse_url("etcd://a:2379,[::1]:2380/") == [("a", 2379), ("::1", 2380)]
+    assert parse_store_url("etcd://a:2379,[::1]:2380/") == [("a", 2379), ("::1", 2380)]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +138,7 @@ def test_urls_name_endpoints() -> None:
 )
 def test_urls_that_name_none_are_refused(url: str) -> None:
     with pytest.raises(StoreError):
-        parse_url(url)
+        parse_store_url(url)
 
 
 def test_transactions_nest_where_etcd_would_find_them_too_long() -> None:

@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 
 from ottla.cluster.encoding import (
     CONTROLLER,
+    LOG_ENDS,
     config_value,
     controller_value,
+    log_ends_value,
     partition_key,
     partition_value,
     registration_value,
     session_value,
     topic_values,
 )
-from ottla.cluster.image import NO_LEADER, BrokerState, MetadataImage, TopicInfo
+from ottla.cluster.image import NO_LEADER, BrokerState, LogEnd, MetadataImage, TopicInfo
 from ottla.cluster.overlay import Overlay
 from ottla.cluster.store import Changes, Delete, Entry, Put, Snapshot, StoreError
 from ottla.cluster.updates import applied
-from tests.cluster.images import broker, state
+from tests.cluster.images import TOPIC_ID, broker, image, state
 
 EMPTY = MetadataImage("c", NO_LEADER)
 NAMES = ("a", "b")
@@ -191,3 +193,15 @@ def test_copies_of_a_large_overlay_share_what_has_not_changed() -> None:
         after = overlay.with_changes({rng.randrange(10_000): -1})
         assert after._base is overlay._base
         overlay = after
+
+
+def test_log_ends_are_of_a_broker_as_long_as_their_key_is_there() -> None:
+    told = {(TOPIC_ID, 3): LogEnd(5, 4, 10)}
+    before = image(state())
+    key = f"{LOG_ENDS}2"
+
+    after = applied(before, Changes(1001, (Entry(key, log_ends_value(told), 1001),), ()))
+    gone = applied(after.image, Changes(1002, (), (key,)))
+
+    assert (after.image.brokers[2].log_ends, after.brokers) == (told, (2,))
+    assert (gone.image.brokers[2].log_ends, gone.brokers) == ({}, (2,))

@@ -239,6 +239,11 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
+def short_subscription(*topics: str) -> bytes:
+    """It says version 1 and has no `owned_partitions`, as kafkajs writes it."""
+    return b"\0\1" + subscription(*topics)[2:]
+
+
 @dataclass
 class Client:
     shell: Shell

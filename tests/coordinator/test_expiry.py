@@ -8,7 +8,7 @@ from ottla.coordinator.facts import OffsetsRemoved
 from ottla.coordinator.records import build_group_metadata_key, build_offset_commit_key
 from ottla.coordinator.results import DeleteResult
 from ottla.protocol.errors import ErrorCode
-from tests.coordinator.harness import Shell, subscription
+from tests.coordinator.harness import Shell, short_subscription, subscription
 
 HOUR = 3_600_000
 GROUP_KEY = build_group_metadata_key("g")
@@ -61,8 +61,9 @@ def test_g27_the_clock_of_retention_goes_on_over_a_move_of_the_coordinator(shell
     assert shell.committed() == -1
 
 
-def test_g27_a_stable_group_loses_only_what_it_no_longer_reads(shell: Shell) -> None:
-    (client,) = shell.stable_group("c1", protocols=(("range", subscription("t")),))
+@pytest.mark.parametrize("written", [subscription("t"), short_subscription("t")], ids=["whole", "short"])
+def test_g27_a_stable_group_loses_only_what_it_no_longer_reads(shell: Shell, written: bytes) -> None:
+    (client,) = shell.stable_group("c1", protocols=(("range", written),))
     client.commit(1)
     client.commit(2, topic="old")
     heartbeat_for(shell, client, HOUR)

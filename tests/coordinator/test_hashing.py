@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ottla.coordinator.hashing import java_hash, java_length, partition_for
 
 
-# Vectors of KAFKA_SEMANTICS §4.1.2.
+# Vectors of docs/semantics §4.1.2.
 @pytest.mark.parametrize(
     ("group_id", "hash_code", "partition"),
     [

@@ -36,7 +36,7 @@ def test_g05_a_single_member_waits_the_delay(delayed: Shell) -> None:
         ([0, 1_000], 6_000),
         ([0, 1_000, 2_000], 6_000),
         ([0, 1_000, 4_000], 9_000),
-        # The example of KAFKA_SEMANTICS §8.2.4: a join in every window, R = 10 s.
+        # The example of docs/semantics §8.2.4: a join in every window, R = 10 s.
         ([0, 1_000, 4_000, 7_000], 10_000),
         ([0, 1_000, 4_000, 7_000, 9_500], 10_000),
     ],

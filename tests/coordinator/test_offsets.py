@@ -17,7 +17,7 @@ from ottla.coordinator.results import (
     PartitionError,
 )
 from ottla.protocol.errors import ErrorCode
-from tests.coordinator.harness import WALL_START_MS, Client, Shell, simple_commit, subscription
+from tests.coordinator.harness import WALL_START_MS, Client, Shell, short_subscription, simple_commit, subscription
 
 
 def committed_to(error: ErrorCode) -> CommitResult:
@@ -320,6 +320,13 @@ def test_offset_delete_leaves_what_the_group_is_subscribed_to(shell: Shell) -> N
     answer = delete(shell, ("t", (0,)), ("old", (0,)))
     assert errors(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
     assert [shell.committed("t"), shell.committed("old")] == [1, -1]
+
+
+def test_offset_delete_reads_subscriptions_shorter_than_their_version(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1", protocols=(("range", short_subscription("t")),))
+    client.commit(1, topic="old")
+    assert errors(delete(shell, ("t", (0,)), ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+    assert shell.committed("old") == -1
 
 
 def test_offset_delete_touches_nothing_when_the_subscription_cannot_be_read(shell: Shell) -> None:

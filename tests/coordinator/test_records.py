@@ -1,6 +1,6 @@
 """The bytes in `__consumer_offsets` (§11).
 
-No independent codec for these records is among the development dependencies. The vectors are those of KAFKA_SEMANTICS
+No independent codec for these records is among the development dependencies. The vectors are those of docs/semantics
 §11.8 and others put together by hand, field by field, from Kafka's message definitions.
 """
 

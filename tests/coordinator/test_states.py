@@ -15,7 +15,7 @@ from ottla.coordinator.states import (
     IllegalTransition,
 )
 
-# Of KAFKA_SEMANTICS §6.2, written out once more: a copy of the table under test would prove nothing.
+# Of docs/semantics §6.2, written out once more: a copy of the table under test would prove nothing.
 LEGAL = {
     (EMPTY, PREPARING_REBALANCE),
     (STABLE, PREPARING_REBALANCE),

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.coordinator.facts import Cause, MemberRemoved, OffsetsCommitted
+from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.protocol.records.batch import iterate_batches
 from ottla.protocol.records.record import iterate_records
 from ottla.replication.partition import Partition
@@ -58,7 +59,7 @@ async def flushed(broker: Asking) -> list[dict[str, Any]]:
     """What is in the log once nothing waits any more."""
     publisher = broker.broker._events
     assert publisher is not None
-    while publisher._buffer or publisher._in_flight or publisher._dropped:
+    while publisher._buffer or publisher._unsent or publisher._in_flight or publisher._dropped:
         await a_moment(broker)
     return events_of(broker)
 
@@ -191,3 +192,52 @@ async def test_a_failing_append_is_counted(tmp_path: Path, monkeypatch: pytest.M
 
     assert [event["count"] for event in events if event["type"] == "dropped"] == [1]
     assert [event["group_id"] for event in events if event["type"] == "member_removed"] == ["h"]
+
+
+async def test_events_that_a_leader_refused_are_written_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, EVENTS) as broker:
+        await flushed(broker)
+        replicas = broker.broker.replicas
+        refused: list[int] = []
+
+        def refuse(topic: str, index: int, records: memoryview, done: Any) -> None:
+            refused.append(index)
+            broker.broker.soon(lambda: done(None, NotLeaderOrFollower("another broker leads")))
+
+        monkeypatch.setattr(replicas, "append_records", refuse)
+        for number in range(9):
+            broker.broker._events.observe(left("g", number))
+        while not refused:
+            await a_moment(broker)
+        monkeypatch.undo()
+        events = await flushed(broker)
+
+    assert [event["generation"] for event in events if event["type"] == "member_removed"] == list(range(9))
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert "dropped" not in [event["type"] for event in events]
+
+
+async def test_events_to_send_again_count_for_the_bound_of_the_buffer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, {**EVENTS, "ottla.events.buffer.max": "5"}) as broker:
+        await flushed(broker)
+        replicas, publisher = broker.broker.replicas, broker.broker._events
+
+        def refuse(topic: str, index: int, records: memoryview, done: Any) -> None:
+            broker.broker.soon(lambda: done(None, NotLeaderOrFollower("another broker leads")))
+
+        monkeypatch.setattr(replicas, "append_records", refuse)
+        for number in range(3):
+            publisher.observe(left("g", number))
+        while not publisher._unsent:
+            await a_moment(broker)
+        for number in range(3, 9):
+            publisher.observe(left("g", number))
+        monkeypatch.undo()
+        events = await flushed(broker)
+
+    assert [event["generation"] for event in events if event["type"] == "member_removed"] == [0, 1, 2, 3, 4]
+    assert [event["count"] for event in events if event["type"] == "dropped"] == [4]

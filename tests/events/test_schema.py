@@ -124,6 +124,14 @@ def test_what_a_consumer_keeps_is_told_by_topic() -> None:
     assert not {"subscription", "protocol_type"} & set(fields)
 
 
+def test_topics_are_told_of_a_subscription_shorter_than_its_version() -> None:
+    """kafkajs says version 1 and ends before what that adds."""
+    written = build_subscription(ConsumerProtocolSubscription(topics=["t"]), 0)
+    fields = told(rejoined("consumer", b"\0\1" + written[2:]))
+
+    assert (fields["topics"], fields["owned"]) == (["t"], {})
+
+
 def test_what_a_consumer_was_given_is_told_by_topic() -> None:
     assignment = build_assignment(ConsumerProtocolAssignment(assigned_partitions=OWNED), 0)
     fields = told(MemberAssigned("g", 4, "m", "i", "app", "/h", "consumer", assignment))

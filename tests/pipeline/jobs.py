@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 JOB_WITHIN_S = 240
@@ -50,17 +50,19 @@ def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def running_job(name: str, *arguments: str, jars: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """In a process group of its own, which is killed at the end of the context, Java and all."""
+def running_job(name: str, *arguments: str, jars: Path, is_heard: bool = False) -> Iterator["subprocess.Popen[bytes]"]:
+    """In a process group of its own, which is killed at the end of the context, Java and all. `is_heard`: what it says
+    can be read from its standard output."""
     process = subprocess.Popen(
         command(name, *arguments, jars=jars),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if is_heard else subprocess.DEVNULL,
+        stderr=subprocess.STDOUT if is_heard else subprocess.DEVNULL,
         start_new_session=True,
         env=ENVIRONMENT,
     )
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()

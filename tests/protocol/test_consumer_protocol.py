@@ -6,6 +6,7 @@ from ottla.protocol.consumer_protocol import (
     build_assignment,
     build_subscription,
     parse_assignment,
+    parse_subscribed_topics,
     parse_subscription,
 )
 from ottla.protocol.messages.consumer_protocol import (
@@ -50,3 +51,18 @@ def test_no_bytes_are_an_assignment_of_nothing() -> None:
 def test_what_is_no_subscription_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         parse_subscription(data)
+
+
+@pytest.mark.parametrize("version", [b"\0\0", b"\0\1", b"\0\3", b"\0\x09", b"\xff\xff"])
+@pytest.mark.parametrize("rest", [b"", b"\0\0", b"\0\0\0\0"], ids=["short", "cut", "whole"])
+def test_topics_are_read_whatever_comes_after_version_0(version: bytes, rest: bytes) -> None:
+    """Kafka's `ClassicGroup.computeSubscribedTopics` reads the fields of version 0 only."""
+    data = version + b"\0\0\0\1\0\1t" + b"\xff\xff\xff\xff" + rest
+
+    assert parse_subscribed_topics(data) == ["t"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\1", b"\0\1\0\0\0\1\0\1t", b"\0\1\0\0\0\1\0\1t\0\0\0\5"])
+def test_topics_of_less_than_version_0_are_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        parse_subscribed_topics(data)

@@ -2,10 +2,9 @@
 
 import pytest
 
-from ottla.protocol.codec import decode, decode_whole, decoder, encode, encode_parts
-from ottla.protocol.headers import build_response_frame, build_response_parts
+from ottla.protocol.codec import decode, decode_whole, decoder, encode, encode_parts, frame_encoder, frame_parts_encoder
 from ottla.protocol.primitives import DecodeError
-from ottla.protocol.schema import Message
+from ottla.protocol.schema import Message, response_header_is_tagged
 from tests.protocol.golden_vectors import message_of, values_of, vectors_of
 from tests.protocol.known_messages import MESSAGES, RESPONSES, versions
 
@@ -62,12 +61,8 @@ def test_bytes_left_over_are_counted_and_refused(cls: type[Message]) -> None:
 @pytest.mark.parametrize("cls", RESPONSES, ids=lambda cls: cls.__name__)
 def test_a_response_frame_is_size_header_and_body(cls: type[Message]) -> None:
     for version, data, values in vectors_of(cls):
-        tags = 1 if _is_flexible(cls, version) and cls.API_KEY != 18 else 0
+        tags = 1 if response_header_is_tagged(cls, version) else 0
         expected = (4 + tags + len(data)).to_bytes(4, "big") + (77).to_bytes(4, "big") + bytes(tags) + data
 
-        assert build_response_frame(message_of(cls, values), version, 77) == expected
-        assert b"".join(build_response_parts(message_of(cls, values), version, 77)) == expected
-
-
-def _is_flexible(cls: type[Message], version: int) -> bool:
-    return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
+        assert frame_encoder(cls, version)(message_of(cls, values), 77) == expected
+        assert b"".join(frame_parts_encoder(cls, version)(message_of(cls, values), 77)) == expected

@@ -8,8 +8,7 @@ import pytest
 from ottla.protocol.codec import decoder
 from ottla.protocol.memory import uncharged_size
 from ottla.protocol.primitives import DecodeError
-from ottla.protocol.schema import Message
-from ottla.protocol.source import is_flexible
+from ottla.protocol.schema import Message, is_flexible
 from tests.protocol.costly_messages import costly_frames
 from tests.protocol.known_messages import REQUESTS
 

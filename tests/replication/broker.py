@@ -25,7 +25,8 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EpochEnd
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
 from ottla.replication.facts import Fact, Truncated
-from ottla.replication.fetch_session import FetchSessionCache, FetchTarget
+from ottla.replication.fetch_session import FetchTarget
+from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.fetcher import Endpoint, FetcherConfig, Planned
 from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.follower import LATEST_TIMESTAMP, Follower
@@ -141,6 +142,7 @@ class Broker:
             request.session_epoch,
             targets,
             [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
+            connection=request.replica_state.replica_id,
             uses_topic_ids=True,
             is_follower=True,
             now_ms=self.cluster.now_ms,

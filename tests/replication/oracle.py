@@ -1,4 +1,4 @@
-"""What must hold of a cluster after every step, and when it has healed: the invariants of KAFKA_SEMANTICS §20."""
+"""What must hold of a cluster after every step, and when it has healed: the invariants of docs/invariants §20."""
 
 import itertools
 
@@ -13,7 +13,7 @@ Batch = tuple[int, int, bytes]
 
 
 class Violation(AssertionError):
-    """An invariant of KAFKA_SEMANTICS §20 does not hold."""
+    """An invariant of docs/invariants §20 does not hold."""
 
 
 def require(holds: bool, what: str) -> None:

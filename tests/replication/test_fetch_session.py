@@ -7,12 +7,18 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.fetch_session import (
     EPOCH_MAX,
-    EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    TARGET_BYTES,
     FetchContext,
-    FetchSessionCache,
     FetchTarget,
+)
+from ottla.replication.fetch_session_cache import (
+    CONSUMERS_BYTES_MAX,
+    DETACHED_MS,
+    EVICTION_MS,
+    SESSION_BYTES_MAX,
+    FetchSessionCache,
 )
 
 ZERO = bytes(16)
@@ -38,13 +44,13 @@ def cache(slots: int = 10) -> FetchSessionCache:
 
 
 def begin(sessions: FetchSessionCache, session_id: int, epoch: int, *names: str, **fields: Any) -> FetchContext:
-    fields = {"forgotten": (), "uses_topic_ids": False, "is_follower": False, "now_ms": 0} | fields
-    offset = fields.pop("offset", 0)
-    return sessions.begin(session_id, epoch, targets(*names, offset=offset), fields.pop("forgotten"), **fields)
+    fields = {"connection": object(), "uses_topic_ids": False, "is_follower": False, "now_ms": 0} | fields
+    offset, forgotten = fields.pop("offset", 0), fields.pop("forgotten", ())
+    return sessions.begin(session_id, epoch, targets(*names, offset=offset), forgotten, **fields)
 
 
-def opened(sessions: FetchSessionCache, *names: str, now_ms: int = 0, is_follower: bool = False) -> FetchContext:
-    context = begin(sessions, 0, INITIAL_EPOCH, *names, is_follower=is_follower, now_ms=now_ms)
+def opened(sessions: FetchSessionCache, *names: str, now_ms: int = 0, **fields: Any) -> FetchContext:
+    context = begin(sessions, 0, INITIAL_EPOCH, *names, now_ms=now_ms, **fields)
     context.answered([Told() for _ in names], now_ms)
     return context
 
@@ -185,3 +191,116 @@ def test_a_followers_session_is_none_of_a_consumers() -> None:
     session_id = opened(sessions, "a", is_follower=True).session_id
 
     assert begin(sessions, session_id, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def is_kept(sessions: FetchSessionCache, context: FetchContext) -> bool:
+    """Asked with an epoch that is never expected, so that nothing changes."""
+    return begin(sessions, context.session_id, EPOCH_MAX).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_resumes_on_another_connection() -> None:
+    sessions = cache()
+    context = opened(sessions, "a", connection="first")
+    sessions.connection_lost("first", 0)
+
+    resumed = begin(sessions, context.session_id, 1, connection="second", now_ms=DETACHED_MS - 1)
+
+    assert resumed.answered([Told()], 0) == [False]
+    assert sessions.drop_detached(DETACHED_MS) is None
+    assert is_kept(sessions, context)
+
+
+def test_a_session_without_a_connection_is_dropped_after_a_time() -> None:
+    sessions = cache()
+    first, second = opened(sessions, "a", connection="first"), opened(sessions, "b", connection="second")
+    assert sessions.connection_lost("first", 10)
+    assert sessions.connection_lost("second", 20)
+    assert not sessions.connection_lost("second", 30)
+
+    assert sessions.drop_detached(DETACHED_MS + 10) == DETACHED_MS + 20
+
+    assert (is_kept(sessions, first), is_kept(sessions, second)) == (False, True)
+    assert sessions.drop_detached(DETACHED_MS + 20) is None
+    assert (len(sessions), sessions.consumers_bytes) == (0, 0)
+
+
+def test_a_connection_keeps_its_latest_session_alone() -> None:
+    sessions = cache()
+    older = opened(sessions, "a", connection="one")
+    latest = opened(sessions, "b", connection="one")
+
+    sessions.drop_detached(DETACHED_MS)
+
+    assert (is_kept(sessions, older), is_kept(sessions, latest)) == (False, True)
+
+
+def test_a_session_without_a_connection_gives_its_slot_away_first() -> None:
+    sessions = cache(slots=2)
+    detached, other = opened(sessions, "a", "b", connection="one"), opened(sessions, "a")
+    sessions.connection_lost("one", 0)
+
+    assert opened(sessions, "c", now_ms=1).session_id != 0
+
+    assert (is_kept(sessions, detached), is_kept(sessions, other)) == (False, True)
+
+
+def many(size_bytes: int) -> list[FetchTarget]:
+    return [FetchTarget("t", ZERO, n, fetch_offset=0, max_bytes=1) for n in range(size_bytes // (TARGET_BYTES + 1))]
+
+
+def opened_with(sessions: FetchSessionCache, size_bytes: int, **fields: Any) -> FetchContext:
+    wanted = many(size_bytes)
+    fields = {"connection": object(), "uses_topic_ids": False, "is_follower": False, "now_ms": 0} | fields
+    context = sessions.begin(0, INITIAL_EPOCH, wanted, (), **fields)
+    context.answered([Told() for _ in wanted], fields["now_ms"])
+    return context
+
+
+def test_a_session_of_too_many_partitions_is_not_opened() -> None:
+    sessions = cache()
+
+    assert opened_with(sessions, SESSION_BYTES_MAX + 2 * TARGET_BYTES).session_id == 0
+    assert opened_with(sessions, SESSION_BYTES_MAX).session_id != 0
+    assert opened_with(sessions, SESSION_BYTES_MAX + 2 * TARGET_BYTES, is_follower=True).session_id != 0
+
+
+def test_a_session_that_grows_too_large_is_dropped_after_the_answer() -> None:
+    sessions = cache()
+    session_id = opened(sessions, "a").session_id
+    fields: Any = {"connection": 1, "uses_topic_ids": False, "is_follower": False, "now_ms": 0}
+
+    grown = sessions.begin(session_id, 1, many(SESSION_BYTES_MAX), (), **fields)
+
+    assert (grown.error, grown.session_id) == (ErrorCode.NONE, session_id)
+    assert all(grown.answered([Told() for _ in grown.targets], 0)[1:])
+    assert begin(sessions, session_id, 2).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.consumers_bytes == 0
+
+
+def test_sessions_together_have_a_bound_of_memory() -> None:
+    sessions = cache()
+    kept = [opened_with(sessions, SESSION_BYTES_MAX, connection=number) for number in range(4)]
+
+    assert opened_with(sessions, SESSION_BYTES_MAX).session_id == 0, "those that are used stay"
+    sessions.connection_lost(2, 0)
+    assert opened_with(sessions, SESSION_BYTES_MAX, connection="new").session_id != 0
+
+    assert [is_kept(sessions, context) for context in kept] == [True, True, False, True]
+    assert sessions.consumers_bytes <= CONSUMERS_BYTES_MAX
+
+
+def test_an_unused_session_makes_room_for_the_memory_of_another() -> None:
+    sessions = cache()
+    kept = [opened_with(sessions, SESSION_BYTES_MAX) for _ in range(4)]
+
+    assert opened_with(sessions, SESSION_BYTES_MAX, now_ms=EVICTION_MS + 1).session_id != 0
+
+    assert [is_kept(sessions, context) for context in kept] == [False, True, True, True]
+
+
+def test_forgotten_partitions_take_no_memory() -> None:
+    sessions = cache()
+    session_id = opened(sessions, "a", "b").session_id
+    begin(sessions, session_id, 1, "c", forgotten=[("a", 0), ("b", 0), ("x", 0)])
+
+    assert sessions.consumers_bytes == TARGET_BYTES + 1

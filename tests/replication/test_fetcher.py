@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -18,6 +18,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from ottla.replication.facts import Failed
 from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, FetcherKey
 from ottla.replication.fetcher_manager import FetcherManager, fetcher_id_of
 from ottla.replication.follower import Follower
@@ -348,3 +349,56 @@ def test_a_leader_that_is_reached_elsewhere_gets_a_new_fetcher_with_the_same_par
     assert changes.ended == [old]
     assert [(f.endpoint.host, len(f.followers)) for f in changes.started] == [("elsewhere", 1)]
     assert old.is_empty
+
+
+# Syncing
+
+
+def test_partition_that_has_to_be_synced_is_left_out_until_it_is() -> None:
+    talk = Talk(fetcher_of("a", "b"))
+    log = next(iter(talk.fetcher.followers.values())).partition.log
+    log.configure(log.config._replace(flush_messages=1))
+    talk.ask()
+    talk.hear_of("a", "b")
+    talk.ask()
+    talk.hear_of("a", records=data(0, 1))
+    assert talk.fetcher.is_syncing
+
+    while_syncing = talk.ask()
+    talk.hear_of()
+    log.flush()
+    talk.fetcher.synced((topic_id("a"), 0))
+    after = talk.ask()
+
+    assert (listed(while_syncing), forgotten(while_syncing)) == ([], ["a"])
+    assert while_syncing.max_wait_ms < CONFIG.max_wait_ms, "it would be held up by the others"
+    assert (listed(after), after.max_wait_ms) == ([("a", 1)], CONFIG.max_wait_ms)
+
+
+def test_quick_sync_does_not_take_the_partition_out_of_the_session() -> None:
+    talk = Talk(fetcher_of("a"))
+    log = next(iter(talk.fetcher.followers.values())).partition.log
+    log.configure(log.config._replace(flush_messages=1))
+    talk.ask()
+    talk.hear_of("a", records=data(0, 1))
+    log.flush()
+    talk.fetcher.synced((topic_id("a"), 0))
+
+    request = talk.ask()
+
+    assert (session_of(request), listed(request), forgotten(request)) == ((77, 1), [("a", 1)], [])
+
+
+def test_partition_whose_sync_failed_is_not_fetched_any_more() -> None:
+    talk = Talk(fetcher_of("a"))
+    follower = next(iter(talk.fetcher.followers.values()))
+    log = follower.partition.log
+    log.configure(log.config._replace(flush_messages=1))
+    talk.ask()
+    talk.hear_of("a", records=data(0, 1))
+    log.failure = KafkaStorageError("a broken disk")
+
+    facts = talk.fetcher.synced((topic_id("a"), 0))
+
+    assert facts == [Failed(follower.partition, "a broken disk")]
+    assert talk.ask() is None

@@ -166,3 +166,16 @@ def test_the_high_watermark_waits_for_an_empty_elr() -> None:
     partition.take_state(partition_epoch=3, elr=(), **state)  # type: ignore[arg-type]
 
     assert partition.high_watermark == 1
+
+
+def test_changed_targets_are_given_once_and_not_when_forgotten() -> None:
+    partition, target = leader(isr=(1, 2)), target_at(0)
+    session = session_of(2, target, partition)
+    session.changed[target.key] = target
+
+    assert list(session.take_changed().values()) == [target]
+    assert session.take_changed() == {}
+
+    session.changed[target.key] = target
+    session.update((), [target.key])
+    assert session.take_changed() == {}

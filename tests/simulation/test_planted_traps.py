@@ -1,4 +1,4 @@
-"""Traps that are planted and found by the tests of one room, which is quicker than any simulation (docs/traps.md)."""
+"""Seeded bugs that the tests of one room find, more quickly than any simulation (docs/seeded-bugs.md)."""
 
 import pytest
 

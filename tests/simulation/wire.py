@@ -3,13 +3,14 @@
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, TypeVar
 
-from ottla.protocol.headers import build_request_frame, parse_response
+from ottla.protocol.client import UnexpectedResponseError, WireClient
+from tests.fakes.frames import FrameBuffer
 from tests.simulation.judge import Judge
 from tests.simulation.network import SimulatedNetwork, Transport
 
+FRAME_BYTES_MAX = 1 << 30
 LOST = (ConnectionError, OSError)
 
 
@@ -17,7 +18,6 @@ LOST = (ConnectionError, OSError)
 class Waiting:
     request: Any
     version: int
-    correlation_id: int
     answer: "asyncio.Future[Any]"
 
 
@@ -27,11 +27,10 @@ class Wire(asyncio.Protocol):
     transport: Transport
 
     def __init__(self, client_id: str, judge: Judge) -> None:
-        self._client_id = client_id
+        self._wire = WireClient(client_id)
         self._judge = judge
-        self._buffer = bytearray()
+        self._frames = FrameBuffer(FRAME_BYTES_MAX)
         self._waiting: deque[Waiting] = deque()
-        self._last_correlation_id = 0
         self._lost = False
         self._incarnation = judge.incarnation
 
@@ -49,10 +48,9 @@ class Wire(asyncio.Protocol):
         if self._lost:
             raise ConnectionResetError("the connection was lost before")
         loop = asyncio.get_running_loop()
-        self._last_correlation_id += 1
-        waiting = Waiting(request, version, self._last_correlation_id, loop.create_future())
+        waiting = Waiting(request, version, loop.create_future())
         self._waiting.append(waiting)
-        self.transport.write(build_request_frame(request, version, waiting.correlation_id, self._client_id))
+        self.transport.write(self._wire.send(request, version))
         allowed_ms = within_ms + self._judge.network_allowance_ms
         overdue = loop.call_later(allowed_ms / 1000, self._overdue, waiting, allowed_ms)
         try:
@@ -72,14 +70,8 @@ class Wire(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= 4:
-            end = 4 + int.from_bytes(self._buffer[:4], "big")
-            if len(self._buffer) < end:
-                break
-            frame = bytes(self._buffer[4:end])
-            del self._buffer[:end]
-            self._answered(frame)
+        for payload in self._frames.feed(data):
+            self._answered(payload)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
@@ -93,9 +85,11 @@ class Wire(asyncio.Protocol):
             self._judge.violated("I-18", f"an answer nobody waits for: {frame[:40]!r}")
             return
         waiting = self._waiting.popleft()
-        correlation_id, response = parse_response(response_class(waiting.request), waiting.version, frame)
-        if correlation_id != waiting.correlation_id:
-            self._judge.violated("I-18", f"answer {correlation_id} where {waiting.correlation_id} was next")
+        try:
+            response = self._wire.receive(frame)
+        except UnexpectedResponseError as error:
+            self._judge.violated("I-18", str(error))
+            return
         if not waiting.answer.done():
             waiting.answer.set_result(response)
 
@@ -114,8 +108,3 @@ async def connect(
     transport = await network.connect(lambda: kind(client_id, judge), *address, from_host=client_id)
     wire: AnyWire = transport.get_protocol()
     return wire
-
-
-def response_class(request: Any) -> Any:
-    name = type(request).__name__.removesuffix("Request") + "Response"
-    return getattr(import_module(type(request).__module__), name)

@@ -17,6 +17,7 @@ from ottla.coordinator.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.simulation.broker_process import BrokerProcess, Machine
+from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import Inspector, hosted_partitions
 from tests.simulation.judge import Judge, seat_of
@@ -98,7 +99,7 @@ class World:
         self.traffic = Traffic(self)
         self.is_over = False
         self.has_lost_power = False
-        self.calm = asyncio.Event()
+        self.calm = Calm()
         self.members: list[Member] = []
         self._keep_trace = keep_trace
         self._thread_rng = self._rng("threads")
@@ -172,11 +173,7 @@ class World:
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Calm ends every sleep that began before it."""
-        if self.is_calm:
-            await asyncio.sleep(duration_ms / 1000)
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.calm.wait(), duration_ms / 1000)
+        await self.calm.sleep_ms(duration_ms)
 
     # The story.
 
@@ -193,7 +190,7 @@ class World:
         await self._come_to_rest()
         await self._read_all_offsets()
         self.is_over = True
-        await asyncio.gather(*tasks)
+        await wait_for_all(tasks)
         await self._clean_up()
 
     async def _fault(self, rng: random.Random) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.storage import compaction
-from ottla.storage.compaction import apply_compaction, compact, plan_compaction
+from ottla.storage.compaction import CompactionResult, apply_compaction, begin_swap, compact, plan_compaction
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk, Loss
@@ -32,6 +32,12 @@ def filled(disk: FakeDisk, config: LogConfig = COMPACTED, rounds: int = 20) -> L
     for n in range(rounds):
         append(log, keyed((f"k{n % 3}", f"v{n}"), (f"once {n}", "kept")))
     return log
+
+
+def compacted(log: Log) -> CompactionResult:
+    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
+    assert plan is not None
+    return compact(plan)
 
 
 def latest(pairs: Pairs) -> dict[bytes | None, bytes | None]:
@@ -164,6 +170,63 @@ def test_a_pass_is_thrown_away_if_the_log_was_cut_meanwhile() -> None:
     assert not apply_compaction(log, result, now_wall_ms=NOW)
     assert not [name for name in disk.list_directory(log.directory) if name.endswith(".cleaned")]
     assert log.log_end_offset <= 5
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_truncation_abandons_a_swap_that_recovery_would_finish(prepared: bool) -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    swap = begin_swap(log, compacted(log))
+    assert swap is not None
+    if prepared:
+        swap.prepare()
+
+    log.truncate_to(2)
+    if not prepared:
+        swap.prepare()
+    append(log, keyed(("new", "1")), keyed(("new", "2")))
+
+    assert not log.apply_swap(swap, NOW)
+    assert swap.is_abandoned
+    log.flush()
+    expected = keys_and_values(log)
+    assert [name for name in disk.list_directory(log.directory) if name.endswith((".swap", ".cleaned"))] == []
+    for loss in (Loss.NOTHING, Loss.UNSYNCED):
+        assert keys_and_values(reopened(FakeDisk.after(disk.journal, loss), COMPACTED)) == expected
+
+
+def test_a_swap_that_the_disk_refused_is_abandoned_and_the_next_pass_succeeds() -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    before = keys_and_values(log)
+    result = compacted(log)
+    disk.fail("sync_directory", OSError(errno.EMFILE, "too many"))
+
+    with pytest.raises(KafkaStorageError, match="too many files open"):
+        apply_compaction(log, result, now_wall_ms=NOW)
+    assert (log.failure, keys_and_values(log)) == (None, before)
+
+    assert apply_compaction(log, compacted(log), now_wall_ms=NOW)
+    assert len(keys_and_values(log)) < len(before)
+
+
+def test_a_pass_offers_the_interpreter_after_every_few_records() -> None:
+    log = new_log(FakeDisk(), LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0))
+    records = 20 * compaction.RECORDS_PER_PAUSE
+    append(log, keyed(*[(f"k{n}", "v") for n in range(records)]))
+    log.roll()
+    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
+    assert plan is not None
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    compact(plan, pause)
+
+    # The batch is read twice.
+    assert pauses >= 2 * records // compaction.RECORDS_PER_PAUSE
 
 
 def test_appends_and_reads_go_on_while_a_pass_runs() -> None:

@@ -11,7 +11,7 @@ from ottla.protocol.errors import (
     OutOfOrderSequenceNumber,
 )
 from ottla.storage.config import LogConfig
-from ottla.storage.log import WouldBlock
+from ottla.storage.log import Log, WouldBlock
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import (
     NOW,
@@ -131,6 +131,61 @@ def test_a_write_that_fails_while_rolling_is_told_to_those_who_were_queued_befor
     assert log.log_end_offset == 0
     append(log, batch("d"))
     assert read_all(log) == [(0, b"d")]
+
+
+def follower_whose_roll_fails(disk: FakeDisk) -> tuple[Log, bytes]:
+    """A follower that was given six batches, of which the fourth needs a segment for which there is no room."""
+    leader = new_log(FakeDisk())
+    append(leader, *[batch("x" * 200, producer_id=7, producer_epoch=0, base_sequence=n) for n in range(6)])
+    sent = bytes(leader.read(0, 1 << 20, upper_bound=6).records)
+    follower = new_log(disk, LogConfig(segment_bytes=len(sent) // 2))
+    # Both indexes and the snapshot come first.
+    disk.fail("open", OSError(errno.ENOSPC, "full"), after=3)
+    with pytest.raises(KafkaStorageError, match="no space is left"):
+        follower.append_as_follower(memoryview(bytearray(sent)), now_wall_ms=NOW)
+    return follower, sent
+
+
+def test_a_follower_whose_roll_failed_goes_on_when_the_disk_has_room() -> None:
+    disk = FakeDisk()
+    follower, sent = follower_whose_roll_fails(disk)
+
+    assert (follower.log_end_offset, follower.has_pending_writes, follower.failure) == (3, False, None)
+
+    follower.append_as_follower(memoryview(bytearray(sent[len(sent) // 2 :])), now_wall_ms=NOW)
+    follower.write_pending(now_wall_ms=NOW)
+    assert [offset for offset, _ in read_all(follower)] == [0, 1, 2, 3, 4, 5]
+    assert [offset for offset, _ in read_all(reopened(disk, follower.config))] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_leader_epoch_of_batches_that_a_failed_roll_lost_is_not_known() -> None:
+    leader = new_log(FakeDisk())
+    append(leader, batch("x" * 200), leader_epoch=1)
+    append(leader, batch("x" * 200), leader_epoch=2)
+    sent = bytearray(leader.read(0, 1 << 20, upper_bound=2).records)
+    disk = FakeDisk()
+    follower = new_log(disk, LogConfig(segment_bytes=len(sent) // 2))
+    disk.fail("open", OSError(errno.EMFILE, "too many"), after=3)
+
+    with pytest.raises(KafkaStorageError):
+        follower.append_as_follower(memoryview(sent), now_wall_ms=NOW)
+
+    assert follower.epochs.entries == ((1, 0),)
+
+
+@pytest.mark.parametrize("opened", range(4, 7), ids=["log", "index", "timeindex"])
+def test_a_segment_that_could_not_be_begun_leaves_no_files(opened: int) -> None:
+    """Recovery would take them for the place where the log ends, though the segment before has grown past it."""
+    disk = FakeDisk()
+    log = new_log(disk, LogConfig(segment_bytes=400))
+    append(log, batch("a" * 200))
+    disk.fail("open", OSError(errno.EMFILE, "too many"), after=opened - 1)
+    with pytest.raises(KafkaStorageError):
+        append(log, batch("b" * 200))
+
+    append(log, batch("c"), batch("d"), batch("e" * 200))
+
+    assert [offset for offset, _ in read_all(reopened(disk, log.config))] == [0, 1, 2, 3]
 
 
 def test_duplicates_are_answered_with_their_first_offset_also_after_a_restart() -> None:

@@ -14,6 +14,8 @@ from ottla.storage.log_directory import LogDirectory, partition_of
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened
 
+NEW_TOPIC_ID = bytes(15) + b"2"
+
 
 def put(disk: FakeDisk, name: str, content: bytes) -> None:
     disk.make_directory(ROOT)
@@ -120,6 +122,62 @@ def test_deleted_logs_vanish_at_once_and_their_files_later() -> None:
     due.run()
     assert [name for name in disk.list_directory(ROOT) if disk.is_directory(ROOT / name)] == ["t-0"]
     assert reopened(disk).log_end_offset == 0
+
+
+def test_a_topic_never_begins_with_records_of_a_deleted_one_of_its_name() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    append(directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW), batch("old"))
+    disk.fail("rename", OSError(errno.ENOSPC, "full"))
+    disk.fail("rename", OSError(errno.ENOSPC, "full"))
+
+    with pytest.raises(KafkaStorageError, match="could not delete"):
+        directory.delete_log("t", 0, now_wall_ms=NOW)
+    with pytest.raises(KafkaStorageError, match="could not create"):
+        directory.create_log("t", 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    assert directory.has_log_of({TOPIC_ID, NEW_TOPIC_ID}) == {TOPIC_ID}
+
+    log = directory.create_log("t", 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    assert read_all(log) == []
+    assert directory.has_log_of({TOPIC_ID, NEW_TOPIC_ID}) == {NEW_TOPIC_ID}
+    assert (reopened(disk).topic_id, read_all(reopened(disk))) == (NEW_TOPIC_ID, [])
+
+
+def test_a_deleted_log_that_kept_its_name_is_renamed_and_removed_later() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    disk.fail("rename", OSError(errno.EIO, "bad"))
+    with pytest.raises(KafkaStorageError):
+        directory.delete_log("t", 0, now_wall_ms=NOW)
+
+    due = directory.take_due_deletions(NOW + 60_000)
+    assert due is not None
+    due.run()
+
+    assert not [name for name in disk.list_directory(ROOT) if disk.is_directory(ROOT / name)]
+    assert directory.has_log_of({TOPIC_ID}) == set()
+
+
+def test_files_that_could_not_be_removed_are_due_again() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    for partition in range(2):
+        directory.create_log("t", partition, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+        directory.delete_log("t", partition, now_wall_ms=NOW)
+    disk.fail("remove", OSError(errno.EIO, "bad"))
+
+    first = directory.take_due_deletions(NOW + 60_000)
+    assert first is not None
+    first.run()
+    with pytest.raises(KafkaStorageError, match="could not remove"):
+        directory.finish_deletions(first, NOW + 60_000)
+    second = directory.take_due_deletions(NOW + 60_000)
+    assert second is not None
+    second.run()
+
+    assert len(second.paths) == 1
+    assert not [name for name in disk.list_directory(ROOT) if disk.is_directory(ROOT / name)]
 
 
 def test_logs_whose_deletion_was_cut_short_are_removed_at_the_next_start() -> None:

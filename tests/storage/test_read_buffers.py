@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from ottla.storage.buffer_pool import BufferPool
 from ottla.storage.read_buffers import LARGE_BYTES, POOLS, ReadBuffers
 
 SIZES = [size for size, _ in POOLS]
@@ -68,3 +69,37 @@ def test_threads_do_not_share_buffers() -> None:
     thread.join()
 
     assert theirs != [mine]
+
+
+def test_buffers_that_no_read_has_needed_since_are_let_go() -> None:
+    pool = BufferPool(100, 4)
+    views = [pool.take() for _ in range(4)]
+    pool.release_idle()
+    assert pool.count == 4, "all were needed"
+
+    views = views[:2]
+    pool.release_idle()
+    assert pool.count == 2, "two are in use"
+
+    views.clear()
+    assert pool.take() is not None
+    pool.release_idle()
+    assert pool.count == 1, "one was needed"
+    pool.release_idle()
+    assert pool.count == 0
+
+
+def test_a_buffer_in_use_is_kept_however_long_that_takes() -> None:
+    pool = BufferPool(100, 4)
+    first, second = pool.take(), pool.take()
+    assert second is not None
+    second[:4] = b"kept"
+    del first
+    for _ in range(3):
+        pool.release_idle()
+
+    assert pool.count == 1
+    assert bytes(second[:4]) == b"kept"
+    again = pool.take()
+    assert again is not None
+    assert again.obj is not second.obj

@@ -1,4 +1,7 @@
-"""The purgatory: scenario T06, trap T-23, KAFKA_SEMANTICS §18."""
+"""The purgatory: scenario T06, trap T-23, docs/semantics §18."""
+
+import gc
+import weakref
 
 import pytest
 from hypothesis import settings
@@ -157,6 +160,27 @@ def test_finished_operations_do_not_accumulate_under_keys_without_events(purgato
     assert is_empty(purgatory, wheel)
 
 
+@pytest.mark.parametrize("end", ["event", "deadline", "cancel"])
+def test_what_has_finished_is_gone_without_the_garbage_collector(purgatory, wheel, end):
+    """It may hold megabytes, and in a quiet process the collector does not come."""
+    gc.disable()
+    try:
+        operation = Wait()
+        purgatory.try_complete_else_watch(operation, ["a"])
+        if end == "event":
+            operation.ready = True
+            purgatory.check_and_complete("a")
+        elif end == "deadline":
+            wheel.advance(200)
+        else:
+            purgatory.cancel(operation)
+        gone = weakref.ref(operation)
+        del operation
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 def test_completing_may_use_the_purgatory(purgatory):
     first, second, third = Wait(), Wait(), Wait()
 
@@ -253,3 +277,40 @@ class PurgatoryModel(RuleBasedStateMachine):
 
 PurgatoryModel.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 TestPurgatoryModel = PurgatoryModel.TestCase
+
+
+def test_an_operation_is_told_which_key_had_the_event(purgatory):
+    class ByKey(Wait):
+        def try_complete_for(self, key):
+            self.events.append(key)
+            return key == "b" and self.force_complete()
+
+    operation = ByKey()
+    purgatory.watch(operation, ["a", "b"])
+
+    assert (purgatory.check_and_complete("a"), purgatory.check_and_complete("b")) == (0, 1)
+
+    assert operation.events == ["tried", "a", "b", "completed"]
+
+
+def test_too_many_watched_keys_complete_the_oldest(wheel):
+    purgatory = Purgatory("fetch", wheel, watched_max=3)
+    first, second, third = Wait(), Wait(), Wait()
+    purgatory.watch(first, ["a", "b"])
+    purgatory.watch(second, ["a"])
+    assert not first.completed
+
+    assert not purgatory.watch(third, ["c"])
+
+    assert (first.events, second.completed, third.completed) == (["tried", "completed"], False, False)
+    assert (len(purgatory), purgatory.watched(), len(wheel)) == (2, 2, 2)
+
+
+def test_an_operation_of_too_many_keys_does_not_wait(wheel):
+    purgatory = Purgatory("fetch", wheel, watched_max=3)
+    operation = Wait()
+
+    purgatory.watch(operation, ["a", "b", "c", "d"])
+
+    assert operation.events == ["tried", "completed"]
+    assert is_empty(purgatory, wheel)

@@ -1,4 +1,4 @@
-"""The timing wheel: scenarios T01, T02, T03 and T05, KAFKA_SEMANTICS §17."""
+"""The timing wheel: scenarios T01, T02, T03 and T05, docs/semantics §17."""
 
 from collections.abc import Callable
 

@@ -18,6 +18,10 @@ class ConfigError(ValueError):
     """A property that does not exist, is not supported here, or has a value it cannot have: one plain sentence."""
 
 
+class ConfigScopeError(ConfigError):
+    """A property that can be altered for all brokers together, and not for one."""
+
+
 class Kind(IntEnum):
     """The numbers are those of `ConfigType` in a DescribeConfigs response."""
 
@@ -34,6 +38,8 @@ class Update(Enum):
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
+    ONLY_CLUSTER_WIDE = "only cluster-wide"
+    """Not for one broker: brokers with different values would contradict each other."""
 
 
 class Option(Generic[T]):

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
-from ottla.broker.config.options import ConfigError, Option, Update
+from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, Update
 from ottla.broker.config.properties import parse_properties, parse_setting
 from ottla.broker.config.refused import unknown_property
 
@@ -56,7 +56,11 @@ class ServerConfig(ServerOptions):
     def set_dynamic(self, *, of_this_broker: Mapping[str, str], of_all_brokers: Mapping[str, str]) -> None:
         """Take the properties altered at run time, which `check_dynamic` has let through, in place of earlier ones."""
         self._dynamic = {
-            ConfigSource.DYNAMIC_BROKER: dict(of_this_broker),
+            ConfigSource.DYNAMIC_BROKER: {
+                name: text
+                for name, text in of_this_broker.items()
+                if SERVER_OPTIONS[name].update is not Update.ONLY_CLUSTER_WIDE
+            },
             ConfigSource.DYNAMIC_DEFAULT_BROKER: dict(of_all_brokers),
         }
         self._set_values()
@@ -64,7 +68,7 @@ class ServerConfig(ServerOptions):
     def check_dynamic(self, values: Mapping[str, str], *, of_all_brokers: bool) -> dict[str, str]:
         """`values` in their normal form. Raises ConfigError where one cannot be altered at run time or is malformed."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
-        checked = {name: self._checked(name, text) for name, text in values.items()}
+        checked = {name: self._checked(name, text, of_all_brokers=of_all_brokers) for name, text in values.items()}
         trial = ServerConfig(self._static)
         trial._dynamic = {**self._dynamic, source: checked}
         trial._set_values()
@@ -95,12 +99,14 @@ class ServerConfig(ServerOptions):
         value = int(first.value or -1)
         return value if first.source is not ConfigSource.DEFAULT and value > 0 else None
 
-    def _checked(self, name: str, text: str) -> str:
+    def _checked(self, name: str, text: str, *, of_all_brokers: bool) -> str:
         option = SERVER_OPTIONS.get(name)
         if option is None:
             raise unknown_property(name, SERVER_OPTIONS)
         if option.update is Update.READ_ONLY:
             raise ConfigError(f"{name} cannot be changed while the broker runs")
+        if option.update is Update.ONLY_CLUSTER_WIDE and not of_all_brokers:
+            raise ConfigScopeError(f"{name} cannot be altered for one broker, only for all")
         return option.show(option.parse(text)) or ""
 
     def _texts(self, option: Option[object]) -> Iterator[tuple[ConfigSource, str]]:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from ottla.broker.config.options import Kind, Option, Update, optional_text
 from ottla.cluster.image import Listener
+from ottla.protocol.address import parse_address
 
 PLAINTEXT = "PLAINTEXT"
 """The only security protocol; and the name of the one listener there is where only an address was given."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_PORT_MAX = 65535
 _EVERYWHERE = ("", "0.0.0.0", "::")
 
 
@@ -65,15 +65,12 @@ def _listeners(text: str, check: Callable[[Listener], None]) -> tuple[Listener, 
 def _listener(text: str) -> Listener:
     """Names are in capitals, whatever they are written in, as with Kafka."""
     name, separator, address = text.partition("://")
-    host, colon, port = address.rpartition(":")
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    if not (separator and colon and _NAME.fullmatch(name) and is_bracketed == (":" in host) and _is_port(port)):
-        raise ValueError(f"'{text}' is not NAME://HOST:PORT")
-    return Listener(name.upper(), host.strip("[]"), int(port))
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= len(str(_PORT_MAX)) and int(text) <= _PORT_MAX
+    try:
+        if not separator or not _NAME.fullmatch(name):
+            raise ValueError
+        return Listener(name.upper(), *parse_address(address, port_min=0, host_required=False))
+    except ValueError:
+        raise ValueError(f"'{text}' is not NAME://HOST:PORT") from None
 
 
 def _listened_on(listener: Listener) -> None:

@@ -186,7 +186,8 @@ class MessageOptions:
         1,
         "In-sync replicas without which a produce request with acks=all is refused.",
         at_least=1,
-        update=_DYNAMIC,
+        # Leaders and the controller go by it together: as in Kafka with eligible leader replicas (KIP-966).
+        update=Update.ONLY_CLUSTER_WIDE,
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",

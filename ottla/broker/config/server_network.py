@@ -49,7 +49,10 @@ class NetworkOptions:
         at_least=1,
     )
     connections_max_idle_ms = long(
-        "connections.max.idle.ms", 600000, "A connection without a request for so long is closed.", at_least=1
+        "connections.max.idle.ms",
+        600000,
+        "Idle connections are closed after this many milliseconds: they neither send a request nor read an answer.",
+        at_least=1,
     )
     max_connections = integer(
         "max.connections", INT_MAX, "The most connections at one time.", at_least=0, update=_DYNAMIC
@@ -75,13 +78,15 @@ class NetworkOptions:
     fetch_max_bytes = integer(
         "fetch.max.bytes",
         57671680,
-        "Size of the largest fetch response, whatever the client asks for. One batch is always sent whole.",
+        "Size of the largest fetch response, whatever the client asks for. One batch is always sent whole. "
+        "Responses that clients have not read share 48 MiB, and are smaller when that is in use.",
         at_least=1024,
     )
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
-        "The most fetch sessions kept. Clients without one send their whole list of partitions each time.",
+        "The most fetch sessions kept; those of consumers take 48 MiB of memory at most. "
+        "Clients without one send their whole list of partitions each time.",
         at_least=0,
     )
     broker_rack = optional_text("broker.rack", "Where this broker stands, told to clients that ask for metadata.")

@@ -54,6 +54,10 @@ class EventsTopic:
         index = partition_for(key, self._partition_count)
         return index if index in self._led else self._led[partition_for(key, len(self._led))]
 
+    def partition_instead_of(self, index: int) -> int:
+        """The partition itself if it is led here, else one that is."""
+        return index if index in self._led else self._led[index % len(self._led)]
+
     def _is_led(self, index: int) -> bool:
         partition = self._broker.replicas.find(EVENTS_TOPIC, index)
         return partition is not None and partition.is_leader

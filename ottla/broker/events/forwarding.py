@@ -2,7 +2,7 @@
 
 That happens where brokers are more than partitions, and after a fail-over until leaders are balanced again. One batch
 is under way at a time. While no leader can be reached it waits, and what comes after waits in the publisher's buffer.
-What was sent and not confirmed is not sent again: it would be there twice.
+What was sent and not confirmed is the publisher's to send again.
 """
 
 import asyncio
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.broker.network import SocketOptions
-from ottla.broker.peer import Peer, PeerAddress, PeerError
-from ottla.protocol.errors import ErrorCode
+from ottla.broker.peer import Peer, PeerError
+from ottla.protocol.address import Address
+from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.replication.leading import ACKS_ALL
 
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 RETRY_S: Final = 1.0
 TIMEOUT_MS: Final = 30_000
 
-Done = Callable[[str | None], None]
+Done = Callable[[KafkaError | None], None]
 """Told why a batch may not have been written, or None: it was."""
 
 
 class _Target(NamedTuple):
     partition: int
-    address: PeerAddress
+    address: Address
 
 
 class Forwarding:
@@ -36,7 +37,7 @@ class Forwarding:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
         self._peer: Peer | None = None
-        self._peer_address: PeerAddress | None = None
+        self._peer_address: Address | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -82,10 +83,10 @@ class Forwarding:
             state = image.partition(EVENTS_TOPIC, index)
             leader = None if state is None else image.brokers.get(state.leader)
             if leader is not None and leader.is_live:
-                return _Target(index, PeerAddress(*leader.endpoint(self._broker.listeners.inter_broker)))
+                return _Target(index, Address(*leader.endpoint(self._broker.listeners.inter_broker)))
         return None
 
-    async def _connected(self, address: PeerAddress) -> Peer:
+    async def _connected(self, address: Address) -> Peer:
         if self._peer is not None and self._peer.is_open and self._peer_address == address:
             return self._peer
         self._hang_up()
@@ -95,17 +96,18 @@ class Forwarding:
         await peer.connect()
         return peer
 
-    async def _ask(self, peer: Peer, partition: int, batch: bytearray) -> str | None:
+    async def _ask(self, peer: Peer, partition: int, batch: bytearray) -> KafkaError | None:
         data = PartitionProduceData(index=partition, records=memoryview(batch))
         topic = TopicProduceData(name=EVENTS_TOPIC, partition_data=[data])
         try:
             response = await peer.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic]))
         except PeerError as error:
             self._hang_up()
-            return str(error)
+            return error_for(ErrorCode.NETWORK_EXCEPTION, str(error))
         (answer,) = response.responses[0].partition_responses
         if answer.error_code:
-            return answer.error_message or ErrorCode(answer.error_code).name
+            code = ErrorCode(answer.error_code)
+            return error_for(code, answer.error_message or code.name)
         return None
 
     def _hang_up(self) -> None:

@@ -7,11 +7,14 @@ bound: when that is full, events are dropped and counted, and the count is an ev
 An event goes to the partition of its key, as long as this broker leads that; else to one of those that it does lead, so
 that a broker need not wait for another to tell what it knows. One that leads none sends its events to one that does.
 Readers order events by `broker`, `run` and `seq`.
+
+What was not confirmed because a leader changed, or did not answer, is sent again, to whoever leads then. It may be
+there twice, with the same `run` and `seq`.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.events.broker_facts import BrokerStarted, CoordinatorMoved, Dropped, LeaderChanged
 from ottla.broker.events.event_batch import EventBatch
@@ -25,7 +28,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact as GroupFact
 from ottla.coordinator.facts import OffsetsCommitted
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimerEntry
 
@@ -42,6 +45,27 @@ BATCHES_IN_FLIGHT_MAX: Final = 16
 CLOCKS_APART_MS: Final = 1
 
 
+# Another leader, or this one a little later, may take what was refused so.
+SENT_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+class _Unsent(NamedTuple):
+    """Events that may not be in the topic, and the partition that they were for."""
+
+    batch: EventBatch
+    partition: int
+
+
 class Publisher:
     """It listens from the beginning, and writes from `start`, when the broker serves, to `stop`, when no more facts are
     told."""
@@ -56,6 +80,9 @@ class Publisher:
         self._buffer_max = config.ottla_events_buffer_max
         # With the moment each was told, by the clock that is never set.
         self._buffer: deque[tuple[int, Fact]] = deque()
+        # They count for the bound of the buffer.
+        self._unsent: deque[_Unsent] = deque()
+        self._unsent_count = 0
         self._commits = Commits(self._buffer_max)
         self._follower_lag = FollowerLag()
         # Who led the partitions of `__consumer_offsets` that are led here, before.
@@ -88,7 +115,7 @@ class Publisher:
     def write_out(self) -> None:
         """Appends what waits, as far as this broker leads a partition of the topic."""
         self._sum_up_commits()
-        while self._buffer and self._write_slice():
+        while (self._buffer or self._unsent) and self._write_slice():
             pass
 
     def _rest(self) -> None:
@@ -132,7 +159,7 @@ class Publisher:
         )
 
     def _put(self, fact: Fact) -> None:
-        if len(self._buffer) >= self._buffer_max:
+        if len(self._buffer) + self._unsent_count >= self._buffer_max:
             self._dropped += 1
             return
         self._buffer.append((self._broker.clock.now_ms(), fact))
@@ -187,7 +214,7 @@ class Publisher:
         if self._write_slice() and len(self._buffer) >= EVENTS_PER_SLICE:
             self._flush_is_due = True
             self._broker.soon(self._flush)
-        elif self._buffer:
+        elif self._buffer or self._unsent:
             self._flush_later()
 
     def _write_slice(self) -> bool:
@@ -203,16 +230,26 @@ class Publisher:
                 return False
 
     def _append_slice(self) -> None:
+        if self._unsent:
+            batch, index = self._take_unsent()
+            self._append(self._topic.partition_instead_of(index), batch)
+            return
         batches: dict[int, EventBatch] = {}
         self._take_facts(lambda key: batches.setdefault(self._topic.partition_for(key), EventBatch()))
         for index, batch in batches.items():
             self._append(index, batch)
 
     def _forward_slice(self) -> None:
-        batch = EventBatch()
-        self._take_facts(lambda _: batch)
+        batch, index = self._take_unsent() if self._unsent else _Unsent(EventBatch(), 0)
+        if not len(batch):
+            self._take_facts(lambda _: batch)
         if len(batch):
-            self._forwarding.send(batch.build(), lambda why: self._sent(len(batch), why))
+            self._forwarding.send(batch.build(), lambda error: self._sent(_Unsent(batch, index), error))
+
+    def _take_unsent(self) -> _Unsent:
+        unsent = self._unsent.popleft()
+        self._unsent_count -= len(unsent.batch)
+        return unsent
 
     def _take_facts(self, batch_of: Callable[[str], EventBatch]) -> None:
         """Writes the next ones into the batches of their keys."""
@@ -250,12 +287,20 @@ class Publisher:
 
         def done(_: AppendInfo | None, error: KafkaError | None) -> None:
             self._in_flight -= 1
-            self._sent(len(batch), None if error is None else str(error))
+            self._sent(_Unsent(batch, index), error)
 
         self._broker.replicas.append_records(EVENTS_TOPIC, index, memoryview(batch.build()), done)
 
-    def _sent(self, count: int, why: str | None) -> None:
-        """`why` they may not be in the topic, None if they are."""
-        if why is not None:
-            self._dropped += count
-            self._broker.log.warning("events were lost", count=count, why=why)
+    def _sent(self, unsent: _Unsent, error: KafkaError | None) -> None:
+        """With an error, they may not be in the topic."""
+        if error is None:
+            return
+        count = len(unsent.batch)
+        if error.code in SENT_AGAIN and len(self._buffer) + self._unsent_count + count <= self._buffer_max:
+            self._unsent.append(unsent)
+            self._unsent_count += count
+            if not self._flush_is_due:
+                self._flush_later()
+            return
+        self._dropped += count
+        self._broker.log.warning("events were lost", count=count, why=str(error))

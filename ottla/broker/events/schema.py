@@ -16,7 +16,12 @@ from ottla.broker.events.writing import More, to_json, writer_of
 from ottla.coordinator import facts
 from ottla.coordinator.facts import Fact as GroupFact
 from ottla.coordinator.facts import MemberAssigned, MemberRejoined
-from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscription
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    parse_assignment,
+    parse_subscribed_topics,
+    parse_subscription,
+)
 from ottla.protocol.primitives import DecodeError
 
 VERSION: Final = 1
@@ -116,7 +121,11 @@ _encoded_short = lru_cache(maxsize=1024)(_encoded)
 
 
 def _subscription_fields(data: bytes) -> dict[str, Any]:
-    subscription = parse_subscription(data)
+    try:
+        subscription = parse_subscription(data)
+    except DecodeError:
+        # Some clients say a version and end before the fields that it adds.
+        return {"topics": list(parse_subscribed_topics(data)), "owned": {}}
     return {"topics": list(subscription.topics), "owned": _by_topic(subscription.owned_partitions)}
 
 

@@ -94,6 +94,7 @@ def _begin(context: RequestContext, request: FetchRequest, *, is_follower: bool)
         request.session_epoch,
         targets,
         forgotten,
+        connection=context.connection,
         uses_topic_ids=uses_topic_ids,
         is_follower=is_follower,
         now_ms=context.broker.clock.now_ms(),

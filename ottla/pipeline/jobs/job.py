@@ -1,10 +1,13 @@
 """What the entry points share: how they end, and how they show that they get on."""
 
 import argparse
+import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -12,6 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla.pipeline.failures import PipelineError, plainly
 
 LOOK_EVERY_S = 1
+# As shells count a process that SIGINT has ended: 128 and the signal's number.
+INTERRUPTED_STATUS = 130
 
 
 def run(main: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser) -> None:
@@ -24,8 +29,9 @@ def run(main: Callable[[argparse.Namespace], None], parser: argparse.ArgumentPar
     except PipelineError as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
+        logging.disable(logging.CRITICAL)
         say("interrupted")
-        sys.exit(130)
+        sys.exit(INTERRUPTED_STATUS)
 
 
 def say(sentence: str) -> None:
@@ -57,22 +63,49 @@ def settings(values: list[str]) -> dict[str, str]:
 
 
 def follow(query: StreamingQuery) -> int:
-    """Until the query ends, one line per micro-batch; Ctrl-C stops it between two. Gives the number of rows."""
+    """Until the query ends, one line per micro-batch. Gives the number of rows. Ctrl-C and SIGTERM stop it between two,
+    and end the process."""
     rows = 0
     seen = -1
-    try:
-        running = True
-        while running:
-            running = not query.awaitTermination(LOOK_EVERY_S)
-            for progress in query.recentProgress:
-                if progress["batchId"] > seen:
-                    seen = int(progress["batchId"])
-                    rows += int(progress["numInputRows"])
-                    _show(progress, rows)
-    except KeyboardInterrupt:
-        query.stop()
-        say("stopped; the next run goes on from here")
+    running = True
+    with _noted_signals() as noted:
+        try:
+            while running and not noted:
+                running = not query.awaitTermination(LOOK_EVERY_S)
+                for progress in query.recentProgress:
+                    if progress["batchId"] > seen:
+                        seen = int(progress["batchId"])
+                        rows += int(progress["numInputRows"])
+                        _show(progress, rows)
+            if noted:
+                query.stop()
+        except Exception:
+            # Ctrl-C at a terminal is for Java too, which may have gone by now.
+            if not noted:
+                raise
+        if noted:
+            say("stopped; the next run goes on from here")
+            sys.exit(INTERRUPTED_STATUS)
     return rows
+
+
+@contextmanager
+def _noted_signals() -> Generator[list[int]]:
+    """Fills with signals as they come. PySpark's own handler calls Java while another call waits for its answer, and an
+    exception out of a handler leaves such a call half done."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a handler is called so.
+        # Py4J logs every call that Java does not answer any more, with a traceback; so does what tidies up at exit.
+        logging.disable(logging.CRITICAL)
+        noted.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _show(progress: Any, rows: int) -> None:

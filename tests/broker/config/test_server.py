@@ -20,7 +20,7 @@ def refusal(*settings: str) -> str:
 
 
 def test_defaults_are_kafkas() -> None:
-    """KAFKA_SEMANTICS §22."""
+    """docs/semantics §22."""
     config = ServerConfig()
 
     assert config.group_initial_rebalance_delay_ms == 3000

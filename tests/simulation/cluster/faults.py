@@ -1,5 +1,6 @@
 """What befalls the cluster. Every fault ends by itself, and at once when calm is called for."""
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -51,6 +52,8 @@ class Faults:
         ends_us = world.loop.now_us + plan.stormy_ms * 1000
         kinds = [(name, action) for name, action in self.kinds.items() if name in plan.faults]
         under_way = []
+        if plan.blackouts:
+            under_way.append(world.spawn(self._black_out(world.make_rng("blackouts")), "blackouts"))
         while world.loop.now_us < ends_us:
             await world.sleep_ms(self._rng.randint(1, 2 * plan.fault_every_ms))
             name, action = self._rng.choice(kinds)
@@ -70,6 +73,19 @@ class Faults:
         return self._rng.choice(free) if free else None
 
     # Lives.
+
+    async def _black_out(self, rng: random.Random) -> None:
+        """All machines that nothing else is happening to lose power at once; mostly that is every one."""
+        for _ in range(rng.randint(1, 2)):
+            await self._world.sleep_ms(rng.randint(1_000, self._world.plan.stormy_ms))
+            if self._world.is_calm:
+                return
+            nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+            self._note("blackout" if len(nodes) == len(self._world.nodes) else "part of a blackout")
+            for node in nodes:
+                node.is_busy = True
+                node.fail_power()
+            await asyncio.gather(*(self._come_back(node) for node in nodes))
 
     async def _restart(self, way: str) -> None:
         node = self._free_node()

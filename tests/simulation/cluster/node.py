@@ -130,9 +130,19 @@ class Node:
         self._gone()
         self._end()
         if power:
-            self.lose_power()
-            self.lost_power_in_life = self._lives
-            self._world.judge.counts["power failure"] += 1
+            self._lose_power_in_life()
+
+    def fail_power(self) -> None:
+        """Whatever the others have."""
+        self._world.trace.note("blackout", self.host)
+        self._gone()
+        self._end()
+        self._lose_power_in_life()
+
+    def _lose_power_in_life(self) -> None:
+        self.lose_power()
+        self.lost_power_in_life = self._lives
+        self._world.judge.counts["power failure"] += 1
 
     def lose_power(self) -> None:
         """The machine is restarted. Of a broker that had been stopped in an orderly way nothing may be lost."""

@@ -24,10 +24,12 @@ class ClusterPlan:
     fetchers: int
     fetch_bytes: int
     fetch_wait_ms: int
+    blackouts: bool
+    """All machines lose power at once. Only where every write is synced: nobody promises anything else of it."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...]) -> "ClusterPlan":
-        return cls(
+        plan = cls(
             session_timeout_ms=rng.choice([2_000, 3_000, 6_000]),
             lag_ms_max=rng.choice([1_500, 4_000, 10_000]),
             min_isr=rng.choice([2, 2, 2, 1]),
@@ -42,7 +44,11 @@ class ClusterPlan:
             fetchers=rng.choice([1, 1, 2]),
             fetch_bytes=rng.choice([200, 1_000, 1 << 20, 1 << 20]),
             fetch_wait_ms=rng.choice([200, 500, 500]),
+            blackouts=False,
         )
+        # Drawn last, so that what is drawn before does not depend on it.
+        plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
+        return plan
 
     def settings(self) -> dict[str, str]:
         """Server properties."""

@@ -1,4 +1,4 @@
-"""The judge is tested too: traps planted into the broker are found, each by a seed that is known to (docs/traps.md)."""
+"""Tests the judge: seeded bugs are found, each by a seed that is known to find it (docs/seeded-bugs.md)."""
 
 import pytest
 

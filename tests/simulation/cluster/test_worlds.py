@@ -18,3 +18,12 @@ def test_a_run_has_everything_in_it():
     expected = {"acknowledged", "acknowledged by the leader", "records read", "synced", "commit", "offsets read"}
     faults = {"kill", "stop", "cut", "pause", "power failure", "crash within an operation", "store in trouble"}
     assert {name for name in expected | faults if not counts.get(name)} == set()
+
+
+@pytest.mark.parametrize("seed", [26, 98])
+def test_everything_acknowledged_survives_a_power_failure_of_all_machines(seed):
+    """Where every write is synced; and every partition has a leader when all are back."""
+    outcome = ClusterWorld(seed).run()
+
+    assert outcome.counts["blackout"] > 0
+    assert outcome.violations == []

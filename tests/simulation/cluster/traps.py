@@ -1,7 +1,7 @@
-"""Traps of KAFKA_SEMANTICS §21, planted into the broker one at a time, for tests only.
+"""Traps of docs/seeded-bugs §21, planted into the broker one at a time, for tests only.
 
 Each is a function that is handed pytest's monkeypatch, or anything with its `setattr`. What it breaks is what its
-number in the list of traps speaks of; `docs/traps.md` tells which seed finds it.
+number in the list of traps speaks of; `docs/seeded-bugs.md` tells which seed finds it.
 """
 
 from collections.abc import Callable

@@ -19,6 +19,7 @@ from ottla.coordinator.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.histories.events import Event
+from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
 from tests.simulation.cluster.faults import CALM_STORE, KINDS, LONGEST_STALL_MS, Faults
 from tests.simulation.cluster.inspector import ClusterInspector
@@ -56,7 +57,7 @@ class ClusterWorld:
         self.network.draw_conditions = _draw_conditions
         self.topics = ["alpha", "beta"]
         self.partitions: list[Partition] = [("alpha", 0), ("alpha", 1), ("beta", 0)]
-        self.calm = asyncio.Event()
+        self.calm = Calm()
         self.is_over = False
         self.writing_is_over = False
         self.history: list[Event] = []
@@ -187,11 +188,7 @@ class ClusterWorld:
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Calm ends every sleep that began before it."""
-        if self.is_calm:
-            await asyncio.sleep(duration_ms / 1000)
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.calm.wait(), duration_ms / 1000)
+        await self.calm.sleep_ms(duration_ms)
 
     # What nodes and faults ask.
 
@@ -245,7 +242,7 @@ class ClusterWorld:
         await rest.finish_writing()
         await rest.judge_groups()
         self.is_over = True
-        await asyncio.gather(*self._tasks)
+        await wait_for_all(self._tasks)
         await rest.judge_history()
         await rest.clean_up()
 

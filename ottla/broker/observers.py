@@ -1,0 +1,69 @@
+"""Who is notified of the facts about groups: the log of those worth a line, and the callbacks that a user or another
+part of the broker has handed in. One of these that raises harms nobody but itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Generic, TypeVar
+
+from ottla.broker.logging import LazyLog
+from ottla.coordinator.facts import (
+    Fact,
+    GenerationCompleted,
+    GenerationStarted,
+    MemberRemoved,
+    MissingAssignments,
+    RebalanceStarted,
+    RecordsSkipped,
+    StaticMemberReplaced,
+    StaticMemberRestored,
+    StoreFailed,
+)
+
+_WARNINGS = (MissingAssignments, StoreFailed, StaticMemberRestored, RecordsSkipped)
+_NEWS = (RebalanceStarted, GenerationStarted, GenerationCompleted, MemberRemoved, StaticMemberReplaced)
+
+T = TypeVar("T")
+
+
+class Observers(Generic[T]):
+    def __init__(self, log: LazyLog) -> None:
+        self._log = log
+        self._observers: list[Callable[[T], object]] = []
+        # Facts come thousands a second: a failure is logged once for each observer and type of what it was notified of.
+        # By id, for a callable need not be hashable; an id stays its own while the observer is in the list.
+        self._logged: set[tuple[int, type]] = set()
+
+    def append(self, observer: Callable[[T], object]) -> None:
+        self._observers.append(observer)
+
+    def notify(self, what: T) -> None:
+        """Calls each observer, in the order in which they were appended."""
+        for observer in self._observers:
+            try:
+                observer(what)
+            except Exception:
+                self._log_once(observer, what)
+
+    def _log_once(self, observer: Callable[[T], object], what: T) -> None:
+        kind = type(what)
+        if (id(observer), kind) in self._logged:
+            return
+        self._logged.add((id(observer), kind))
+        self._log.exception("an observer failed", observer=_name_of(observer), notified_of=kind.__name__)
+
+
+def _name_of(observer: object) -> str:
+    return getattr(observer, "__qualname__", None) or type(observer).__qualname__
+
+
+def log_fact(log: LazyLog, fact: Fact) -> None:
+    if isinstance(fact, _WARNINGS):
+        log.warning(type(fact).__name__, **_fields(fact))
+    elif isinstance(fact, _NEWS):
+        log.info(type(fact).__name__, **_fields(fact))
+
+
+def _fields(fact: Fact) -> dict[str, object]:
+    values = {field.name: getattr(fact, field.name) for field in fields(fact)}
+    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -1,0 +1,134 @@
+"""What a parked fetch waits for, and what an append costs it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.delayed_fetch import DelayedFetch
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.timer.purgatory import Purgatory
+from tests.broker.wire import (
+    batch,
+    client_of,
+    create_topic,
+    parked_fetch,
+    produce,
+    running_broker,
+    until,
+    values_of,
+)
+
+BATCH_BYTES = len(batch(b"a"))
+ENDLESS_MS = 600_000
+
+
+def fetch_many(partitions: int, *, min_bytes: int, offset: int = 0) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=ENDLESS_MS,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        topics=[
+            FetchTopic(
+                topic="t",
+                partitions=[
+                    FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+                    for index in range(partitions)
+                ],
+            )
+        ],
+    )
+
+
+def fetched(response: FetchResponse) -> list[list[bytes | None]]:
+    return [values_of(partition.records) for topic in response.responses for partition in topic.partitions]
+
+
+@contextmanager
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    looks: list[int] = []
+    look = DelayedFetch._must_end
+
+    def counting(self: DelayedFetch, partition: object, watch: object) -> bool:
+        looks.append(getattr(partition, "index", -1))
+        return look(self, partition, watch)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DelayedFetch, "_must_end", counting)
+        yield looks
+
+
+async def test_an_append_is_one_look_for_each_parked_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
+        await create_topic(writer, "t", partitions=50)
+        reader.send(fetch_many(50, min_bytes=3 * BATCH_BYTES), 11)
+        await parked_fetch(broker)
+
+        with counted_looks(monkeypatch) as looks:
+            await produce(writer, "t", b"a", index=7)
+            await produce(writer, "t", b"b", index=31)
+
+        assert looks == [7, 31]
+
+
+async def test_bytes_of_all_partitions_count_towards_min_bytes(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
+        await create_topic(writer, "t", partitions=3)
+        await produce(writer, "t", b"a", index=2)
+        reader.send(fetch_many(3, min_bytes=4 * BATCH_BYTES), 11)
+        await parked_fetch(broker)
+
+        for value in (b"b", b"c"):
+            await produce(writer, "t", value, index=0)
+            assert len(broker.replicas.delayed_fetch) == 1, "what was counted is not counted again"
+        await produce(writer, "t", b"d", index=2)
+        response = await reader.receive(FetchResponse, 11)
+
+    assert fetched(response) == [[b"b", b"c"], [], [b"a", b"d"]]
+
+
+async def test_a_lagging_reader_does_not_wait_beyond_a_roll(tmp_path: Path) -> None:
+    value = bytes(600_000)
+    async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
+        await create_topic(writer, "t", segment_bytes=1 << 20)
+        await produce(writer, "t", value)
+        reader.send(fetch_many(1, min_bytes=1 << 30), 11)
+        await parked_fetch(broker)
+
+        await produce(writer, "t", value)
+        response = await reader.receive(FetchResponse, 11)
+
+    assert fetched(response) == [[value]]
+
+
+async def test_too_many_parked_partitions_end_the_oldest_wait(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        _bound_parked_partitions(broker, 100)
+        async with client_of(broker) as first, client_of(broker) as second, client_of(broker) as third:
+            await create_topic(first, "t", partitions=50)
+            for number, client in enumerate((first, second), start=1):
+                client.send(fetch_many(50, min_bytes=1), 11)
+                await until(broker, lambda number=number: len(broker.replicas.delayed_fetch) == number)  # type: ignore[misc]
+            third.send(fetch_many(1, min_bytes=1), 11)
+
+            assert fetched(await first.receive(FetchResponse, 11)) == [[]] * 50
+            assert broker.replicas.delayed_fetch.watched() == 51
+            await produce(first, "t", b"a", index=0)
+            assert fetched(await third.receive(FetchResponse, 11)) == [[b"a"]]
+
+
+async def test_more_partitions_than_may_be_parked_are_answered_at_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        _bound_parked_partitions(broker, 49)
+        await create_topic(client, "t", partitions=50)
+
+        response = await client.call(fetch_many(50, min_bytes=1), FetchResponse, 11)
+
+        assert fetched(response) == [[]] * 50
+        assert (len(broker.replicas.delayed_fetch), broker.replicas.delayed_fetch.watched()) == (0, 0)
+
+
+def _bound_parked_partitions(broker: Broker, watched_max: int) -> None:
+    broker.replicas.delayed_fetch = Purgatory("fetch", broker.wheel, watched_max=watched_max)

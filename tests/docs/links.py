@@ -1,0 +1,53 @@
+"""Links of Markdown documents, and the files and tests they name."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.docs.references import ROOT, anchors_in
+
+_CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_FILE = re.compile(r"`((?:ottla|tests|benchmarks|examples)/[\w./-]+\.\w+)`")
+_MAKE = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
+_TEST = re.compile(r"`(test_\w+)`")
+
+
+def documents() -> list[Path]:
+    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+
+
+def broken_links(document: Path) -> Iterator[str]:
+    for target in _LINK.findall(_CODE.sub("", document.read_text())):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (document.parent / name).resolve() if name else document
+        if not path.exists():
+            yield f"{target}: no such file"
+        elif anchor and anchor not in _targets(path.read_text()):
+            yield f"{target}: no such place in it"
+
+
+def missing_files(document: Path) -> Iterator[str]:
+    for name in _FILE.findall(document.read_text()):
+        stands_for_any = Path(name).stem.isupper()
+        if not stands_for_any and not (ROOT / name).exists():
+            yield name
+
+
+def named_tests(document: Path) -> set[str]:
+    return set(_TEST.findall(document.read_text()))
+
+
+def make_targets_named_in(document: Path) -> set[str]:
+    """As commands, in blocks of code or between backticks; a line of prose may begin with "make" too."""
+    return {target for code in _CODE.findall(document.read_text()) for target in _MAKE.findall(code)}
+
+
+def _targets(text: str) -> set[str]:
+    """What a link may lead to: explicit anchors, and headings in the form that renderers of Markdown give them."""
+    headings = _HEADING.findall(_FENCE.sub("", text))
+    return {*anchors_in(text), *(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)}

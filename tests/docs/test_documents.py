@@ -1,0 +1,83 @@
+"""Documents agree with the repository they are about: links, files, tests, seeds, and the index of decisions."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.links import broken_links, documents, make_targets_named_in, missing_files, named_tests
+from tests.docs.references import ROOT, all_anchors, references_in, texts
+from tests.simulation.cluster.test_traps import FOUND_BY
+
+TEST = re.compile(r"\bdef (test_\w+)")
+INVARIANT = re.compile(r'^\| <a id="(I-\d+)"></a>.*\| (.*) \|$', re.MULTILINE)
+DECISION = re.compile(r"^\| \[\d{4}\]\((\S+)\) \|.*\| (\S.*?) \|$", re.MULTILINE)
+
+INVARIANTS = ROOT / "docs/invariants.md"
+SEEDED_BUGS = ROOT / "docs/seeded-bugs.md"
+DECISIONS = ROOT / "docs/decisions"
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    assert list(broken_links(document)) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    document.write_text(
+        "# One, two\n[x](#one-two) [y](b.md) [z](#three) [u](https://example.org)\n```\n[no](c.md)\n```\n"
+    )
+
+    assert list(broken_links(document)) == ["b.md: no such file", "#three: no such place in it"]
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_named_in_documents_exist(document: Path) -> None:
+    assert list(missing_files(document)) == []
+
+
+def test_named_tests_documents_exist() -> None:
+    defined = {name for path in ROOT.glob("tests/**/*.py") for name in TEST.findall(path.read_text())}
+    named = set().union(*(named_tests(document) for document in documents()))
+
+    assert named - defined - {path.stem for path in ROOT.glob("tests/**/*.py")} == set()
+
+
+def test_make_targets_named_in_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set().union(*(make_targets_named_in(document) for document in documents()))
+
+    assert {"test", "serve", "check"} <= named
+    assert named - targets == set()
+
+
+def test_every_scenario_is_cited_by_a_test() -> None:
+    scenarios = set(all_anchors()["docs/scenarios.md"])
+    cited = {
+        reference.anchor
+        for path, text in texts()
+        if path.startswith(("tests/", "benchmarks/"))
+        for reference in references_in(path, text)
+    }
+    assert scenarios - cited == set()
+
+
+def test_an_invariant_is_cited_by_what_checks_it() -> None:
+    for invariant, checkers in INVARIANT.findall(INVARIANTS.read_text()):
+        files = re.findall(r"`(tests/[\w/.]+)`", checkers)
+        citing = [name for name in files if re.search(rf"\b{invariant}\b", (ROOT / name).read_text())]
+        assert citing or checkers.startswith("nothing yet"), invariant
+
+
+def test_the_documented_seeds_are_those_of_the_test() -> None:
+    rows = re.findall(r"^\| (T-\d+) \| .* \| (\d+) \| .* \|$", SEEDED_BUGS.read_text(), re.MULTILINE)
+
+    assert {bug: int(seed) for bug, seed in rows} == FOUND_BY
+
+
+def test_the_index_of_decisions_lists_each_with_its_state() -> None:
+    states = dict(DECISION.findall((DECISIONS / "README.md").read_text()))
+
+    assert set(states) == {path.name for path in DECISIONS.glob("[0-9]*.md")}
+    assert all(re.match(r"accepted|superseded by \[\d{4}\]\(\S+\)", state) for state in states.values()), states

@@ -1,0 +1,235 @@
+"""Truncation: what is left agrees with the records, costs little, and stands wherever a disk that refuses stops it."""
+
+import errno
+from random import Random
+
+import pytest
+
+from ottla.protocol.errors import KafkaStorageError
+from ottla.storage.config import LogConfig
+from ottla.storage.log import Log
+from ottla.storage.segment import Segment
+from tests.fakes.disk import FakeDisk, FakeFile, Loss
+from tests.storage.support import NOW, append, batch, check_indexes, new_log, open_directory, read_all, reopened
+
+SMALL_SEGMENTS = LogConfig(segment_bytes=400)
+
+
+def as_rebuilt(segment: Segment, interval_bytes: int) -> Segment:
+    """The bookkeeping that reading the whole segment again gives."""
+    again = Segment(segment._files, segment._directory, segment.base_offset)
+    again.size = segment.size
+    again.rebuild_indexes(interval_bytes)
+    return again
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_indexes_cut_by_entry_are_those_of_a_rebuilt_segment(seed: int) -> None:
+    rng = Random(seed)
+    log = new_log(FakeDisk(), LogConfig(index_interval_bytes=300))
+    for _ in range(60):
+        records = ["x" * rng.randrange(120) for _ in range(rng.randint(1, 3))]
+        append(log, batch(*records, timestamp=NOW + rng.randrange(-50, 50)))
+
+    while log.log_end_offset > 0:
+        log.truncate_to(rng.randrange(log.log_end_offset))
+
+        segment, rebuilt = log.segments.active, as_rebuilt(log.segments.active, 300)
+        check_indexes(log)
+        assert segment.offset_index.to_bytes() == rebuilt.offset_index.to_bytes()
+        mark, other = segment.mark(), rebuilt.mark()
+        assert mark._replace(first_timestamp=0, time_entries=0) == other._replace(first_timestamp=0, time_entries=0)
+
+
+def test_cutting_one_record_reads_only_what_the_index_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(FakeDisk())
+    for first in range(0, 5000, 500):
+        append(log, *[batch("x" * 100, producer_id=7, producer_epoch=0, base_sequence=first + n) for n in range(500)])
+    read_bytes = 0
+    pread = FakeFile.pread
+
+    def counting(file: FakeFile, size: int, position: int) -> bytes:
+        nonlocal read_bytes
+        data = pread(file, size, position)
+        read_bytes += len(data)
+        return data
+
+    monkeypatch.setattr(FakeFile, "pread", counting)
+    log.truncate_to(4999)
+
+    assert log.log_end_offset == 4999
+    assert read_bytes < 32 * 1024
+
+
+def test_producers_are_read_again_in_a_thread_or_by_the_first_who_asks() -> None:
+    logs = [new_log(FakeDisk(), SMALL_SEGMENTS) for _ in range(2)]
+    for log in logs:
+        for n in range(20):
+            append(log, batch("x" * 50, producer_id=n % 3, producer_epoch=0, base_sequence=n // 3))
+        log.truncate_to(11)
+        assert not log.has_producers_loaded
+
+    restore = logs[0].begin_restore()
+    assert restore is not None
+    restore.run()
+    logs[0].finish_restore(restore)
+
+    assert logs[0].has_producers_loaded
+    assert logs[0].producers.states == logs[1].producers.states
+    append(logs[1], batch("y", producer_id=2, producer_epoch=0, base_sequence=3))
+
+
+def test_producers_read_in_a_thread_do_not_count_if_the_log_went_on() -> None:
+    log = new_log(FakeDisk())
+    append(log, *[batch("x", producer_id=7, producer_epoch=0, base_sequence=n) for n in range(4)])
+    log.truncate_to(2)
+    restore = log.begin_restore()
+    assert restore is not None
+    restore.run()
+
+    log.truncate_to(1)
+    log.finish_restore(restore)
+
+    append(log, batch("y", producer_id=7, producer_epoch=0, base_sequence=1))
+    assert read_all(log) == [(0, b"x"), (1, b"y")]
+
+
+def test_a_cut_without_batches_of_producers_keeps_what_is_known() -> None:
+    log = new_log(FakeDisk())
+    append(log, batch("x", producer_id=7, producer_epoch=0, base_sequence=0), batch("y"), batch("z"))
+
+    log.truncate_to(2)
+
+    assert log.has_producers_loaded
+    assert list(log.producers.states) == [7]
+
+
+def filled(disk: FakeDisk) -> Log:
+    log = new_log(disk, SMALL_SEGMENTS)
+    for n in range(12):
+        append(log, batch(f"{n:02}" + "x" * 80, producer_id=7, producer_epoch=0, base_sequence=n))
+    assert len(log.segments) > 4
+    return reopened(disk, SMALL_SEGMENTS)
+
+
+@pytest.mark.parametrize("offset", [0, 5, 11])
+@pytest.mark.parametrize("operation", ["open", "rename", "remove", "truncate", "pread"])
+@pytest.mark.parametrize("after", range(4))
+def test_a_truncation_that_the_disk_refused_can_be_tried_again(operation: str, after: int, offset: int) -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    before = read_all(log)
+    disk.fail(operation, OSError(errno.ENOSPC, "full"), after=after)
+
+    try:
+        log.truncate_to(offset)
+    except KafkaStorageError:
+        assert log.failure is None
+        # It ends at the old end or at the beginning of a segment, and can be read up to there.
+        assert read_all(log) == before[: log.log_end_offset]
+        disk._failures.clear()
+        log.truncate_to(offset)
+
+    disk._failures.clear()
+    append(log, batch("after", producer_id=7, producer_epoch=0, base_sequence=offset))
+    assert read_all(log) == [*before[:offset], (offset, b"after")]
+    log.flush()
+    survived = FakeDisk.after(disk.journal, Loss.UNSYNCED)
+    assert read_all(reopened(survived, SMALL_SEGMENTS)) == read_all(log)
+
+
+@pytest.mark.parametrize("operation", ["open", "rename", "remove", "truncate", "writev"])
+@pytest.mark.parametrize("after", range(4))
+def test_a_log_that_could_not_begin_elsewhere_does_so_at_the_next_attempt(operation: str, after: int) -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    disk.fail(operation, OSError(errno.EMFILE, "too many"), after=after)
+
+    try:
+        log.truncate_fully_and_start_at(100)
+    except KafkaStorageError:
+        assert log.failure is None
+        disk._failures.clear()
+        log.truncate_fully_and_start_at(100)
+
+    disk._failures.clear()
+    append(log, batch("a"))
+    assert (log.log_start_offset, read_all(log)) == (100, [(100, b"a")])
+    log.flush()
+    assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), SMALL_SEGMENTS)) == [(100, b"a")]
+
+
+def test_an_append_without_a_descriptor_to_spare_does_not_fail_the_log() -> None:
+    disk = FakeDisk()
+    append(new_log(disk), batch("a"))
+    log = reopened(disk)
+    log.release()
+    disk.fail("open", OSError(errno.EMFILE, "too many"))
+
+    with pytest.raises(KafkaStorageError, match="too many files open"):
+        append(log, batch("b"))
+
+    append(log, batch("c"))
+    assert read_all(log) == [(0, b"a"), (1, b"c")]
+
+
+def test_old_segments_that_could_not_be_renamed_go_with_the_next_pass() -> None:
+    disk = FakeDisk()
+    config = LogConfig(segment_bytes=400, retention_ms=1000)
+    log = new_log(disk, config)
+    append(log, *[batch("x" * 80) for _ in range(12)])
+    disk.fail("rename", OSError(errno.ENOSPC, "full"), after=4)
+
+    with pytest.raises(KafkaStorageError):
+        log.apply_retention(NOW + 2000, high_watermark=12)
+    assert log.failure is None
+    assert log.segments[0].base_offset > 0
+
+    log.apply_retention(NOW + 2000, high_watermark=12)
+    assert (log.log_start_offset, read_all(log)) == (12, [])
+    append(log, batch("y"))
+    assert read_all(reopened(disk, config)) == [(12, b"y")]
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_flush_without_a_descriptor_to_spare_is_done_by_the_next(after: int) -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk, SMALL_SEGMENTS)
+    log = directory.create_log("t", 0, bytes(16), SMALL_SEGMENTS, now_wall_ms=NOW)
+    append(log, *[batch("x" * 80) for _ in range(6)])
+    disk.fail("open", OSError(errno.EMFILE, "too many"), after=after)
+
+    with pytest.raises(KafkaStorageError, match="too many files open"):
+        log.flush()
+    assert (log.failure, log.flushed_offset) == (None, 0)
+
+    log.flush()
+    directory.recovery_point_checkpoint().write()
+    disk = FakeDisk.after(disk.journal, Loss.UNSYNCED)
+    assert len(read_all(reopened(disk, SMALL_SEGMENTS))) == 6
+
+
+def test_a_directory_that_could_not_be_opened_is_synced_by_the_next_flush() -> None:
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, batch("a"))
+    disk.fail("sync_directory", OSError(errno.EMFILE, "too many"))
+
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    assert log.failure is None
+
+    log.flush()
+    assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED))) == [(0, b"a")]
+
+
+def test_a_directory_that_cannot_be_synced_fails_the_log() -> None:
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, batch("a"))
+    disk.fail("sync_directory", OSError(errno.EIO, "bad"))
+
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+
+    assert log.failure is not None
