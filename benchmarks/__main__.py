@@ -15,6 +15,7 @@ SUITES = (
     "requests",
     "footprint",
     "groups",
+    "topics",
     "hops",
     "events",
     "timer",

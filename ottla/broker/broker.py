@@ -263,8 +263,7 @@ class Broker:
             files=self.files,
             when_clean=lambda: self._present_boot().confirm(),
         )
-        # With a store of its own, there is nobody whom this loop could serve meanwhile.
-        self.log_directory = await opened(self, open_directory, in_thread=not self.is_alone)
+        self.log_directory = await opened(self, open_directory)
         self.cluster_id = self.log_directory.identity.cluster_id
         self.boot = self._present_boot()
         self.metadata = ClusterMetadata(self, self._opened_store())
@@ -339,8 +338,12 @@ class Broker:
     def _opened_store(self) -> MetadataStore:
         """Opened after the data directory was found to be ours, for it is a file in it."""
         if self._store is None:
-            self._store = EmbeddedStore(self._data_dir / METADATA_FILE)
+            path = self._data_dir / METADATA_FILE
+            self._store = EmbeddedStore(path, post=self._post, offload=self.offload)
         return self._store
+
+    def _post(self, action: Callable[[], None]) -> None:
+        self.loop.call_soon(action)
 
     def _stored_topic_configs(self, entries: Sequence[Entry] | None) -> Callable[[str], LogConfig]:
         """What the store says of topics whose logs are being loaded. A store in the data directory is read once, after

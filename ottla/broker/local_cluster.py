@@ -11,6 +11,7 @@ session ends when `broker.session.timeout.ms` are over, and its next start recov
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.broker.broker import METADATA_FILE, Broker
@@ -67,6 +68,8 @@ class LocalCluster:
         self._bootstraps: dict[int, str] = {}
         self.cluster_id = ""
         self._store: EmbeddedStore | None = None
+        # One for the store, so that no write of it waits for the logs of a broker that are synced.
+        self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._wheel: LoopWheel | None = None
 
     @property
@@ -106,6 +109,7 @@ class LocalCluster:
         if self._store is not None:
             self._store.close()
             self._store = None
+        self._store_thread.shutdown()
         if self._wheel is not None:
             self._wheel.stop()
         return all(stopped_cleanly)
@@ -147,7 +151,11 @@ class LocalCluster:
         try:
             self._data_dir.mkdir(parents=True, exist_ok=True)
             self._store = EmbeddedStore(
-                self._data_dir / METADATA_FILE, clock=self._clock, wheel=self._wheel, post=self._post
+                self._data_dir / METADATA_FILE,
+                clock=self._clock,
+                wheel=self._wheel,
+                post=self._post,
+                offload=self._offload,
             )
         except OSError as error:
             raise StartError(f"cannot use {self._data_dir}: {reason_of(error)}") from None
@@ -156,6 +164,9 @@ class LocalCluster:
 
     def _post(self, action: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(action)
+
+    def _offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        asyncio.get_running_loop().run_in_executor(self._store_thread, work).add_done_callback(lambda _: done())
 
     def _report(self, error: Exception) -> None:
         self._log.error("the metadata store failed to end a session", exc_info=error)

@@ -5,7 +5,7 @@ All decisions look at the image as it is, not at what has happened: one that was
 refused, is made again at the next event or tick. An event only says where to look first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
@@ -194,9 +194,14 @@ def transactions(changes: Iterable[PartitionChange], image: MetadataImage) -> It
 
 def transaction_of_leader(change: PartitionChange, image: MetadataImage) -> Transaction:
     """A change of the ISR as its leader commits it: no controller, but all members' sessions as they were seen."""
-    members = [node_id for node_id in change.after.isr if node_id in image.brokers]
-    expected = (Expect(partition_key(change.topic, change.index), change.before.revision), *_sessions(members, image))
-    return Transaction(expected, (_put(change),))
+    return transaction_of_leaders([change], image)
+
+
+def transaction_of_leaders(changes: Sequence[PartitionChange], image: MetadataImage) -> Transaction:
+    members = {node_id for change in changes for node_id in change.after.isr if node_id in image.brokers}
+    expected = [Expect(partition_key(change.topic, change.index), change.before.revision) for change in changes]
+    expected += _sessions(sorted(members), image)
+    return Transaction(tuple(expected), tuple(_put(change) for change in changes))
 
 
 def reason_of(before: PartitionInfo, after: PartitionInfo) -> str:

@@ -6,29 +6,25 @@ Brokers that share a store take a `session` each. Leases are timers on the wheel
 last as long as the store does. What is under a lease is not written to the file: whoever opens it again is another
 process, and owns it, so that no session outlives its process there.
 
-Watches are fed from a queue: a transaction puts what each watch has to see at its end, and one loop empties it, so that
-every watch sees every transaction in order, also those that another watch's callback has made meanwhile.
-
-A store that is shared by several brokers gives way to others between any two pieces of work: an event loop that runs
-them does one transaction, with its sync, or tells one watch of one, in a step. What is asked for meanwhile waits its
-turn.
+A store on an event loop gives way to others between any two pieces of work: one transaction is made visible, or one
+watch told of one, in a step. What is asked for meanwhile waits its turn. Transactions are written in a thread, all that
+wait for it together, with one sync; each is visible, and answered, when it is durable. Those of a group that could not
+be written are tried one by one, so that each is refused for its own sake. What a crash has cut short was answered to no
+caller, and is in the file as a whole or not at all.
 """
 
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.cluster.metadata_file import MetadataFile
+from ottla.cluster.staging import Staged, Staging
 from ottla.cluster.store import (
-    ABSENT,
     NO_LEASE,
     Change,
-    Changes,
     CommitResult,
     Committed,
-    Compacted,
     Conflict,
     Delete,
     Entry,
@@ -37,16 +33,22 @@ from ottla.cluster.store import (
     KeepAliveResult,
     KeptAlive,
     LeaseLost,
-    Put,
     Snapshot,
     Unavailable,
     WatchEvent,
 )
+from ottla.cluster.watches import StoreWatch, Watches
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry, TimingWheel
 
-# So many transactions back a watch may begin; older ones have to be read.
+# So many transactions back, and so many bytes, a watch may begin; what is older has to be read.
 HISTORY_MAX = 1000
+HISTORY_BYTES_MAX = 8 << 20
+# Written together: some milliseconds' worth of changes to look at, and one sync.
+GROUP_CHANGES_MAX = 1000
+
+Offload = Callable[[Callable[[], None], Callable[[], None]], None]
+"""Runs the first in a thread, then the second on the event loop, whatever becomes of the first."""
 
 T = TypeVar("T")
 
@@ -59,13 +61,15 @@ class EmbeddedStore:
         clock: Clock | None = None,
         wheel: TimingWheel | None = None,
         post: Callable[[Callable[[], None]], None] | None = None,
+        offload: Offload | None = None,
         history_max: int = HISTORY_MAX,
+        history_bytes_max: int = HISTORY_BYTES_MAX,
     ) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store.
 
         Without a clock and a wheel no lease expires by itself. `post` runs an action soon, such as a loop's
         `call_soon`. Without it nothing waits: transactions are made within the call, and watches told of them before
-        it returns, after its answer."""
+        it returns, after its answer. With `offload` the file is written in a thread."""
         self._entries: dict[str, Entry] = {}
         self._revision = 0
         self._file = MetadataFile(path) if path is not None else None
@@ -77,16 +81,18 @@ class EmbeddedStore:
         self._leases: dict[int, _Lease] = {}
         self._lease_of: dict[str, _Lease] = {}
         self._next_lease_id = 1
-        # The transactions from `_revision - len(_history) + 1` on: every one that changed something has its place.
-        self._history: deque[Changes] = deque(maxlen=history_max)
-        self._watches: list[_Watch] = []
-        self._queue: deque[tuple[_Watch, WatchEvent]] = deque()
-        self._delivering = False
-        self._will_deliver = False
+        self._watches = Watches(post, history_max=history_max, history_bytes_max=history_bytes_max)
         self._post = post
-        # Reads and commits that wait for the end of the step in which a transaction was made.
-        self._calls: deque[Callable[[], None]] = deque()
+        self._offload = offload
+        # Reads, commits and ends of leases that wait for the end of a step, or of a write.
+        self._calls: deque[_Commit | Callable[[], None]] = deque()
         self._gives_way = False
+        self._is_writing = False
+        # Of a group that was written, what is not visible yet.
+        self._written: deque[tuple[_Commit, CommitResult | Staged]] = deque()
+        # So many transactions of a group that could not be written are tried one by one.
+        self._singly = 0
+        self._closed = False
 
     def session(self) -> "EmbeddedSession":
         """The store as one broker of several sees it."""
@@ -98,31 +104,22 @@ class EmbeddedStore:
     def commit(
         self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
     ) -> None:
-        self._in_turn(lambda: self._commit(expected, changes, done))
+        self._in_turn(_Commit(expected, changes, done))
 
-    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "_Watch":
-        watch = _Watch(prefix, from_revision, deliver)
-        oldest = self._revision - len(self._history) + 1
-        if from_revision < oldest:
-            self._queue.append((watch, Compacted(oldest)))
-        else:
-            self._watches.append(watch)
-            for changes in self._history:
-                self._enqueue(watch, changes)
-        self._deliver_soon()
-        return watch
+    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> StoreWatch:
+        return self._watches.begin(prefix, from_revision, deliver, revision=self._revision)
 
     def grant(self, ttl_ms: int, done: Callable[[Granted | Unavailable], None]) -> None:
         lease = _Lease(self._next_lease_id, ttl_ms)
         self._next_lease_id += 1
         if self._wheel is not None:
-            lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._expire(lease))
+            lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._end(lease, lambda: None))
         self._leases[lease.lease_id] = lease
         done(Granted(lease.lease_id, ttl_ms))
 
     def keep_alive(self, lease_id: int, done: Callable[[KeepAliveResult], None]) -> None:
         lease = self._leases.get(lease_id)
-        if lease is None:
+        if lease is None or lease.is_ending:
             done(LeaseLost())
             return
         if lease.timer is not None:
@@ -130,96 +127,135 @@ class EmbeddedStore:
         done(KeptAlive())
 
     def revoke(self, lease_id: int, done: Callable[[LeaseLost | Unavailable], None]) -> None:
-        lease = self._leases.get(lease_id)
-        if lease is not None:
-            self._end(lease)
-        try:
-            done(LeaseLost())
-        finally:
-            self._deliver_soon()
+        self._end(self._leases.get(lease_id), lambda: done(LeaseLost()))
 
     def close(self) -> None:
-        for watch in self._watches:
-            watch.cancel()
-        self._watches.clear()
+        """A write that is under way is waited for; what it has written is answered to no caller."""
+        self._closed = True
+        self._watches.close()
         if self._file is not None:
             self._file.close()
             self._file = None
 
     # One after the other.
 
-    def _in_turn(self, call: Callable[[], None]) -> None:
-        if self._gives_way:
+    def _in_turn(self, call: "_Commit | Callable[[], None]") -> None:
+        if self._closed:
+            return
+        if self._gives_way or self._is_writing or self._written:
             self._calls.append(call)
+        else:
+            self._do(call)
+
+    def _do(self, call: "_Commit | Callable[[], None]") -> None:
+        if isinstance(call, _Commit):
+            self._write(self._group(call))
         else:
             call()
 
     def _give_way(self) -> None:
         """What is asked for from now on waits for the next step."""
-        if self._post is not None and not self._gives_way:
+        if self._post is not None and not self._gives_way and not self._closed:
             self._gives_way = True
             self._post(self._go_on)
 
     def _go_on(self) -> None:
         self._gives_way = False
         try:
-            while self._calls and not self._gives_way:
-                self._calls.popleft()()
+            while (self._written or self._calls) and not (self._gives_way or self._is_writing or self._closed):
+                if self._written:
+                    self._finish(*self._written.popleft())
+                else:
+                    self._do(self._calls.popleft())
         finally:
             # A callback that raised does not keep the others from their answers.
-            if self._calls:
+            if (self._written or self._calls) and not self._is_writing:
                 self._give_way()
 
     def _read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
         entries = [self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)]
         done(Snapshot(entries, self._revision))
 
-    def _commit(
-        self, expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[CommitResult], None]
+    # Transactions.
+
+    def _group(self, first: "_Commit") -> "list[_Commit]":
+        """With those that wait behind it, where one write is as good as several."""
+        group = [first]
+        if self._offload is None or self._file is None or self._singly:
+            self._singly = max(self._singly - 1, 0)
+            return group
+        changes = len(first.changes)
+        while self._calls and changes < GROUP_CHANGES_MAX:
+            call = self._calls[0]
+            if not isinstance(call, _Commit):
+                break
+            self._calls.popleft()
+            group.append(call)
+            changes += len(call.changes)
+        return group
+
+    def _write(self, group: "list[_Commit]") -> None:
+        staging = Staging(self._entries, self._lease_of, self._leases, self._revision)
+        decided = [staging.decide(each.expected, each.changes) for each in group]
+        file = self._file
+        writes = [
+            (each.changes, each.revision) for each in decided if isinstance(each, Staged) and each.is_for_the_file
+        ]
+        if file is None or not writes:
+            self._finish_group(group, decided)
+        elif self._offload is None:
+            self._after_write(group, decided, file.write(writes))
+        else:
+            self._is_writing = True
+            failures: list[str | None] = ["the write was cut short"]
+
+            def work() -> None:
+                failures[0] = file.write(writes)
+
+            self._offload(work, lambda: self._after_write(group, decided, failures[0]))
+
+    def _after_write(
+        self, group: "list[_Commit]", decided: Sequence[Staged | Conflict | LeaseLost], failure: str | None
     ) -> None:
+        self._is_writing = False
+        if self._closed:
+            return
+        if failure is not None and len(group) > 1:
+            self._singly = len(group)
+            self._calls.extendleft(reversed(group))
+            self._go_on()
+            return
+        unavailable = None if failure is None else Unavailable(f"the metadata file cannot be written: {failure}")
+        self._finish_group(group, [unavailable or each for each in decided])
+
+    def _finish_group(self, group: "list[_Commit]", decided: Sequence[CommitResult | Staged]) -> None:
+        first, *others = zip(group, decided, strict=True)
+        self._written.extend(others)
+        try:
+            self._finish(*first)
+        finally:
+            if not self._gives_way:
+                self._go_on()
+
+    def _finish(self, commit: "_Commit", decided: CommitResult | Staged) -> None:
         # Before the answer, for who gets it may commit again.
         self._give_way()
         try:
-            done(self._committed(expected, changes))
+            if isinstance(decided, Staged):
+                self._apply(decided)
+                commit.done(Committed(decided.revision))
+            else:
+                commit.done(decided)
         finally:
-            self._deliver_soon()
+            self._watches.deliver_soon()
 
-    # Transactions.
-
-    def _committed(self, expected: Sequence[Expect], changes: Sequence[Change]) -> CommitResult:
-        assert len({change.key for change in changes}) == len(changes), "a transaction changes a key once"
-        for each in expected:
-            entry = self._entries.get(each.key)
-            if (ABSENT if entry is None else entry.revision) != each.revision:
-                return Conflict(each.key)
-        for change in changes:
-            if isinstance(change, Put) and change.lease_id != NO_LEASE and change.lease_id not in self._leases:
-                return LeaseLost()
-        failure = self._apply(changes)
-        return Committed(self._revision) if failure is None else failure
-
-    def _apply(self, changes: Sequence[Change]) -> Unavailable | None:
-        """As etcd does: what deletes only what is not there is no transaction and has no revision."""
-        effective = [change for change in changes if isinstance(change, Put) or change.key in self._entries]
-        if not effective:
-            return None
-        revision = self._revision + 1
-        # The revision of what is under a lease need not outlive the process either: nobody is left who has seen it.
-        if self._file is not None and not all(self._is_fleeting(change) for change in effective):
-            try:
-                self._file.write(effective, revision)
-            except sqlite3.Error as error:
-                return Unavailable(f"the metadata file cannot be written: {error}")
-        self._revision = revision
-        for change in effective:
-            self._apply_one(change, revision)
-        self._publish(effective, revision)
-        return None
-
-    def _is_fleeting(self, change: Change) -> bool:
-        """Nothing of it is in the file, or goes into it."""
-        was_leased = change.key in self._lease_of or change.key not in self._entries
-        return was_leased and (isinstance(change, Delete) or change.lease_id != NO_LEASE)
+    def _apply(self, staged: Staged) -> None:
+        if not staged.changes:
+            return
+        self._revision = staged.revision
+        for change in staged.changes:
+            self._apply_one(change, staged.revision)
+        self._watches.publish(staged.changes, staged.revision)
 
     def _apply_one(self, change: Change, revision: int) -> None:
         lease = self._lease_of.pop(change.key, None)
@@ -240,66 +276,33 @@ class EmbeddedStore:
         assert self._clock is not None, "leases need a clock"
         return self._clock.now_ms()
 
-    def _expire(self, lease: "_Lease") -> None:
-        self._end(lease)
-        self._deliver_soon()
+    def _end(self, lease: "_Lease | None", done: Callable[[], None]) -> None:
+        """At once, but not between a decision about its keys and what that has made of them."""
 
-    def _end(self, lease: "_Lease") -> None:
-        failure = self._apply([Delete(key) for key in sorted(lease.keys)])
-        assert failure is None, "keys under a lease are not in the file"
+        def end() -> None:
+            try:
+                if lease is not None and lease.lease_id in self._leases:
+                    self._delete_keys_of(lease)
+                done()
+            finally:
+                self._watches.deliver_soon()
+
+        if lease is not None:
+            lease.is_ending = True
+            if lease.timer is not None:
+                lease.timer.cancel()
+        if self._is_writing or self._written:
+            self._calls.append(end)
+        else:
+            end()
+
+    def _delete_keys_of(self, lease: "_Lease") -> None:
+        staging = Staging(self._entries, self._lease_of, self._leases, self._revision)
+        deletion = staging.decide((), [Delete(key) for key in sorted(lease.keys)])
+        assert isinstance(deletion, Staged), "nothing is expected of keys under a lease"
+        assert not deletion.is_for_the_file, "keys under a lease are not in the file"
+        self._apply(deletion)
         del self._leases[lease.lease_id]
-        if lease.timer is not None:
-            lease.timer.cancel()
-
-    # Watches.
-
-    def _publish(self, changes: Sequence[Change], revision: int) -> None:
-        puts = tuple(Entry(change.key, change.value, revision) for change in changes if isinstance(change, Put))
-        deletes = tuple(change.key for change in changes if isinstance(change, Delete))
-        event = Changes(revision, puts, deletes)
-        self._history.append(event)
-        self._watches = [watch for watch in self._watches if watch.active]
-        for watch in self._watches:
-            self._enqueue(watch, event)
-
-    def _enqueue(self, watch: "_Watch", changes: Changes) -> None:
-        puts = tuple(entry for entry in changes.puts if entry.key.startswith(watch.prefix))
-        deletes = tuple(key for key in changes.deletes if key.startswith(watch.prefix))
-        if changes.revision >= watch.from_revision and (puts or deletes):
-            self._queue.append((watch, Changes(changes.revision, puts, deletes)))
-
-    def _deliver_soon(self) -> None:
-        if not self._queue or self._delivering:
-            return
-        if self._post is None:
-            self._deliver_all()
-        elif not self._will_deliver:
-            self._will_deliver = True
-            self._post(self._deliver_one)
-
-    def _deliver_all(self) -> None:
-        try:
-            while self._queue:
-                self._deliver()
-        finally:
-            # A callback that raised has lost its event, but not those of the others.
-            self._deliver_soon()
-
-    def _deliver_one(self) -> None:
-        self._will_deliver = False
-        try:
-            self._deliver()
-        finally:
-            self._deliver_soon()
-
-    def _deliver(self) -> None:
-        watch, event = self._queue.popleft()
-        self._delivering = True
-        try:
-            if watch.active:
-                watch.deliver(event)
-        finally:
-            self._delivering = False
 
 
 class EmbeddedSession:
@@ -307,7 +310,7 @@ class EmbeddedSession:
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
-        self._watches: list[_Watch] = []
+        self._watches: list[StoreWatch] = []
         self._closed = False
 
     def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
@@ -320,7 +323,7 @@ class EmbeddedSession:
         if not self._closed:
             self._store.commit(expected, changes, self._answering(done))
 
-    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> "_Watch":
+    def watch(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> StoreWatch:
         watch = self._store.watch(prefix, from_revision, deliver)
         self._watches = [each for each in self._watches if each.active]
         self._watches.append(watch)
@@ -355,24 +358,18 @@ class EmbeddedSession:
         return answer
 
 
+class _Commit(NamedTuple):
+    expected: Sequence[Expect]
+    changes: Sequence[Change]
+    done: Callable[[CommitResult], None]
+
+
 class _Lease:
-    __slots__ = ("keys", "lease_id", "timer", "ttl_ms")
+    __slots__ = ("is_ending", "keys", "lease_id", "timer", "ttl_ms")
 
     def __init__(self, lease_id: int, ttl_ms: int) -> None:
         self.lease_id = lease_id
         self.ttl_ms = ttl_ms
         self.keys: set[str] = set()
+        self.is_ending = False
         self.timer: TimerEntry | None = None
-
-
-class _Watch:
-    __slots__ = ("active", "deliver", "from_revision", "prefix")
-
-    def __init__(self, prefix: str, from_revision: int, deliver: Callable[[WatchEvent], None]) -> None:
-        self.prefix = prefix
-        self.from_revision = from_revision
-        self.deliver = deliver
-        self.active = True
-
-    def cancel(self) -> None:
-        self.active = False

@@ -54,8 +54,15 @@ _TRY_TIMEOUT_S = 2.0
 _CHANGE_S = 0.001
 _BACKOFF_S = 0.2
 _WATCH_SILENCE_S = 1.0
-# gRPC's code for what was not found: of a lease, that it is gone.
-_NOT_FOUND = 5
+# gRPC's codes. What was not found is a lease that is gone.
+_NOT_FOUND, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 5, 8, 14
+# With these etcd refuses what it has not proposed, or what every member refuses alike: INVALID_ARGUMENT, NOT_FOUND,
+# ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED and
+# UNAUTHENTICATED. Others, such as CANCELLED, UNKNOWN, DEADLINE_EXCEEDED and INTERNAL, say nothing of the outcome.
+_NOT_DONE = frozenset({3, 5, 6, 7, _RESOURCE_EXHAUSTED, 9, 11, 12, 16})
+# UNAVAILABLE is both: these come before a proposal; "server stopped", "request timed out" or a connection of the
+# gateway that broke come after one, which may be committed all the same.
+_NOT_PROPOSED = ("etcdserver: no leader", "etcdserver: not capable")
 
 T = TypeVar("T")
 
@@ -238,7 +245,7 @@ class EtcdStore:
                 reason, was_sent = str(error), False
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 reason, was_sent = str(error), False
-            except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError, _Doubtful) as error:
                 reason, was_sent = str(error) or type(error).__name__, True
             else:
                 self.note_reachable()
@@ -251,12 +258,13 @@ class EtcdStore:
     async def _ask_one(self, url: str, request: Json, timeout_s: float) -> Json:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
         async with self.http().post(url, data=json.dumps(request), timeout=timeout) as response:
-            answer: Json = json.loads(await response.read())
-        error = answer.get("error")
-        if error is None:
-            return answer
-        _raise_refusal(response.status, answer)
-        raise AssertionError("unreachable")
+            text = await response.read()
+        if not text.startswith(b"{"):
+            raise _Doubtful(f"etcd answered {text[:100]!r}")
+        answer: Json = json.loads(text)
+        if answer.get("error") is not None:
+            raise _failure(answer)
+        return answer
 
     # What watches use too.
 
@@ -388,6 +396,10 @@ class _NotFound(Exception):
     """etcd has no such lease."""
 
 
+class _Doubtful(Exception):
+    """etcd has answered with an error, and may have done it, or may do it yet."""
+
+
 class _Refused(Exception):
     """etcd has answered with an error, and has not done it. `again`: another endpoint, or later, may do better."""
 
@@ -396,14 +408,15 @@ class _Refused(Exception):
         self.again = again
 
 
-def _raise_refusal(status: int, answer: Json) -> None:
-    message, code = str(answer.get("error")), answer.get("code")
+def _failure(answer: Json) -> Exception:
+    message, code = str(answer["error"]), answer.get("code")
     if code == _NOT_FOUND and "lease" in message:
-        raise _NotFound(message)
-    # Unavailable, as without a leader, comes with 503. What etcd has timed out on may still be done, as with 504.
-    if status == 504 or "timed out" in message:
-        raise TimeoutError(message)
-    raise _Refused(f"etcd: {message}", again=status in (429, 503))
+        return _NotFound(message)
+    # The gateway's own errors have etcd's codes, but not its name: an answer too large for it was done.
+    was_not_done = code in _NOT_DONE and message.startswith("etcdserver:")
+    if was_not_done or (code == _UNAVAILABLE and message.startswith(_NOT_PROPOSED)):
+        return _Refused(f"etcd: {message}", again=code in (_RESOURCE_EXHAUSTED, _UNAVAILABLE))
+    return _Doubtful(f"etcd: {message}")
 
 
 def _socket(address: Any) -> socket.socket:

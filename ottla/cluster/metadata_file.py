@@ -1,8 +1,9 @@
 """The SQLite file of the embedded metadata store: what was committed, and the revision it was committed at."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 
 from ottla.cluster.store import NO_LEASE, Change, Entry, Put, StoreError
 
@@ -16,8 +17,10 @@ class MetadataFile:
 
     def __init__(self, path: Path) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store."""
+        self._in_use = Lock()
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=0.0)
+            # Opened in one thread and written in others, one after the other.
+            self._database = sqlite3.connect(path, isolation_level=None, timeout=0.0, check_same_thread=False)
             _prepare(self._database, path)
         except sqlite3.Error as error:
             raise StoreError(f"the metadata file {path} cannot be used: {error}") from error
@@ -27,25 +30,41 @@ class MetadataFile:
         (revision,) = self._database.execute("SELECT revision FROM latest").fetchone()
         return entries, revision
 
-    def write(self, changes: Sequence[Change], revision: int) -> None:
-        """Synced to disk when this returns; raises sqlite3.Error, and then nothing was written."""
-        database = self._database
-        database.execute("BEGIN IMMEDIATE")
+    def write(self, transactions: Iterable[tuple[Sequence[Change], int]]) -> str | None:
+        """Write what transactions change at their revisions, all or none of it. Synced to disk when this returns None;
+        else why nothing was written. One call at a time, from any thread."""
+        with self._in_use:
+            database = self._database
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                for changes, revision in transactions:
+                    self._write_one(changes, revision)
+                database.execute("COMMIT")
+            except sqlite3.Error as error:
+                return self._undo(error)
+        return None
+
+    def _write_one(self, changes: Sequence[Change], revision: int) -> None:
+        execute = self._database.execute
+        for change in changes:
+            if isinstance(change, Put) and change.lease_id == NO_LEASE:
+                execute("REPLACE INTO entry VALUES (?, ?, ?)", (change.key, change.value, revision))
+            else:
+                execute("DELETE FROM entry WHERE key = ?", (change.key,))
+        execute("UPDATE latest SET revision = ?", (revision,))
+
+    def _undo(self, error: sqlite3.Error) -> str:
         try:
-            for change in changes:
-                if isinstance(change, Put) and change.lease_id == NO_LEASE:
-                    database.execute("REPLACE INTO entry VALUES (?, ?, ?)", (change.key, change.value, revision))
-                else:
-                    database.execute("DELETE FROM entry WHERE key = ?", (change.key,))
-            database.execute("UPDATE latest SET revision = ?", (revision,))
-            database.execute("COMMIT")
-        except sqlite3.Error:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+        except sqlite3.Error as worse:
+            return f"{error}; {worse}"
+        return str(error)
 
     def close(self) -> None:
-        self._database.close()
+        """After a write that is under way."""
+        with self._in_use:
+            self._database.close()
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:

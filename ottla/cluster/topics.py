@@ -175,8 +175,10 @@ def _check_not_taken(name: str, image: MetadataImage) -> None:
         raise TopicAlreadyExists(f"topic '{name}' already exists")
     # Metrics of Kafka write '.' as '_', so two names that differ only in these would be one there.
     flattened = name.replace(".", "_")
+    if "_" not in flattened:
+        return
     for other in image.topics:
-        if other.replace(".", "_") == flattened:
+        if len(other) == len(name) and other.replace(".", "_") == flattened:
             raise InvalidTopicException(f"topic '{name}' collides with existing topic '{other}': '.' and '_' are alike")
 
 

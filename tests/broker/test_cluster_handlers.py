@@ -1,5 +1,7 @@
 """DescribeCluster, DescribeLogDirs, DescribeProducers and DeleteRecords over the wire."""
 
+import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,16 @@ async def test_idempotent_producers_are_described(tmp_path: Path) -> None:
         assert state.current_txn_start_offset == -1
         assert absent.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert response.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_the_room_on_the_volume_is_asked_for_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume on a network may take minutes to say."""
+    threads: list[threading.Thread] = []
+    statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: (threads.append(threading.current_thread()), statvfs(path))[1])
+    async with running(tmp_path) as broker:
+        (everything,) = (await broker.ask(log_dirs.DescribeLogDirsRequest(topics=None), 4)).results
+
+    assert everything.total_bytes > 0
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads

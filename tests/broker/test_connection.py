@@ -20,6 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceResponse
 from tests.broker.wire import (
     Client,
+    auto_created,
     batch,
     client_of,
     create_topic,
@@ -138,7 +139,7 @@ async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> No
 
 async def test_pipelined_bytes_behind_a_parked_request_are_bounded(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        broker.topics.auto_create("t")
+        await auto_created(broker, "t")
         connection = Connection(broker.server, "PLAINTEXT")
         transport = FakeTransport()
         connection.connection_made(transport)  # type: ignore[arg-type]
@@ -201,7 +202,7 @@ async def test_many_produce_requests_in_one_read_event_are_one_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path) as broker:
-        broker.topics.auto_create("t")
+        await auto_created(broker, "t")
         writes: list[int] = []
         file = broker.replicas.partition("t", 0).log.segments.active.file
         monkeypatch.setattr(type(file), "writev", counting(type(file).writev, writes))

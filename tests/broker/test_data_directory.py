@@ -118,3 +118,22 @@ async def test_a_start_given_up_while_logs_are_read_leaves_the_directory_free(
     broker = a_broker(tmp_path, store)
     await broker.start()
     assert await broker.stop()
+
+
+async def test_a_broker_by_itself_reads_its_logs_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may be its user's, who has other work on it."""
+    threads: list[threading.Thread] = []
+    load = LogDirectory._load
+
+    def seen(directory: LogDirectory, now_wall_ms: int) -> None:
+        threads.append(threading.current_thread())
+        load(directory, now_wall_ms)
+
+    monkeypatch.setattr(LogDirectory, "_load", seen)
+    for _ in range(2):
+        broker = Broker(ServerConfig(), data_dir=tmp_path, port=0, log=RecordingLog())
+        await broker.start()
+        await broker.stop()
+
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads

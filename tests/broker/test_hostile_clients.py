@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.server import socket_server as server
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.parked_requests import ANSWER_BYTES_MAX
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.socket_server import socket_server as server
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest

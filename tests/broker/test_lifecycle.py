@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ottla.broker.server.network import address_for_clients
 from ottla.cli.operations.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.metadata_file import MetadataFile
+from ottla.cluster.store import Change
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -183,11 +185,12 @@ async def test_a_lone_broker_writes_its_metadata_once_at_its_start_and_not_at_it
         await create_topic(client, "t", 3)
     written: list[int] = []
     write = MetadataFile.write
-    monkeypatch.setattr(
-        MetadataFile,
-        "write",
-        lambda file, changes, revision: (written.append(revision), write(file, changes, revision)),
-    )
+
+    def counted(file: MetadataFile, transactions: Sequence[tuple[Sequence[Change], int]]) -> str | None:
+        written.extend(revision for _, revision in transactions)
+        return write(file, transactions)
+
+    monkeypatch.setattr(MetadataFile, "write", counted)
 
     async with running_broker(tmp_path) as broker:
         assert broker.image.controller_id == broker.node_id

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.cluster.metadata_file import MetadataFile
+from ottla.cluster.topic_changes import TOPICS_PER_TRANSACTION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.broker.wire import client_of, create_topic, running_broker
@@ -122,3 +124,36 @@ async def test_a_kept_answer_is_forgotten_when_the_image_changes(tmp_path: Path)
 
     assert [[t.name for t in response.topics] for response in before] == [["a"], ["a"]]
     assert [t.name for t in after.topics] == ["a", "b"]
+
+
+async def test_unknown_topics_of_one_request_are_created_in_few_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number}" for number in range(3 * TOPICS_PER_TRANSACTION)]
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        writes: list[int] = []
+        write = MetadataFile.write
+        monkeypatch.setattr(MetadataFile, "write", lambda file, some: (writes.append(len(some)), write(file, some))[1])
+        response = await client.call(named(*names), MetadataResponse, 4)
+
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [(name, 0) for name in names]
+    assert len(writes) == 3
+
+
+async def test_topics_beyond_what_may_be_created_at_a_time_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.metadata.topic_commands.AUTO_CREATED_MAX", 2)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        first = await client.call(named("a", "b", "c"), MetadataResponse, 4)
+        again = await client.call(named("a", "b", "c"), MetadataResponse, 4)
+
+    assert [topic.error_code for topic in first.topics] == [0, 0, ErrorCode.LEADER_NOT_AVAILABLE]
+    assert [topic.error_code for topic in again.topics] == [0, 0, 0]
+
+
+async def test_automatic_creations_have_no_more_partitions_than_one_request_may(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, num_partitions=4000) as broker:
+        broker.topics.auto_create(["a", "b", "c"], lambda codes: None)
+
+        assert broker.topics._coming == {"a", "b"}

@@ -1,9 +1,8 @@
 """Logs of topics with many partitions, and of the topic of the groups, whose coordinator is imported when needed."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.metadata.topic_commands import NewTopic, Outcome
@@ -12,7 +11,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.broker.wire import client_of, running_broker
+from tests.broker.wire import client_of, running_broker, until
 
 MANY = 3 * LOGS_AT_ONCE
 
@@ -25,12 +24,22 @@ def creation(broker: Broker) -> "asyncio.Future[list[Outcome]]":
 
 async def test_many_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        created = creation(broker)
+        made_by_step: list[int] = []
+        found_after: list[int] = []
+        make_some = broker.metadata.logs._make_some
 
-        assert broker.replicas.partition("t", LOGS_AT_ONCE - 1).is_leader
-        with pytest.raises(NotLeaderOrFollower):
-            broker.replicas.partition("t", LOGS_AT_ONCE)
-        (topic,) = await created
+        def counted() -> None:
+            before = len(broker.log_directory.logs)
+            make_some()
+            made_by_step.append(len(broker.log_directory.logs) - before)
+            with suppress(NotLeaderOrFollower):
+                broker.replicas.partition("t", MANY - 1)
+                found_after.append(len(broker.log_directory.logs))
+
+        broker.metadata.logs._make_some = counted  # type: ignore[method-assign]
+        (topic,) = await creation(broker)
+        assert max(made_by_step) <= LOGS_AT_ONCE
+        assert set(found_after) == {MANY}
         assert topic is broker.image.topic("t")
         assert all(broker.replicas.partition("t", index).is_leader for index in range(MANY))
 
@@ -38,6 +47,7 @@ async def test_many_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
 async def test_a_topic_deleted_meanwhile_gets_no_more_logs(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         created = creation(broker)
+        await until(broker, lambda: "t" in broker.image.topics)
         broker.topics.delete([broker.image.topic("t")], says_disabled=True, done=lambda outcomes: None)
 
         await created
@@ -48,16 +58,20 @@ async def test_a_topic_deleted_meanwhile_gets_no_more_logs(tmp_path: Path) -> No
 async def test_logs_that_a_stop_has_left_out_are_made_at_the_next_start(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         created = creation(broker)
+        broker.metadata.logs.stop()
+        await until(broker, lambda: "t" in broker.image.topics)
     async with running_broker(tmp_path) as broker:
         assert not created.done()
         assert all(broker.replicas.partition("t", index).is_leader for index in range(MANY))
 
 
-async def test_the_first_who_looks_for_a_coordinator_asks_again_while_it_is_imported(tmp_path: Path) -> None:
+async def test_the_first_lookup_of_a_coordinator_is_repeated_until_its_topic_is_there(tmp_path: Path) -> None:
     request = FindCoordinatorRequest(key="g")
     async with running_broker(tmp_path, offsets_topic_num_partitions=2) as broker, client_of(broker) as client:
         first = await client.call(request, FindCoordinatorResponse, 3)
         await broker._work_done()
+        await client.call(request, FindCoordinatorResponse, 3)
+        await until(broker, lambda: CONSUMER_OFFSETS in broker.image.topics)
         second = await client.call(request, FindCoordinatorResponse, 3)
 
         assert first.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -10,6 +10,7 @@ from ottla.cluster.image import TopicInfo
 from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, messages, running
+from tests.broker.wire import auto_created, until
 
 create = messages("create_topics")
 delete = messages("delete_topics")
@@ -117,7 +118,7 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
 async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         broker.broker.metadata.logs._make = lambda missing: None
-        broker.broker.metadata.logs.when_made = lambda topics, done: done({})
+        broker.broker.metadata.logs.when_made = lambda topics, done: done()
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:
@@ -151,7 +152,7 @@ async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> N
         assert log_directories(tmp_path) == {"a-0"}
 
 
-async def test_a_topic_whose_logs_cannot_be_made_is_not_created(tmp_path: Path) -> None:
+async def test_a_topic_whose_log_cannot_be_made_is_created_all_the_same(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         replicas = broker.broker.replicas
         host = replicas.host
@@ -164,9 +165,11 @@ async def test_a_topic_whose_logs_cannot_be_made_is_not_created(tmp_path: Path) 
         replicas.host = full
         results = await created(broker, creatable("a", 2), creatable("b"))
 
-        assert [result.error_code for result in results] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
-        assert set(broker.broker.image.topics) == {"b"}
-        assert log_directories(tmp_path) == {"b-0"}
+        assert [result.error_code for result in results] == [0, 0]
+        assert set(broker.broker.image.topics) == {"a", "b"}
+        assert log_directories(tmp_path) == {"a-0", "b-0"}
+        with pytest.raises(KafkaStorageError, match="no space is left"):
+            broker.broker.replicas.partition("a", 1)
 
 
 async def test_a_store_that_cannot_write_leaves_everything_as_it_was(tmp_path: Path) -> None:
@@ -282,27 +285,35 @@ async def test_a_topic_that_comes_again_is_another_topic(tmp_path: Path) -> None
 async def test_topics_come_by_themselves_as_the_configuration_says(tmp_path: Path) -> None:
     async with running(tmp_path, {"num.partitions": "2"}) as broker:
         topics = broker.broker.topics
-        assert topics.auto_create("a") is ErrorCode.NONE
+        assert await auto_created(broker.broker, "a", "not good", "__transaction_state") == {
+            "a": ErrorCode.NONE,
+            "not good": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "__transaction_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
         assert len(topics.image.topics["a"].partitions) == 2
-        assert topics.auto_create("a") is ErrorCode.NONE
-        assert topics.auto_create("not good") is ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert topics.auto_create("__transaction_state") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert topics.auto_create("__consumer_offsets") is ErrorCode.NONE
+        assert await auto_created(broker.broker, "a") == {"a": ErrorCode.NONE}
+        assert await auto_created(broker.broker, "__consumer_offsets") == {
+            "__consumer_offsets": ErrorCode.LEADER_NOT_AVAILABLE
+        }
+        await until(broker.broker, lambda: "__consumer_offsets" in topics.image.topics)
         assert topics.image.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
 async def test_the_topic_of_the_groups_has_as_many_replicas_as_was_asked_for_or_waits(tmp_path: Path) -> None:
     """§4.1.4: a group that came while the cluster was coming up would otherwise be on one broker for ever."""
-    for factor, error in (("2", ErrorCode.LEADER_NOT_AVAILABLE), ("1", ErrorCode.NONE)):
+    for factor in ("2", "1"):
         settings = {"offsets.topic.replication.factor": factor}
         async with running(tmp_path / factor, settings) as broker:
-            assert broker.broker.topics.auto_create("__consumer_offsets") is error
-            assert ("__consumer_offsets" in broker.broker.image.topics) is (error is ErrorCode.NONE)
+            codes = await auto_created(broker.broker, "__consumer_offsets")
+            assert codes == {"__consumer_offsets": ErrorCode.LEADER_NOT_AVAILABLE}
+            # Commits are made in order: by then the other one has been.
+            await auto_created(broker.broker, "other")
+            assert ("__consumer_offsets" in broker.broker.image.topics) is (factor == "1")
 
 
 async def test_topics_do_not_come_by_themselves_when_that_is_off(tmp_path: Path) -> None:
     async with running(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
-        assert broker.broker.topics.auto_create("a") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await auto_created(broker.broker, "a") == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert broker.broker.image.topics == {}
 
 

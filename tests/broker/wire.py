@@ -10,6 +10,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.protocol.client import parse_response
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.produce import (
@@ -149,6 +150,13 @@ async def create_topic(client: Client, name: str, partitions: int = 1, **configs
     )
     response = await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse, 5)
     assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+async def auto_created(broker: Broker, *names: str) -> dict[str, ErrorCode]:
+    """What a client is told that has asked for the metadata of these topics."""
+    told = broker.loop.create_future()
+    broker.topics.auto_create(names, told.set_result)
+    return dict(await told)
 
 
 def batch(*values: bytes, codec: int = 0, **fields: Any) -> bytes:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ottla.broker.config.describe import topic_entries
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.metadata.topic_commands import NewTopic, Outcome
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
@@ -27,7 +28,8 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
 
     def done(outcomes: list[Outcome]) -> None:
         results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
-        answer.give(CreateTopicsResponse(topics=[_result(context, name, results[name]) for name in times]))
+        configs = _Configs(context.broker.config)
+        answer.give(CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times]))
 
     topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only, done=done)
     return answer.now_or_parked()
@@ -43,7 +45,27 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(spec, {config.name: config.value for config in topic.configs})
 
 
-def _result(context: RequestContext, name: str, outcome: Outcome) -> CreatableTopicResult:
+class _Configs:
+    """The configs of topics, made once for all topics of a request that have the same of their own."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._made: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: TopicInfo) -> list[CreatableTopicConfigs]:
+        key = tuple(sorted(topic.configs.items()))
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = [
+                CreatableTopicConfigs(
+                    name=entry.name, value=entry.value, read_only=entry.read_only, config_source=int(entry.source)
+                )
+                for entry in topic_entries(topic.configs, self._config)
+            ]
+        return made
+
+
+def _result(name: str, outcome: Outcome, configs: _Configs) -> CreatableTopicResult:
     if not isinstance(outcome, TopicInfo):
         return CreatableTopicResult(name=name, error_code=int(outcome.code), error_message=str(outcome))
     return CreatableTopicResult(
@@ -52,10 +74,5 @@ def _result(context: RequestContext, name: str, outcome: Outcome) -> CreatableTo
         error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=outcome.replication_factor,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name, value=entry.value, read_only=entry.read_only, config_source=int(entry.source)
-            )
-            for entry in topic_entries(outcome.configs, context.broker.config)
-        ],
+        configs=configs.of(outcome),
     )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -17,19 +18,28 @@ from ottla.replication.partition import Partition
 _UNKNOWN_BYTES = -1
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    directory = context.broker.log_directory
-    total_bytes, usable_bytes = _room(directory.path)
-    return DescribeLogDirsResponse(
-        results=[
-            DescribeLogDirsResult(
-                log_dir=str(directory.path),
-                topics=_topics(_asked(context, request)),
-                total_bytes=total_bytes,
-                usable_bytes=usable_bytes,
-            )
-        ]
-    )
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse | None:
+    broker = context.broker
+    path = broker.log_directory.path
+    answer = Answer(context)
+    # Of a volume on a network that has gone away, the kernel says nothing for minutes.
+    room = [(_UNKNOWN_BYTES, _UNKNOWN_BYTES)]
+
+    def look() -> None:
+        room[0] = _room(path)
+
+    def done() -> None:
+        total_bytes, usable_bytes = room[0]
+        result = DescribeLogDirsResult(
+            log_dir=str(path),
+            topics=_topics(_asked(context, request)),
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+        )
+        answer.give(DescribeLogDirsResponse(results=[result]))
+
+    broker.offload(look, done)
+    return answer.now_or_parked()
 
 
 def _room(path: Path) -> tuple[int, int]:

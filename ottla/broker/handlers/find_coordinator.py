@@ -1,7 +1,9 @@
 """FindCoordinator: which broker serves a group (§4.2)."""
 
 from ottla.broker.handlers.nodes import nodes_for
+from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
+from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -10,7 +12,18 @@ _BATCHED_FROM = 4
 _SHARE_FROM = 6
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
+    broker = context.broker
+    is_missing = CONSUMER_OFFSETS not in broker.image.topics
+    if request.key_type == GROUP and is_missing and broker.is_alone and broker.prepare_groups() is not None:
+        # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
+        answer = Answer(context)
+        broker.topics.ensure_offsets_topic(lambda: answer.give(_response(context, request)))
+        return answer.now_or_parked()
+    return _response(context, request)
+
+
+def _response(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
             coordinators=[_find(context, key, request.key_type) for key in request.coordinator_keys]

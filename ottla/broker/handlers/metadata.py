@@ -4,16 +4,17 @@ v0 asks for all topics with an empty list, later versions with null. v4 lets the
 v8 asks for permitted operations, v9 is flexible, v10 brings topic ids, v12 asks by id.
 
 Clients ask for the same again and again: an answer that is made of the image alone is kept, as bytes, until the image
-changes.
+changes. Topics that are created because a client asks for them are created together, in few transactions.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.prepared_frames import PreparedFrame
 from ottla.broker.server.request_context import RequestContext
-from ottla.cluster.image import ZERO_ID, PartitionInfo, TopicInfo
+from ottla.cluster.image import ZERO_ID, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException
 from ottla.protocol.messages.metadata import (
@@ -26,9 +27,7 @@ from ottla.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ottla.broker.broker import Broker
+    from collections.abc import Iterable, Mapping
 
 BY_ID_SINCE = 12
 NULL_MEANS_ALL_SINCE = 1
@@ -36,19 +35,38 @@ NULL_MEANS_ALL_SINCE = 1
 LISTENER_NOT_FOUND_SINCE = 6
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PreparedFrame:
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PreparedFrame | None:
     broker = context.broker
     image = broker.image
     key = _key(context, request)
     known = broker.metadata_answers.get(image, key)
     if known is not None:
         return known
-    response = _response(context, request)
-    if broker.image is not image or any(topic.error_code for topic in response.topics):
+    to_create = _to_create(broker.image, request) if request.allow_auto_topic_creation else []
+    if to_create:
+        answer = Answer(context)
+        broker.topics.auto_create(to_create, lambda codes: answer.give(_response(context, request, codes)))
+        return answer.now_or_parked()
+    response = _response(context, request, {})
+    if any(topic.error_code for topic in response.topics):
         return response
     frame = PreparedFrame(context.route.build_frame(response, 0))
     broker.metadata_answers.put(image, key, frame)
     return frame
+
+
+def _to_create(image: MetadataImage, request: MetadataRequest) -> list[str]:
+    """The topics asked for by a name that no topic has, and that one may have."""
+    names = (topic.name for topic in request.topics or () if topic.name and topic.topic_id == ZERO_ID)
+    return [name for name in dict.fromkeys(names) if image.topic(name) is None and _is_topic_name(name)]
+
+
+def _is_topic_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopicException:
+        return False
+    return True
 
 
 def _key(context: RequestContext, request: MetadataRequest) -> Any:
@@ -57,7 +75,8 @@ def _key(context: RequestContext, request: MetadataRequest) -> Any:
     return context.api_version, context.connection.listener_name, topics, wants_operations
 
 
-def _response(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def _response(context: RequestContext, request: MetadataRequest, codes: "Mapping[str, ErrorCode]") -> MetadataResponse:
+    """`codes`: what became of topics that were to be created."""
     broker = context.broker
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     nodes = nodes_for(context)
@@ -65,10 +84,7 @@ def _response(context: RequestContext, request: MetadataRequest) -> MetadataResp
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
         topics = [_known_topic(context, topic, nodes, topic_operations) for topic in broker.image.topics.values()]
     else:
-        topics = [
-            _topic(context, each, nodes, request.allow_auto_topic_creation, topic_operations)
-            for each in _distinct(asked)
-        ]
+        topics = [_topic(context, each, nodes, codes, topic_operations) for each in _distinct(asked)]
     image = broker.image
     return MetadataResponse(
         brokers=[
@@ -92,7 +108,7 @@ def _topic(
     context: RequestContext,
     asked: MetadataRequestTopic,
     nodes: dict[int, Node],
-    may_create: bool,
+    codes: "Mapping[str, ErrorCode]",
     topic_operations: int,
 ) -> MetadataResponseTopic:
     broker = context.broker
@@ -107,19 +123,17 @@ def _topic(
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
         return _known_topic(context, topic, nodes, topic_operations)
     name = asked.name or ""
-    error = ErrorCode.NONE if broker.image.topic(name) else _missing(broker, name, may_create)
     topic = broker.image.topic(name)
-    if error or topic is None:
-        return MetadataResponseTopic(name=name, error_code=int(error))
+    if topic is None:
+        return MetadataResponseTopic(name=name, error_code=int(_error_of(name, codes)))
     return _known_topic(context, topic, nodes, topic_operations)
 
 
-def _missing(broker: "Broker", name: str, may_create: bool) -> ErrorCode:
-    try:
-        check_topic_name(name)
-    except InvalidTopicException:
+def _error_of(name: str, codes: "Mapping[str, ErrorCode]") -> ErrorCode:
+    if not _is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return broker.topics.auto_create(name) if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # One that was created and deleted meanwhile is unknown too.
+    return codes.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _known_topic(

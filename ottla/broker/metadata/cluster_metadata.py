@@ -33,7 +33,7 @@ class ClusterMetadata:
         self.image = MetadataImage(broker.cluster_id, NO_LEADER)
         self.configs = DynamicConfigs(broker)
         self.deleted = DeletedTopics(broker)
-        self.logs = TopicLogs(broker)
+        self.logs = TopicLogs(broker, self)
         self._broker = broker
         self._store = store
         self._follower = Follower(store, "", self.entering(self._take), self.entering(self._unreadable))

@@ -10,7 +10,6 @@ repaired by the next start, which makes true on disk what the store says.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.config.options import ConfigError, ConfigScopeError
@@ -20,6 +19,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage
 from ottla.cluster.store import CommitResult, Committed, Conflict, TooLarge, Transaction, Unavailable
 from ottla.cluster.topic_changes import in_transactions, replace_broker_configs, replace_topics
 from ottla.cluster.topics import (
+    PARTITIONS_PER_REQUEST_MAX,
     USE_DEFAULT,
     TopicDefaults,
     TopicSpec,
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OFFSETS_MIN_INSYNC_REPLICAS = 2
+# Of topics whose creation clients have set off by asking for metadata; some seconds' worth.
+AUTO_CREATED_MAX = 1000
 # Another broker may be quicker so many times in a row.
 TRIES_MAX = 10
 
@@ -79,6 +81,7 @@ class TopicService:
         self._broker = broker
         # Topics whose creation is under way because somebody needs them.
         self._coming: set[str] = set()
+        self._when_offsets_topic_settled: list[Callable[[], None]] = []
 
     @property
     def image(self) -> MetadataImage:
@@ -108,23 +111,52 @@ class TopicService:
         else:
             begin()
 
-    def auto_create(self, name: str) -> ErrorCode:
-        """What a client that asked for the metadata of an unknown topic is told; NONE if the image has it now."""
-        if name in self.image.topics:
-            return ErrorCode.NONE
-        failures: list[KafkaError] = []
-        if name == CONSUMER_OFFSETS:
-            self.ensure_offsets_topic()
-        elif self._broker.config.auto_create_topics_enable and name not in INTERNAL_TOPICS:
-            self._bring(name, self._plans, [NewTopic(TopicSpec(name), {})], failures.append)
-        else:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if failures:
-            return failures[0].code
-        return ErrorCode.NONE if name in self.image.topics else ErrorCode.LEADER_NOT_AVAILABLE
+    def auto_create(self, names: Iterable[str], done: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        """What a client that asked for the metadata of unknown topics is told of each; NONE if the image has it now.
 
-    def ensure_offsets_topic(self) -> None:
+        Their creations begin together. `done` is called at once, for clients ask again; but a broker by itself, which
+        does not wait for other machines, tells when its topics are there."""
+        codes: dict[str, ErrorCode] = {}
+        room = max(self._auto_created_max() - len(self._coming), 0)
+        begun = [name for name in names if self._may_auto_create(name, codes)][:room]
+        self._coming.update(begun)
+
+        def created(outcomes: list[Outcome]) -> None:
+            self._coming.difference_update(begun)
+            for name, outcome in zip(begun, outcomes, strict=True):
+                if name in self.image.topics:
+                    codes[name] = ErrorCode.NONE
+                elif isinstance(outcome, KafkaError):
+                    codes[name] = outcome.code
+            if self._broker.is_alone:
+                done(codes)
+
+        new = [NewTopic(TopicSpec(name), {}) for name in begun]
+        self._carry_out(in_transactions(new, self._partitions_of), self._plans, created)
+        if not self._broker.is_alone:
+            done(codes)
+
+    def _may_auto_create(self, name: str, codes: dict[str, ErrorCode]) -> bool:
+        """Whether its creation is to begin now; if not, `codes` says what the client is told."""
+        codes[name] = ErrorCode.LEADER_NOT_AVAILABLE
+        if name in self.image.topics:
+            codes[name] = ErrorCode.NONE
+        elif name == CONSUMER_OFFSETS:
+            self.ensure_offsets_topic()
+        elif not self._broker.config.auto_create_topics_enable or name in INTERNAL_TOPICS:
+            codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            return name not in self._coming
+        return False
+
+    def _auto_created_max(self) -> int:
+        """Topics that may be under way at a time; clients ask for the others again."""
+        by_partitions = PARTITIONS_PER_REQUEST_MAX // max(self._broker.config.num_partitions, 1)
+        return max(min(AUTO_CREATED_MAX, by_partitions), 1)
+
+    def ensure_offsets_topic(self, done: Callable[[], None] | None = None) -> None:
         """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.
+        `done` is called once: when the topic is there, or could not be created.
 
         Unlike Kafka's, its replication factor is bounded by the number of brokers while nobody has set it: one broker
         is enough for groups."""
@@ -135,7 +167,10 @@ class TopicService:
         def bring() -> None:
             self._bring(CONSUMER_OFFSETS, lambda _: [self._plan_offsets_topic()], [CONSUMER_OFFSETS], failed)
 
+        if done is not None:
+            self._when_offsets_topic_settled.append(done)
         if CONSUMER_OFFSETS in self.image.topics:
+            self._offsets_topic_settled()
             return
         if self._broker.config.offsets_topic_replication_factor > len(self.image.brokers):
             self._broker.metadata.when_brokers_are_known(bring)
@@ -149,12 +184,19 @@ class TopicService:
 
         def done(outcomes: list[Outcome]) -> None:
             self._coming.discard(name)
+            if name == CONSUMER_OFFSETS:
+                self._offsets_topic_settled()
             for outcome in outcomes:
                 # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
                 if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     failed(outcome)
 
         self._carry_out([topics], plan, done)
+
+    def _offsets_topic_settled(self) -> None:
+        waiting, self._when_offsets_topic_settled = self._when_offsets_topic_settled, []
+        for done in waiting:
+            self._broker.guard(done)
 
     def _plan_offsets_topic(self) -> Outcome:
         config = self._broker.config
@@ -292,9 +334,18 @@ class TopicService:
 
     def _plan(self, spec: TopicSpec, configs: Mapping[str, str], image: MetadataImage) -> Outcome:
         try:
-            return plan_topic(spec, image, self._defaults, configs, self._broker.rng)
+            topic = plan_topic(spec, image, self._defaults, configs, self._broker.rng)
+            self._check_no_foreign_logs(topic)
         except KafkaError as error:
             return error
+        return topic
+
+    def _check_no_foreign_logs(self, topic: TopicInfo) -> None:
+        """A partition that is to be here alone could have no leader while the log of a lost topic has its place."""
+        node_id, logs = self._broker.node_id, self._broker.log_directory.logs
+        for index, partition in enumerate(topic.partitions):
+            if partition.replicas == (node_id,) and (topic.name, index) in logs:
+                raise KafkaStorageError(f"{logs[topic.name, index].directory} holds the log of another topic")
 
     def _plan_growth(self, topic: MorePartitions) -> Outcome:
         current = self.image.topic(topic.name)
@@ -314,27 +365,16 @@ class TopicService:
     # Carrying out.
 
     def _carry_out(self, batches: Iterable[Sequence[T]], plan: Plan[T], done: Callable[[list[Outcome]], None]) -> None:
-        """Commit the planned topics, and wait for their logs here."""
-        before: dict[str, TopicInfo | None] = {}
-
-        def transaction(planned: Mapping[str, TopicInfo]) -> Transaction:
-            before.update({name: self.image.topic(name) for name in planned})
-            return replace_topics(self.image, planned)
+        """Commit the planned topics, and wait for their logs here. What was committed stays: others may have records in
+        it already. A log that cannot be created here is this replica's failure (`FailedLogs`)."""
 
         def committed(outcomes: list[Outcome]) -> None:
-            def logs_made(failed: Mapping[str, KafkaError]) -> None:
-                if failed:
-                    self._undo({name: before[name] for name in failed}, _planned(outcomes))
-                done(
-                    [
-                        failed.get(each.name, self._as_made(each)) if isinstance(each, TopicInfo) else each
-                        for each in outcomes
-                    ]
-                )
+            def logs_made() -> None:
+                done([self._as_made(each) if isinstance(each, TopicInfo) else each for each in outcomes])
 
             self._broker.metadata.logs.when_made(_planned(outcomes).values(), logs_made)
 
-        self._commit_each(batches, plan, transaction, committed)
+        self._commit_each(batches, plan, lambda planned: replace_topics(self.image, planned), committed)
 
     def _commit_each(
         self,
@@ -401,21 +441,6 @@ class TopicService:
                 done(_refusal(result))
 
         metadata.commit(transaction, answered)
-
-    def _undo(self, before: Mapping[str, TopicInfo | None], planned: Mapping[str, TopicInfo]) -> None:
-        """A topic without its logs must not stay. Should even this commit fail, the next start makes the logs."""
-
-        def transaction(name: str) -> Transaction:
-            now = self.image.topic(name)
-            is_unchanged = now is not None and now.topic_id == planned[name].topic_id
-            return replace_topics(self.image, {name: before[name]} if is_unchanged else {})
-
-        def undone(error: KafkaError | None) -> None:
-            if error is not None:
-                self._broker.log.error("a topic without logs stays until the next start", error=str(error))
-
-        for name in before:
-            self._commit(partial(transaction, name), undone)
 
 
 def _planned(outcomes: Sequence[Outcome]) -> dict[str, TopicInfo]:

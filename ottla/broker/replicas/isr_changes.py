@@ -11,9 +11,9 @@ The changes of one event go to the store together; if one of them makes the stor
 from typing import TYPE_CHECKING
 
 from ottla.cluster.alterations import IsrProposal, alter_isr
-from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leader
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders
 from ottla.cluster.image import BrokerState
-from ottla.cluster.store import CommitResult, Committed, Conflict, Expect, Put, Transaction
+from ottla.cluster.store import CommitResult, Committed, Conflict
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.partition import Partition
@@ -96,7 +96,8 @@ class IsrChanges:
                     for wish, _ in decided:
                         self._try_later(wish)
 
-        self._broker.metadata.commit(self._transaction([change for _, change in decided]), committed)
+        transaction = transaction_of_leaders([change for _, change in decided], self._broker.image)
+        self._broker.metadata.commit(transaction, committed)
 
     def _decide(self, wish: _Wish) -> PartitionChange | None:
         """None if it is not to be: then the leader knows, or is asked again later."""
@@ -136,15 +137,6 @@ class IsrChanges:
         deadline_ms = self._broker.clock.now_ms() + wish.retry_ms
         wish.retry_ms = min(2 * wish.retry_ms, RETRY_MS_MAX)
         self._broker.wheel.schedule(deadline_ms, lambda: self._commit([wish]))
-
-    def _transaction(self, changes: list[PartitionChange]) -> Transaction:
-        expected: dict[str, Expect] = {}
-        puts: list[Put] = []
-        for change in changes:
-            transaction = transaction_of_leader(change, self._broker.image)
-            expected |= {expect.key: expect for expect in transaction.expected}
-            puts += [each for each in transaction.changes if isinstance(each, Put)]
-        return Transaction(tuple(expected.values()), tuple(puts))
 
     def _log(self, change: PartitionChange) -> None:
         self._broker.log.info("the ISR changes", topic=change.topic, partition=change.index, why=change.reason)

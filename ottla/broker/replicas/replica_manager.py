@@ -60,6 +60,9 @@ class ReplicaManager(Appends):
         return self._partitions.get(topic, {}).get(index)
 
     def _absent(self, topic: str, index: int) -> KafkaError:
+        failure = self._broker.metadata.logs.failed.error_of(topic, index)
+        if failure is not None:
+            return failure
         if self._broker.image.partition(topic, index) is not None:
             return NotLeaderOrFollower(f"this broker has no replica of {topic}-{index}")
         return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")

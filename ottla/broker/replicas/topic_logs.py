@@ -10,29 +10,20 @@ RETRY_MS, and the others of the same update get their states.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.replicas.failed_logs import FailedLogs, Metadata, Replica
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
-from ottla.protocol.errors import KafkaError, KafkaStorageError
+from ottla.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.timer.wheel import TimerEntry
 
-# Some ten milliseconds' worth.
+# One step makes so many at most, and begins no more after so long: a disk may be slow.
 LOGS_AT_ONCE = 25
-# Between two attempts to apply the state of a partition.
-RETRY_MS = 2000
-
-Failures = Mapping[str, KafkaError]
-"""The topics with a partition whose log could not be created, and why."""
-
-
-class _Missing(NamedTuple):
-    topic_id: bytes
-    partition: int
+STEP_MS = 5
 
 
 class _Gone(NamedTuple):
@@ -42,22 +33,28 @@ class _Gone(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    topics: Mapping[str, bytes]
-    done: Callable[[Failures], None]
+    topic_ids: Collection[bytes]
+    done: Callable[[], None]
 
 
 class TopicLogs:
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", metadata: Metadata) -> None:
         self._broker = broker
+        self.failed = FailedLogs(
+            node_id=broker.node_id,
+            metadata=metadata,
+            is_serving=lambda: broker.is_serving,
+            soon=broker.soon,
+            wheel=broker.wheel,
+            clock=broker.clock,
+            log=broker.log,
+            retry=self._try_again,
+        )
         # Still to be deleted.
         self._gone: deque[_Gone] = deque()
         # Still to be made, and how many of each topic id that are.
-        self._missing: deque[_Missing] = deque()
+        self._missing: deque[Replica] = deque()
         self._counts: dict[bytes, int] = {}
-        # By topic id: why a log could not be made.
-        self._failed: dict[bytes, KafkaError] = {}
-        self._to_retry: dict[_Missing, None] = {}
-        self._retry_timer: TimerEntry | None = None
         self._waiting: list[_Waiting] = []
         self._is_making = False
         self._stopped = False
@@ -67,8 +64,7 @@ class TopicLogs:
         self._stopped = True
         while self._gone:
             self._delete(self._gone.popleft())
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
+        self.failed.stop()
 
     def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
         """Make the logs agree with the image: those of new replicas are begun, those of others that are none go."""
@@ -83,20 +79,20 @@ class TopicLogs:
         if deleted and CONSUMER_OFFSETS in update.image.topics:
             self._broker.groups.topics_deleted(tuple(deleted))
         if not self._is_making:
-            # A broker by itself has nobody to serve before it has started.
-            self._make_some(everything=self._broker.is_alone and not self._broker.is_serving)
+            self._make_some()
 
     async def all_made(self) -> None:
         """Returns when this broker has all logs that the image gives it, or could not make them."""
         made = asyncio.Event()
-        self.when_made(self._broker.image.topics.values(), lambda _: made.set())
+        self.when_made(self._broker.image.topics.values(), made.set)
         await made.wait()
 
-    def when_made(self, topics: Collection[TopicInfo], done: Callable[[Failures], None]) -> None:
-        """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them.
+    def when_made(self, topics: Collection[TopicInfo], done: Callable[[], None]) -> None:
+        """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them; it
+        goes on trying then.
 
         A stop of the broker cuts this short."""
-        self._waiting.append(_Waiting({topic.name: topic.topic_id for topic in topics}, done))
+        self._waiting.append(_Waiting([topic.topic_id for topic in topics], done))
         self._tell()
 
     def _is_gone(self, before: MetadataImage, after: MetadataImage, name: str) -> bool:
@@ -105,7 +101,7 @@ class TopicLogs:
 
     def _forget(self, topic: TopicInfo) -> None:
         self._gone += [_Gone(topic.name, topic.topic_id, index) for index in range(len(topic.partitions))]
-        self._failed.pop(topic.topic_id, None)
+        self.failed.forget_topic(topic.topic_id)
 
     def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
         for index in indexes:
@@ -116,8 +112,8 @@ class TopicLogs:
                     self._gone.append(_Gone(topic.name, topic.topic_id, index))
             elif here:
                 self._host(topic, index)
-            else:
-                self._expect(topic, index)
+            elif not self.failed.has(topic.topic_id, index):
+                self._expect(Replica(topic.topic_id, index))
 
     def _delete(self, gone: _Gone) -> None:
         partition = self._broker.replicas.find(gone.topic, gone.partition)
@@ -134,19 +130,25 @@ class TopicLogs:
 
     # Making logs.
 
-    def _expect(self, topic: TopicInfo, index: int) -> None:
-        if topic.topic_id not in self._counts:
-            self._failed.pop(topic.topic_id, None)
-        self._missing.append(_Missing(topic.topic_id, index))
-        self._counts[topic.topic_id] = self._counts.get(topic.topic_id, 0) + 1
+    def _expect(self, replica: Replica) -> None:
+        self._missing.append(replica)
+        self._counts[replica.topic_id] = self._counts.get(replica.topic_id, 0) + 1
 
-    def _make_some(self, *, everything: bool = False) -> None:
-        count = len(self._gone) + len(self._missing)
-        for _ in range(count if everything else min(count, LOGS_AT_ONCE)):
+    def _try_again(self, failed: Sequence[Replica]) -> None:
+        for replica in failed:
+            self._expect(replica)
+        if not self._is_making:
+            self._make_more()
+
+    def _make_some(self) -> None:
+        deadline_ms = self._broker.clock.now_ms() + STEP_MS
+        for _ in range(min(len(self._gone) + len(self._missing), LOGS_AT_ONCE)):
             if self._gone:
                 self._delete(self._gone.popleft())
             else:
                 self._make(self._missing.popleft())
+            if self._broker.clock.now_ms() >= deadline_ms:
+                break
         self._is_making = bool(self._gone or self._missing)
         if self._is_making:
             self._broker.soon(self._make_more)
@@ -159,15 +161,13 @@ class TopicLogs:
         self._broker.replicas.metadata_applied(ImageUpdate(image, {}, (), controller_changed=False))
         self._tell()
 
-    def _make(self, missing: _Missing) -> None:
+    def _make(self, missing: Replica) -> None:
         # It may have changed meanwhile, or have been deleted.
         topic = self._broker.image.topic_by_id(missing.topic_id)
         if topic is not None and self._is_ours(topic, missing.partition):
-            if isinstance(self._failed.get(missing.topic_id), KafkaStorageError):
-                # The disk refuses this one too, most likely; one attempt for all of them is enough.
-                self._retry_later(missing)
-            elif (error := self._host(topic, missing.partition)) is not None:
-                self._failed[missing.topic_id] = error
+            self._host(topic, missing.partition)
+        else:
+            self.failed.discard(missing.topic_id, missing.partition)
         self._counts[missing.topic_id] -= 1
         if not self._counts[missing.topic_id]:
             del self._counts[missing.topic_id]
@@ -175,15 +175,18 @@ class TopicLogs:
     def _is_ours(self, topic: TopicInfo, index: int) -> bool:
         return index < len(topic.partitions) and self._broker.node_id in topic.partitions[index].replicas
 
-    def _host(self, topic: TopicInfo, index: int) -> KafkaError | None:
-        """Why the partition has to be tried again, if it has."""
+    def _host(self, topic: TopicInfo, index: int) -> None:
         try:
             self._broker.replicas.host(topic, index)
         except Exception as error:
-            self._log_failure("the state of a partition could not be applied", topic.name, index, error)
-            self._retry_later(_Missing(topic.topic_id, index))
-            return error if isinstance(error, KafkaError) else KafkaError(f"{topic.name}-{index}: {error!r}")
-        return None
+            if not self.failed.has(topic.topic_id, index):
+                self._log_failure("the state of a partition could not be applied", topic.name, index, error)
+            partition = self._broker.replicas.find(topic.name, index)
+            known = error if isinstance(error, KafkaError) else KafkaError(f"{topic.name}-{index}: {error!r}")
+            has_log = partition is not None and partition.topic_id == topic.topic_id
+            self.failed.add(topic, index, known, has_log=has_log)
+        else:
+            self.failed.discard(topic.topic_id, index)
 
     def _log_failure(self, what: str, topic: str, index: int, error: Exception) -> None:
         if isinstance(error, KafkaError):
@@ -191,28 +194,10 @@ class TopicLogs:
         else:
             self._broker.log.error(what, topic=topic, partition=index, exc_info=error)
 
-    # Trying again.
-
-    def _retry_later(self, missing: _Missing) -> None:
-        self._to_retry[missing] = None
-        if self._retry_timer is None and not self._stopped:
-            self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self._retry)
-
-    def _retry(self) -> None:
-        self._retry_timer = None
-        retried, self._to_retry = self._to_retry, {}
-        for missing in retried:
-            topic = self._broker.image.topic_by_id(missing.topic_id)
-            if topic is not None and self._is_ours(topic, missing.partition):
-                self._expect(topic, missing.partition)
-        if not self._is_making:
-            self._make_more()
-
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            if any(topic_id in self._counts for topic_id in each.topics.values()):
+            if any(topic_id in self._counts for topic_id in each.topic_ids):
                 self._waiting.append(each)
             else:
-                failed = {name: self._failed[key] for name, key in each.topics.items() if key in self._failed}
-                self._broker.guard(each.done, failed)
+                self._broker.guard(each.done)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 CLOSING_THREADS = 8
 
 
-async def opened(broker: "Broker", open_directory: Callable[..., LogDirectory], *, in_thread: bool) -> LogDirectory:
-    """What `open_directory` gives, which takes `notices` as LogDirectory.open does. Raises DataDirectoryError."""
+async def opened(broker: "Broker", open_directory: Callable[..., LogDirectory]) -> LogDirectory:
+    """What `open_directory` gives, which takes `notices` as LogDirectory.open does. Raises DataDirectoryError.
+
+    A broker by itself does it in a thread too: the loop may be its user's, who has other work on it."""
     notices: list[str] = []
     try:
-        if in_thread:
-            return await _opened_in_thread(broker, partial(open_directory, notices=notices.append))
-        return open_directory(notices=notices.append)
+        return await _opened_in_thread(broker, partial(open_directory, notices=notices.append))
     finally:
         for notice in notices:
             broker.log.warning("recovery", notice=notice)

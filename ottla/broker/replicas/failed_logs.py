@@ -1,0 +1,152 @@
+"""Replicas of this broker whose log could not be created: their disk is full, or fails.
+
+What was committed stays, for other brokers may have acknowledged records in it by now. Such a replica is offline: its
+clients get KAFKA_STORAGE_ERROR, it leaves the ISR, and as a leader hands over, if another replica can take its place.
+Its log is tried again and again until the disk works; then it is a replica like any other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from ottla.broker.logging import LazyLog
+from ottla.cluster.alterations import leave
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, TopicRules, transaction_of_leaders
+from ottla.cluster.image import MetadataImage, TopicInfo
+from ottla.cluster.store import CommitResult, Transaction
+from ottla.protocol.errors import KafkaError
+from ottla.timer.clock import Clock
+from ottla.timer.wheel import TimerEntry
+
+RETRY_MS = 2000
+
+
+class Wheel(Protocol):
+    def schedule(self, deadline_ms: int, action: Callable[[], None], /) -> TimerEntry: ...
+
+
+class Metadata(Protocol):
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def rules_of(self, topic: TopicInfo) -> TopicRules: ...
+
+    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None: ...
+
+
+class Replica(NamedTuple):
+    topic_id: bytes
+    partition: int
+
+
+class _Failure(NamedTuple):
+    error: KafkaError
+    has_log: bool
+
+
+class FailedLogs:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        metadata: Metadata,
+        is_serving: Callable[[], bool],
+        soon: Callable[[Callable[[], None]], None],
+        wheel: Wheel,
+        clock: Clock,
+        log: LazyLog,
+        retry: Callable[[Sequence[Replica]], None],
+    ) -> None:
+        """`retry` tries replicas again, and tells of each by `add` or `discard`."""
+        self._node_id = node_id
+        self._metadata = metadata
+        self._is_serving = is_serving
+        self._soon = soon
+        self._wheel = wheel
+        self._clock = clock
+        self._log = log
+        self._retry = retry
+        self._failures: dict[bytes, dict[int, _Failure]] = {}
+        self._leaving: dict[Replica, None] = {}
+        self._timer: TimerEntry | None = None
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def add(self, topic: TopicInfo, index: int, error: KafkaError, *, has_log: bool) -> None:
+        """The log could not be created or, if it `has_log`, not take the replica's state."""
+        failures = self._failures.setdefault(topic.topic_id, {})
+        if not failures:
+            # The others of this topic are likely to fail for the same reason.
+            self._log.error(
+                "a replica is offline, its log could not be created",
+                topic=topic.name,
+                partition=index,
+                why=str(error),
+                next_try_ms=RETRY_MS,
+            )
+        failures[index] = _Failure(error, has_log)
+        if self._timer is None:
+            self._timer = self._wheel.schedule(self._clock.now_ms() + RETRY_MS, self._try_again)
+        if not self._leaving:
+            self._soon(self._leave_some)
+        self._leaving[Replica(topic.topic_id, index)] = None
+
+    def discard(self, topic_id: bytes, index: int) -> None:
+        """The replica has its log now, or is none of this broker any more."""
+        failures = self._failures.get(topic_id)
+        if failures is None or failures.pop(index, None) is None or failures:
+            return
+        del self._failures[topic_id]
+        topic = self._metadata.image.topic_by_id(topic_id)
+        if topic is not None:
+            self._log.info("no replica of a topic is offline any more", topic=topic.name)
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        self._failures.pop(topic_id, None)
+
+    def error_of(self, topic: str, index: int) -> KafkaError | None:
+        """Why this broker has no log of a replica that it should have."""
+        info = self._metadata.image.topic(topic)
+        failure = None if info is None else self._failures.get(info.topic_id, {}).get(index)
+        return None if failure is None else failure.error
+
+    def has(self, topic_id: bytes, index: int) -> bool:
+        return index in self._failures.get(topic_id, ())
+
+    def _try_again(self) -> None:
+        self._timer = None
+        self._retry([Replica(topic_id, index) for topic_id, each in self._failures.items() for index in each])
+
+    # Out of the ISR.
+
+    def _leave_some(self) -> None:
+        """What the store refuses now is decided again when the log has failed again."""
+        some = list(islice(self._leaving, CHANGES_PER_TRANSACTION))
+        for replica in some:
+            del self._leaving[replica]
+        if self._leaving:
+            self._soon(self._leave_some)
+        changes = list(self._changes(some)) if self._is_serving() else []
+        if changes:
+            self._metadata.commit(transaction_of_leaders(changes, self._metadata.image), lambda _: None)
+
+    def _changes(self, replicas: Sequence[Replica]) -> Iterator[PartitionChange]:
+        metadata = self._metadata
+        for replica in replicas:
+            failure = self._failures.get(replica.topic_id, {}).get(replica.partition)
+            topic = metadata.image.topic_by_id(replica.topic_id)
+            if failure is None or topic is None or replica.partition >= len(topic.partitions):
+                continue
+            change = leave(
+                metadata.image,
+                topic.name,
+                replica.partition,
+                self._node_id,
+                metadata.rules_of,
+                # Without a log it has nothing of what others have acknowledged by now.
+                has_lost=not failure.has_log,
+            )
+            if change is not None:
+                yield change
