@@ -1,13 +1,13 @@
-"""`python -m benchmarks [SUITE ...]`: every figure beside its control, measured in the same run.
+"""`python -m benchmarks [SUITE ...]`: every figure beside its baseline, measured in the same run.
 
-`--markdown` prints the table as README has it. The exit status is 1 when a figure is not reached.
+`--markdown` prints the table as docs/benchmarks.md has it. The exit status is 1 when a figure misses its target.
 """
 
 import argparse
 import importlib
 import sys
 
-from benchmarks.figure import NO_CONTROL, Figure, NotMeasured
+from benchmarks.figure import NO_BASELINE, Figure, NotMeasured
 
 SUITES = (
     "bulk",
@@ -30,9 +30,9 @@ SUITES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Every figure beside its control.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Every figure beside its baseline.")
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"all if none is given: {', '.join(SUITES)}")
-    parser.add_argument("--markdown", action="store_true", help="print the table as README has it")
+    parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
     options = parser.parse_args()
     unknown = [name for name in options.suites if name not in SUITES]
     if unknown:
@@ -45,22 +45,22 @@ def main() -> int:
         except NotMeasured as reason:
             print(f"{name} is not measured: {reason}", file=sys.stderr)
     (_print_markdown if options.markdown else _print_table)(figures)
-    missed = [figure.name for figure in figures if figure.reached is False]
+    missed = [figure.name for figure in figures if figure.meets_target is False]
     if missed:
-        print(f"not reached: {', '.join(missed)}", file=sys.stderr)
+        print(f"target missed: {', '.join(missed)}", file=sys.stderr)
     return 1 if missed else 0
 
 
 def _rows(figures: list[Figure]) -> list[tuple[str, ...]]:
-    head = ("figure", "Ottla", "control", "", "ratio", "reach")
+    head = ("figure", "Ottla", "baseline", "", "ratio", "target")
     return [head, *map(_row, figures)]
 
 
 def _row(f: Figure) -> tuple[str, ...]:
     ours = f"{f.ours:,.4g} {f.unit}"
-    if f.control == NO_CONTROL:
-        return f.name, ours, NO_CONTROL, NO_CONTROL, NO_CONTROL, f.reach
-    return f.name, ours, f"{f.theirs:,.4g} {f.unit}", f.control, f"{f.ratio:.2f}", f.reach
+    if f.baseline == NO_BASELINE:
+        return f.name, ours, NO_BASELINE, NO_BASELINE, NO_BASELINE, f.target
+    return f.name, ours, f"{f.theirs:,.4g} {f.unit}", f.baseline, f"{f.ratio:.2f}", f.target
 
 
 def _print_table(figures: list[Figure]) -> None:

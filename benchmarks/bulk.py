@@ -25,7 +25,7 @@ def figures() -> list[Figure]:
 def _produce() -> list[Figure]:
     records = batch_of_size(BATCH_BYTES, 1024)
     frame_bytes = len(records) * BATCHES
-    with processes.broker(**TOPIC_SETTINGS) as ours, _file() as path, processes.control("sink", path) as pipe:
+    with processes.broker(**TOPIC_SETTINGS) as ours, _file() as path, processes.baseline("sink", path) as pipe:
         client = RawClient(ours.port)
         topics = iter(f"bulk-{i}" for i in range(100))
         costs: list[tuple[float, float]] = []
@@ -49,10 +49,10 @@ def _produce() -> list[Figure]:
 
         pairs = interleave(ROUNDS, produce_ours, produce_raw)
         per_gigabyte = [(a / frame_bytes * 1e9, b / frame_bytes * 1e9) for a, b in costs[1:]]
-    control = "raw recv + CRC + write pipe"
+    baseline = "raw recv + CRC + write pipe"
     return [
-        Figure("bulk produce, 1 KiB records, one connection", control, "MB/s", pairs, at_least=0.70),
-        Figure("bulk produce, processor seconds per GB", control, "s/GB", per_gigabyte, at_most=1.1),
+        Figure("bulk produce, 1 KiB records, one connection", baseline, "MB/s", pairs, at_least=0.70),
+        Figure("bulk produce, processor seconds per GB", baseline, "s/GB", per_gigabyte, at_most=1.1),
     ]
 
 
@@ -73,7 +73,7 @@ def _consume() -> list[Figure]:
     count = struct.unpack_from(">i", records, 57)[0]
     with processes.broker(**TOPIC_SETTINGS) as ours, _file() as path:
         Path(path).write_bytes(records * BATCHES)
-        with processes.control("source", path) as pipe:
+        with processes.baseline("source", path) as pipe:
             client = RawClient(ours.port)
             create_topic(client, "bulk")
             client.pipeline(produce_frame("bulk", records), BATCHES, WINDOW)

@@ -1,6 +1,6 @@
 """The codec against kafka-python's: decoding of requests that come thousands of times a second, a Metadata answer.
 
-The control decodes or encodes the same bytes or values with the codec of kafka-python, which is compiled from Kafka's
+The baseline decodes or encodes the same bytes or values with the codec of kafka-python, which is compiled from Kafka's
 schemas, too. Alone: `python -m benchmarks.codec`.
 """
 
@@ -112,19 +112,19 @@ def _decode_figures() -> list[Figure]:
     from tests.protocol import kafka_python_oracle
 
     ours: list[Callable[[], float]] = []
-    control: list[Callable[[], float]] = []
+    baseline: list[Callable[[], float]] = []
     figures = []
     for request, version in hot_requests():
         data = memoryview(bytearray(encode(request, version)))
         decode = decoder(type(request), version)
         theirs = kafka_python_oracle.CLASSES[type(request).__name__]
         ours.append(_microseconds(lambda decode=decode, data=data: decode(data, 0, len(data))))
-        control.append(
+        baseline.append(
             _microseconds(lambda theirs=theirs, data=data, version=version: theirs.decode(data, version=version))
         )
         name = f"decode {type(request).__name__} v{version}"
-        figures.append(_figure(name, interleave(ROUNDS, ours[-1], control[-1])))
-    total = interleave(ROUNDS, lambda: sum(run() for run in ours), lambda: sum(run() for run in control))
+        figures.append(_figure(name, interleave(ROUNDS, ours[-1], baseline[-1])))
+    total = interleave(ROUNDS, lambda: sum(run() for run in ours), lambda: sum(run() for run in baseline))
     return [_figure("decode of all hot requests", total, at_most=0.6), *figures]
 
 
@@ -143,11 +143,11 @@ def _metadata_figure() -> Figure:
 
 
 def _figure(name: str, pairs: list[tuple[float, float]], at_most: float | None = None) -> Figure:
-    return Figure(name=name, control="kafka-python", unit="µs", pairs=pairs, at_most=at_most)
+    return Figure(name=name, baseline="kafka-python", unit="µs", pairs=pairs, at_most=at_most)
 
 
 def figures() -> list[Figure]:
-    """The two figures to reach, then each request by itself."""
+    """The two figures with a target, then each request by itself."""
     decodes = _decode_figures()
     return [decodes[0], _metadata_figure(), *decodes[1:]]
 
@@ -167,5 +167,5 @@ def _print_encoders() -> None:
 
 if __name__ == "__main__":
     for figure in figures():
-        print(f"{figure.name:36} {figure.ours:8.2f} µs, control {figure.theirs:8.2f} µs, ratio {figure.ratio:.2f}")
+        print(f"{figure.name:36} {figure.ours:8.2f} µs, baseline {figure.theirs:8.2f} µs, ratio {figure.ratio:.2f}")
     _print_encoders()

@@ -42,10 +42,10 @@ def figures() -> list[Figure]:
     ):
         steady = interleave(ROUNDS, _steady(telling), _steady(silent))
         storm = interleave(ROUNDS, _storm(telling), _storm(silent))
-    control = "the same without events"
+    baseline = "the same without events"
     return [
-        Figure("heartbeats, commits, produce, fetch with events: processor", control, "s", steady, at_most=1.03),
-        Figure("nothing but rebalances with events: processor per rebalance", control, "µs", storm),
+        Figure("heartbeats, commits, produce, fetch with events: processor", baseline, "s", steady, at_most=1.03),
+        Figure("nothing but rebalances with events: processor per rebalance", baseline, "µs", storm),
     ]
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from aiokafka import AIOKafkaProducer
 
-from benchmarks.figure import NO_CONTROL, Figure, NotMeasured
+from benchmarks.figure import NO_BASELINE, Figure, NotMeasured
 from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed, wait_for
 from tests.served import ServedBroker
 
@@ -50,7 +50,7 @@ def _figure(name: str, waits_s: list[float], *, at_most: float) -> Figure:
     middle = sorted(waits_s)[len(waits_s) // 2]
     note = f"median {middle:.2f} s"
     print(f"{name}: {_p99(waits_s):.2f} s, {note}", file=sys.stderr)
-    return Figure(name, NO_CONTROL, "s", [(_p99(waits_s), 1)], at_most=at_most, note=note)
+    return Figure(name, NO_BASELINE, "s", [(_p99(waits_s), 1)], at_most=at_most, note=note)
 
 
 def _p99(values: list[float]) -> float:

@@ -1,10 +1,10 @@
-"""A figure: what was measured, beside what its control did in the same run."""
+"""A figure: what was measured, beside what its baseline did in the same run."""
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-NO_CONTROL = "–"
+NO_BASELINE = "–"
 
 
 class NotMeasured(Exception):
@@ -13,11 +13,11 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Figure:
-    """`pairs` holds (ours, control) of each round. The ratio is the median over the rounds, pair by pair, so that a
-    machine that drifts between rounds drifts under both. With NO_CONTROL the control is 1, and bounds absolute."""
+    """`pairs` holds (ours, baseline) of each round. The ratio is the median over the rounds, pair by pair, so that a
+    machine that drifts between rounds drifts under both. With NO_BASELINE the baseline is 1, and bounds absolute."""
 
     name: str
-    control: str
+    baseline: str
     unit: str
     pairs: Sequence[tuple[float, float]]
     at_least: float | None = None
@@ -30,26 +30,26 @@ class Figure:
 
     @property
     def theirs(self) -> float:
-        return statistics.median(control for _, control in self.pairs)
+        return statistics.median(baseline for _, baseline in self.pairs)
 
     @property
     def ratio(self) -> float:
-        return statistics.median(ours / control for ours, control in self.pairs)
+        return statistics.median(ours / baseline for ours, baseline in self.pairs)
 
     @property
-    def reach(self) -> str:
+    def target(self) -> str:
         if self.at_least is not None:
             return f"≥ {self.at_least:g}"
         return f"≤ {self.at_most:g}" if self.at_most is not None else "reported"
 
     @property
-    def reached(self) -> bool | None:
+    def meets_target(self) -> bool | None:
         if self.at_least is not None:
             return self.ratio >= self.at_least
         return self.ratio <= self.at_most if self.at_most is not None else None
 
 
-def interleave(rounds: int, ours: Callable[[], float], control: Callable[[], float]) -> list[tuple[float, float]]:
-    """Ours and the control in turn, after a warm-up round that does not count."""
-    measured = [(ours(), control()) for _ in range(rounds + 1)]
+def interleave(rounds: int, ours: Callable[[], float], baseline: Callable[[], float]) -> list[tuple[float, float]]:
+    """Ours and the baseline in turn, after a warm-up round that does not count."""
+    measured = [(ours(), baseline()) for _ in range(rounds + 1)]
     return measured[1:]

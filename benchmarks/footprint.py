@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks import processes
-from benchmarks.figure import NO_CONTROL, Figure, interleave
+from benchmarks.figure import NO_BASELINE, Figure, interleave
 from benchmarks.raw_client import RawClient, batch, create_topic, produce_frame
 
 ROUNDS = 9
@@ -48,7 +48,7 @@ def _import_loop() -> float:
 def _memory() -> list[Figure]:
     idle, per_connection = [], []
     for _ in range(3):
-        with processes.settled_broker() as ours, processes.control("idle") as bare:
+        with processes.settled_broker() as ours, processes.baseline("idle") as bare:
             client = RawClient(ours.port)
             create_topic(client, "t")
             client.socket.sendall(produce_frame("t", batch(1, 100)))
@@ -58,7 +58,7 @@ def _memory() -> list[Figure]:
     bare_process = "asyncio + uvloop process"
     return [
         Figure("memory of an idle broker", bare_process, "MiB", idle, at_most=2.5),
-        Figure("memory per idle connection", NO_CONTROL, "KiB", per_connection, at_most=4),
+        Figure("memory per idle connection", NO_BASELINE, "KiB", per_connection, at_most=4),
     ]
 
 

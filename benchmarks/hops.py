@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import virtual_client as wire
 from benchmarks.call_counter import CallCounter, Calls
-from benchmarks.figure import NO_CONTROL, Figure
+from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.virtual_client import Client
 from tests.broker.virtual_cluster import Cluster, Node
 from tests.simulation.links import Cut
@@ -253,7 +253,7 @@ def measure() -> list[Calls]:
 
 
 def figures() -> list[Figure]:
-    return [Figure(f"calls of {each.name}", NO_CONTROL, "calls", [(each.count, 1)]) for each in measure()]
+    return [Figure(f"calls of {each.name}", NO_BASELINE, "calls", [(each.count, 1)]) for each in measure()]
 
 
 def _print_table(results: list[Calls], verbose: bool) -> None:

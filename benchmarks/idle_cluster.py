@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from benchmarks import processes
 from benchmarks.cluster import Cluster, three_brokers
-from benchmarks.figure import NO_CONTROL, Figure
+from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.raw_client import create_topic
 
 STEPS = (250, 500, 1_000)
@@ -22,8 +22,11 @@ def figures() -> list[Figure]:
     name = f"{many:,} partitions × 3 replicas, idle: processor time of all brokers"
     growth = (f"{few} partitions", percent[few], many / few), (f"{some} partitions", percent[some], many / some)
     return [
-        Figure(name, NO_CONTROL, "% of a core", [(percent[many], 1.0)], at_most=10),
-        *(Figure(name, control, "%", [(percent[many], theirs)], at_most=linear) for control, theirs, linear in growth),
+        Figure(name, NO_BASELINE, "% of a core", [(percent[many], 1.0)], at_most=10),
+        *(
+            Figure(name, baseline, "%", [(percent[many], theirs)], at_most=linear)
+            for baseline, theirs, linear in growth
+        ),
     ]
 
 

@@ -22,7 +22,7 @@ START_ROUNDS = 3
 # has compiled what it runs, it interprets.
 RECORDS = {1024: 250_000, 100: 800_000}
 WARM_UP_ROUNDS = 2
-CONTROL = "Apache Kafka 4.1"
+BASELINE = "Apache Kafka 4.1"
 
 
 def figures() -> list[Figure]:
@@ -54,7 +54,7 @@ def _start(ours: Ottla, theirs: ApacheKafka) -> Figure:
         return lambda: _seconds_to_produce(node)
 
     pairs = interleave(START_ROUNDS, start_of(ours), start_of(theirs))
-    return Figure("start: exec to first successful produce", CONTROL, "s", pairs, at_most=1)
+    return Figure("start: exec to first successful produce", BASELINE, "s", pairs, at_most=1)
 
 
 def _seconds_to_produce(node: Ottla | ApacheKafka) -> float:
@@ -81,7 +81,7 @@ def _speed(ours: Ottla, theirs: ApacheKafka) -> list[Figure]:
         sides = [Side(our_server), Side(their_server)]
         figures = [figure for record_bytes in RECORDS for figure in _through(sides, record_bytes)]
         memory = [(our_server.resident_bytes() / 2**20, their_server.resident_bytes() / 2**20)]
-    return [*figures, Figure("memory after the run", CONTROL, "MiB", memory, at_most=1)]
+    return [*figures, Figure("memory after the run", BASELINE, "MiB", memory, at_most=1)]
 
 
 class Side:
@@ -125,6 +125,6 @@ def _figures(name: str, rounds: list[list[Cost]]) -> list[Figure]:
     speed = [(ours.megabytes_per_second, theirs.megabytes_per_second) for ours, theirs in rounds]
     cost = [(ours.processor_seconds_per_gigabyte, theirs.processor_seconds_per_gigabyte) for ours, theirs in rounds]
     return [
-        Figure(name, CONTROL, "MB/s", speed, at_least=1),
-        Figure(f"{name}, processor seconds of the broker", CONTROL, "s/GB", cost, at_most=1),
+        Figure(name, BASELINE, "MB/s", speed, at_least=1),
+        Figure(f"{name}, processor seconds of the broker", BASELINE, "s/GB", cost, at_most=1),
     ]

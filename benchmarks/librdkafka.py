@@ -19,8 +19,8 @@ def figures() -> list[Figure]:
         pairs = interleave(
             ROUNDS, lambda: _records_per_second(f"127.0.0.1:{ours.port}"), lambda: _records_per_second("mock")
         )
-    control = "the same client against its own mock cluster"
-    return [Figure("produce 100 B records, confluent-kafka", control, "k/s", pairs, at_least=0.95)]
+    baseline = "the same client against its own mock cluster"
+    return [Figure("produce 100 B records, confluent-kafka", baseline, "k/s", pairs, at_least=0.95)]
 
 
 def _records_per_second(bootstrap: str) -> float:

@@ -107,9 +107,9 @@ def broker_command(directory: str, *options: str) -> list[str]:
 
 
 @contextmanager
-def control(name: str, *arguments: str, pinned: bool = True) -> Iterator[Server]:
-    """One of `benchmarks.controls`, in a process of its own as the broker is."""
-    with running([sys.executable, "-m", "benchmarks.controls", name, *arguments], pinned=pinned) as server:
+def baseline(name: str, *arguments: str, pinned: bool = True) -> Iterator[Server]:
+    """One of `benchmarks.baselines`, in a process of its own as the broker is."""
+    with running([sys.executable, "-m", "benchmarks.baselines", name, *arguments], pinned=pinned) as server:
         yield server
 
 

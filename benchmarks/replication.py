@@ -58,7 +58,7 @@ def _bare_cost() -> Figure:
 
         def sink(name: str, *others: processes.Server) -> processes.Server:
             ports = [str(other.port) for other in others]
-            return stack.enter_context(processes.control("sink", f"{directory}/{name}", *ports, pinned=False))
+            return stack.enter_context(processes.baseline("sink", f"{directory}/{name}", *ports, pinned=False))
 
         followers = [sink("first"), sink("second")]
         everywhere = [sink("leader", *followers), *followers]

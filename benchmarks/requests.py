@@ -21,24 +21,24 @@ QUICK_GROUPS = {"group_initial_rebalance_delay_ms": "0"}
 
 def figures() -> list[Figure]:
     processes.pin_client()
-    with processes.broker(**QUICK_GROUPS) as ours, processes.control("echo") as echo:
-        client, control = RawClient(ours.port), RawClient(echo.port)
+    with processes.broker(**QUICK_GROUPS) as ours, processes.baseline("echo") as echo:
+        client, baseline = RawClient(ours.port), RawClient(echo.port)
         create_topic(client, "small")
         member_id, generation = joined_member(client, "bench")
         heartbeat = heartbeat_frame("bench", generation, member_id)
         produce = produce_frame("small", batch(1, 100))
         return [
-            *_unpipelined(client, control, heartbeat, produce),
-            *_pipelined(ours, echo, client, control, heartbeat, produce),
-            *_latency(client, control, produce),
+            *_unpipelined(client, baseline, heartbeat, produce),
+            *_pipelined(ours, echo, client, baseline, heartbeat, produce),
+            *_latency(client, baseline, produce),
         ]
 
 
-def _unpipelined(client: RawClient, control: RawClient, heartbeat: bytes, produce: bytes) -> list[Figure]:
+def _unpipelined(client: RawClient, baseline: RawClient, heartbeat: bytes, produce: bytes) -> list[Figure]:
     def rate(connection: RawClient, frame: bytes) -> Callable[[], float]:
         return lambda: UNPIPELINED / _seconds(lambda: connection.pipeline(frame, UNPIPELINED, 1)) / 1e3
 
-    echoed = rate(control, ECHO_FRAME)
+    echoed = rate(baseline, ECHO_FRAME)
     beats = interleave(ROUNDS, rate(client, heartbeat), echoed)
     produced = interleave(ROUNDS, rate(client, produce), echoed)
     return [
@@ -48,7 +48,7 @@ def _unpipelined(client: RawClient, control: RawClient, heartbeat: bytes, produc
 
 
 def _pipelined(
-    ours: Server, echo: Server, client: RawClient, control: RawClient, heartbeat: bytes, produce: bytes
+    ours: Server, echo: Server, client: RawClient, baseline: RawClient, heartbeat: bytes, produce: bytes
 ) -> list[Figure]:
     def cost(server: Server, connection: RawClient, frame: bytes, count: int, window: int) -> Callable[[], float]:
         def measure() -> float:
@@ -58,22 +58,22 @@ def _pipelined(
 
         return measure
 
-    echoed = cost(echo, control, ECHO_FRAME, UNPIPELINED, 1)
+    echoed = cost(echo, baseline, ECHO_FRAME, UNPIPELINED, 1)
     beats = interleave(ROUNDS, cost(ours, client, heartbeat, PIPELINED, WINDOW), echoed)
     produced = interleave(ROUNDS, cost(ours, client, produce, PIPELINED, WINDOW), echoed)
-    control_name = "uvloop echo, unpipelined"
+    baseline_name = "uvloop echo, unpipelined"
     return [
-        Figure("pipelined Heartbeat, processor per request", control_name, "µs", beats, at_most=0.30),
-        Figure("pipelined one-record Produce, processor per request", control_name, "µs", produced, at_most=0.80),
+        Figure("pipelined Heartbeat, processor per request", baseline_name, "µs", beats, at_most=0.30),
+        Figure("pipelined one-record Produce, processor per request", baseline_name, "µs", produced, at_most=0.80),
     ]
 
 
-def _latency(client: RawClient, control: RawClient, produce: bytes) -> list[Figure]:
+def _latency(client: RawClient, baseline: RawClient, produce: bytes) -> list[Figure]:
     ours: list[list[float]] = []
     theirs: list[list[float]] = []
     for _ in range(ROUNDS):
         ours.append(client.latencies_us(produce, PACED, RATE_PER_S))
-        theirs.append(control.latencies_us(ECHO_FRAME, PACED, RATE_PER_S))
+        theirs.append(baseline.latencies_us(ECHO_FRAME, PACED, RATE_PER_S))
     name = f"produce at {RATE_PER_S:,} requests/s"
 
     def pairs(percentile: int) -> list[tuple[float, float]]:

@@ -17,10 +17,10 @@ def figures() -> list[Figure]:
     many, few = _filled_wheel(MANY), _filled_wheel(FEW)
     insert_cancel = interleave(ROUNDS, lambda: _time_insert_and_cancel(many), lambda: _time_insert_and_cancel(few))
     restart = interleave(ROUNDS, lambda: _time_restart(many), lambda: _time_restart(few))
-    control = f"the same at {FEW:,} timers"
+    baseline = f"the same at {FEW:,} timers"
     return [
-        Figure(f"timing wheel at {MANY:,} timers: insert + cancel", control, "µs", insert_cancel, at_most=2),
-        Figure(f"timing wheel at {MANY:,} timers: restart a session", control, "µs", restart, at_most=2),
+        Figure(f"timing wheel at {MANY:,} timers: insert + cancel", baseline, "µs", insert_cancel, at_most=2),
+        Figure(f"timing wheel at {MANY:,} timers: restart a session", baseline, "µs", restart, at_most=2),
     ]
 
 
@@ -61,4 +61,4 @@ def _nothing() -> None:
 
 if __name__ == "__main__":
     for figure in figures():
-        print(f"{figure.name:<55} {figure.ours:.2f} {figure.unit}, {figure.ratio:.2f} of {figure.control}")
+        print(f"{figure.name:<55} {figure.ours:.2f} {figure.unit}, {figure.ratio:.2f} of {figure.baseline}")

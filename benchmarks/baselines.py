@@ -1,6 +1,6 @@
 """The least that a machine must do for the same bytes: raw pipes and an echo server.
 
-`python -m benchmarks.controls NAME [FILE [PORT...]]` serves on a free port until it is terminated.
+`python -m benchmarks.baselines NAME [FILE [PORT...]]` serves on a free port until it is terminated.
 
 - `sink FILE`: receives an 8-byte length, then that many bytes; CRC-32C of each read, written to FILE.n; one byte back.
   With the ports of other sinks it passes all on to them, and waits for their byte first.
