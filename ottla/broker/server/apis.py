@@ -1,6 +1,6 @@
 """The table of APIs: one row per API, and the row is the only registration.
 
-ApiVersions, the version check, the reference in the README and the tests of the wire are made from these rows. The
+ApiVersions, the version check, docs/apis.md and the tests of the wire are made from these rows. The
 messages and the handler of a row are imported when its first request arrives: a broker that has just started should
 not pay for APIs nobody has called.
 """
