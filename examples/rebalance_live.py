@@ -1,7 +1,7 @@
 """A consumer group rebalancing before your eyes: `python examples/rebalance_live.py`, about twenty seconds.
 
-Three consumers join a group one after another, then one leaves politely and one is killed without a word. A broker in
-this process tells what its coordinator does and why. With --bootstrap HOST:PORT the same plays on any Kafka-protocol
+Three consumers join a group one after another, then one leaves and one is killed. A broker in this process tells what
+its coordinator does and why. With --bootstrap HOST:PORT the same plays on any Kafka-protocol
 broker, which can be asked for its states but not for its reasons.
 """
 
@@ -42,10 +42,13 @@ class Timeline:
         self._began = monotonic()
 
     def tell(self, mark: str, text: str | Text, style: str = "") -> None:
-        line = Text(f"{monotonic() - self._began:6.2f} s  {mark} ").append(text, style or None)
+        body = Text().append(text, style or None)
         for name, colour in COLOURS.items():
-            line.highlight_regex(rf"(?<!\d ){name}", f"bold {colour}")
-        self._console.print(line)
+            body.highlight_regex(rf"(?<!\d ){name}", f"bold {colour}")
+        self.show(monotonic() - self._began, mark, body)
+
+    def show(self, seconds: float, mark: str, body: Text) -> None:
+        self._console.print(Text(f"{seconds:6.2f} s  {mark} ").append_text(body))
 
     def observe(self, fact: facts.Fact) -> None:
         """What the coordinator of an embedded broker tells of its groups."""
@@ -55,7 +58,7 @@ class Timeline:
             case facts.StateChanged(from_state=before, to_state=after, generation=generation):
                 self.tell("→", f"{before} → {after}, generation {generation}", "dim")
             case facts.SessionExpired(member_id=member_id, session_timeout_ms=timeout_ms):
-                self.tell("†", f"{name_of(member_id)} was silent for {timeout_ms / 1000:g} s", "red")
+                self.tell("†", f"no heartbeat of {name_of(member_id)} for {timeout_ms / 1000:g} s", "red")
             case facts.GenerationStarted(generation=generation, protocol_name=protocol, leader_id=leader):
                 self.tell("•", f"generation {generation}: {name_of(leader)} leads and assigns by {protocol}", "dim")
             case _:  # Others are for the log.
@@ -96,13 +99,13 @@ async def play(bootstrap: str, topic: str, timeline: Timeline) -> None:
         command = (sys.executable, __file__, "consumer", name, bootstrap, topic)
         consumers[name] = await asyncio.create_subprocess_exec(*command)
         await asyncio.sleep(3.5)
-    timeline.tell("-", "bruno says goodbye", "green")
+    timeline.tell("-", "bruno stops and leaves the group", "green")
     consumers["bruno"].send_signal(signal.SIGTERM)
     await asyncio.sleep(2)
-    timeline.tell("✗", "clara is killed and can tell nobody", "green")
+    timeline.tell("✗", "clara is killed: no LeaveGroup, no more heartbeats", "green")
     consumers["clara"].kill()
     await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 2)
-    timeline.tell("-", "anna says goodbye", "green")
+    timeline.tell("-", "anna stops and leaves the group", "green")
     consumers["anna"].send_signal(signal.SIGTERM)
     for consumer in consumers.values():
         await consumer.wait()
@@ -120,8 +123,7 @@ async def consume(name: str, bootstrap: str, topic: str) -> None:
     await consumer.stop()
 
 
-async def main(bootstrap: str | None) -> None:
-    timeline = Timeline()
+async def main(bootstrap: str | None, timeline: Timeline) -> None:
     async with AsyncExitStack() as stack:
         if bootstrap is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
@@ -147,4 +149,4 @@ if __name__ == "__main__":
     else:
         parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
         parser.add_argument("--bootstrap", metavar="HOST:PORT", help="an existing broker; default: one of its own")
-        asyncio.run(main(parser.parse_args().bootstrap))
+        asyncio.run(main(parser.parse_args().bootstrap, Timeline()))
