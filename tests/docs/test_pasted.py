@@ -1,0 +1,186 @@
+"""What README and the documents tell a reader to paste works, or says here why no test pastes it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.engine import build_image, docker, wait_until_healthy
+from tests.docs.pasting import Block, block, blocks, paste, run_pytest, run_python, served_arguments
+from tests.ports import free_ports
+from tests.served import ServedBroker
+
+README, CLI, CLUSTERS, TESTING = "README.md", "docs/cli.md", "docs/clusters.md", "docs/testing.md"
+PASTED = {
+    f"{README}: from confluent_kafka import Consumer, Producer",
+    f"{README}: docker build -t ottla .",
+    f"{README}: . .venv/bin/activate\nottla topics create",
+    f"{README}: . .venv/bin/activate\npython examples/rebalance_live.py",
+    f"{README}: make serve ARGS=",
+    f"{CLI}: $ ottla serve --ephemeral &",
+    f"{CLI}: $ ottla serve --ephemeral --brokers 3 &",
+    f"{CLUSTERS}: ottla serve --brokers 3",
+    f"{CLUSTERS}: ottla topics create orders",
+    f"{CLUSTERS}: docker build -t ottla .",
+    f"{TESTING}: import asyncio",
+    f"{TESTING}: import pytest",
+    f"{TESTING}: from ottla import BrokerThread",
+    f"{TESTING}: from confluent_kafka import Producer",
+}
+NOT_PASTED_HERE = {
+    f"{README}: make serve": "make test runs this test, and the brokers of the other blocks are served",
+    f"{README}: pip install .": "an index and an environment of its own; the image installs the same package",
+    f"{README}: docker compose up": "tests/docker/test_mini_cluster.py brings up compose.yaml",
+    f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
+    f"{CLUSTERS}: pip install 'ottla[etcd]'": "an etcd on another machine; tests/storm runs one here",
+    "docs/benchmarks.md: make bench": "half an hour",
+    "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
+    "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
+    "CONTRIBUTING.md: ": "minutes of checks; tests/docs/test_documents.py knows the targets of make",
+}
+
+
+def says(each: Block, start: str) -> bool:
+    return f"{each.document}: {each.text}".startswith(start)
+
+
+@pytest.mark.parametrize("each", list(blocks()), ids=lambda each: each.name)
+def test_a_block_is_pasted_or_has_a_reason_not_to_be(each: Block) -> None:
+    pasted = [start for start in PASTED if says(each, start)]
+    assert pasted or [start for start in NOT_PASTED_HERE if says(each, start)], f"no test pastes:\n{each.text}"
+
+
+def test_no_reason_is_given_for_a_block_that_is_gone() -> None:
+    assert [start for start in [*PASTED, *NOT_PASTED_HERE] if not any(says(each, start) for each in blocks())] == []
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    with ServedBroker(tmp_path / "data") as broker:
+        yield broker
+
+
+def test_readmes_test_passes(tmp_path: Path) -> None:
+    file = tmp_path / "test_orders.py"
+    file.write_text(block(README, "from confluent_kafka import").text)
+
+    assert "1 passed" in run_pytest(file)
+
+
+def test_readmes_commands_produce_and_consume(broker: ServedBroker, tmp_path: Path) -> None:
+    printed = paste(block_with("ottla consume orders --group shop --from").text, broker.bootstrap, tmp_path)
+
+    assert "created topic orders" in printed
+    assert "produced 2 records to orders" in printed
+    assert {"book", "pen"} <= set(printed.splitlines())
+
+
+@pytest.mark.slow
+def test_readmes_story_tells_why_the_group_rebalanced(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "data", {"ottla.events.enable": "true"}) as broker:
+        printed = paste(block_with("ottla groups story").text, broker.bootstrap, tmp_path)
+
+    story = printed.partition("anna stops")[2]
+    for reason in ("member joined", "member left", "session expired"):
+        assert reason in story
+
+
+def block_with(text: str) -> Block:
+    (found,) = [each for each in blocks() if each.document == README and text in each.text]
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        arguments
+        for each in blocks()
+        for arguments in served_arguments(each.text)
+        if "--metadata" not in arguments  # There is no etcd.
+    ],
+    ids=" ".join,
+)
+def test_a_broker_starts_with_the_documented_arguments(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [word for word in arguments if word != "--ephemeral"]  # The test gives a directory.
+    brokers = int(given[given.index("--brokers") + 1]) if "--brokers" in given else 1
+
+    with ServedBroker(tmp_path / "data", arguments=given) as broker:
+        assert len(broker.bootstrap.split(",")) == brokers
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_commands_of_the_command_line_page_print_what_it_shows(brokers: int, tmp_path: Path) -> None:
+    start = "$ ottla serve --ephemeral" + (" --brokers 3" if brokers > 1 else "") + " &"
+    commands, shown = transcript(block(CLI, start))
+
+    with ServedBroker(tmp_path / "data", arguments=["--brokers", str(brokers)]) as broker:
+        printed = paste(commands, broker.bootstrap, tmp_path)
+
+    for line in shown:
+        assert without_measures(line) in without_measures(printed)
+
+
+def transcript(each: Block) -> tuple[str, list[str]]:
+    """The commands after the one that serves, and the lines that they print."""
+    lines = each.text.splitlines()[2:]
+    return "\n".join(line[2:] for line in lines if line.startswith("$ ")), [x for x in lines if not x.startswith("$ ")]
+
+
+def without_measures(text: str) -> str:
+    return re.sub(r" in [\d.]+ s \([\d,]+/s\)", "", text)
+
+
+def test_commands_of_the_clusters_page_work(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "data", arguments=["--brokers", "3"]) as broker:
+        printed = paste(block(CLUSTERS, "ottla topics create").text, broker.bootstrap, tmp_path)
+
+    assert "created topic orders" in printed
+    assert "orders:0 moved to 2,1,0" in printed
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [
+        ("import asyncio", r"b'hello'"),
+        ("from ottla", r"127\.0\.0\.1:\d+"),
+        ("from confluent_kafka", r"\d was killed, \d leads"),
+    ],
+)
+def test_programs_of_the_testing_page_run(start: str, shown: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(block(TESTING, start).text)
+
+    assert re.search(shown, run_python(program))
+
+
+def test_the_fixture_of_the_testing_page_serves_a_test(tmp_path: Path) -> None:
+    file = tmp_path / "test_fixture.py"
+    test = "def test_it(bootstrap):\n    assert bootstrap.startswith('127.0.0.1:')\n"
+    file.write_text(f"{block(TESTING, 'import pytest').text}\n\n{test}")
+
+    assert "1 passed" in run_pytest(file)
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("document", [README, CLUSTERS])
+def test_the_documented_docker_run_serves(document: str) -> None:
+    image = build_image()
+    run = block(document, "docker build -t ottla .").text.replace("&&", "\n").splitlines()[1].split()
+    assert run[:2] == ["docker", "run"]
+    (port,) = free_ports(1)
+    volume = f"ottla-docs-{port}"
+    words = {"9092:9092": f"127.0.0.1:{port}:9092", "ottla-data:/data": f"{volume}:/data", "ottla": image}
+
+    container = docker("run", "--detach", *(words.get(word, word) for word in run[2:]))
+    try:
+        wait_until_healthy(container)
+    finally:
+        docker("rm", "--force", "--volumes", container)
+        if "-v" in run:
+            docker("volume", "rm", "--force", volume)
