@@ -65,8 +65,8 @@ def test_what_is_written_outside_is_read_inside(cluster: MiniCluster) -> None:
     assert Counter(read.split()) == Counter(f"word-{number}" for number in range(30))
 
 
-def test_what_readme_says_works_when_pasted(cluster: MiniCluster) -> None:
-    section = (ROOT / "README.md").read_text().partition("## Three brokers\n")[2]
+def test_what_the_clusters_page_says_works_when_pasted(cluster: MiniCluster) -> None:
+    section = (ROOT / "docs" / "clusters.md").read_text().partition("## In containers\n")[2]
     up, *lines = section.partition("```sh\n")[2].partition("```")[0].splitlines()
 
     printed = cluster.paste(lines).splitlines()
