@@ -7,13 +7,13 @@ class ClusterOptions:
     broker_session_timeout_ms = integer(
         "broker.session.timeout.ms",
         9000,
-        "A broker that the metadata store has not heard of for so long counts as dead, and others take its place.",
+        "A broker whose lease was not renewed for this long counts as dead; other replicas lead then.",
         at_least=1,
     )
     broker_heartbeat_interval_ms = integer(
         "broker.heartbeat.interval.ms",
         2000,
-        "How often a broker tells the metadata store that it is there. Never less often than three times per session "
+        "How often a broker renews its lease in the metadata store. Never less often than three times per session "
         "timeout.",
         at_least=1,
     )

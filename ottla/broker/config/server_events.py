@@ -47,7 +47,7 @@ class EventOptions:
     ottla_events_ignored_groups = text_option(
         "ottla.events.ignored.groups",
         "spark-kafka-,ottla-pipeline",
-        "Groups whose id begins so are not told of: those of programs that read the events.",
+        "There are no events about groups whose id begins so: those of programs that read the events.",
         parse=_prefixes,
         bounds="a list of prefixes",
         update=Update.READ_ONLY,

@@ -29,8 +29,8 @@ class ListenerOptions:
         "advertised.listeners",
         Kind.LIST,
         (),
-        "The address of each listener as clients and other brokers reach it: who came by a listener is told its "
-        "address. Without it they are told where the listener is, or --advertise.",
+        "The address of each listener as clients and other brokers reach it: a client gets the addresses of the "
+        "listener it is connected to. The default is where the listener is, or --advertise.",
         parse=lambda text: _listeners(text, _advertised),
         bounds="a list of NAME://HOST:PORT",
         update=Update.READ_ONLY,

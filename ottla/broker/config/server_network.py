@@ -89,4 +89,4 @@ class NetworkOptions:
         "Clients without one send their whole list of partitions each time.",
         at_least=0,
     )
-    broker_rack = optional_text("broker.rack", "Where this broker stands, told to clients that ask for metadata.")
+    broker_rack = optional_text("broker.rack", "The rack of this broker, which clients see in its metadata.")

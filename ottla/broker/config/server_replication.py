@@ -21,7 +21,7 @@ class ReplicationOptions:
     replica_lag_time_max_ms = long(
         "replica.lag.time.max.ms",
         30000,
-        "A follower that has not caught up for so long leaves the in-sync replicas.",
+        "A follower that has not caught up for this long leaves the ISR.",
         at_least=1,
     )
     replica_fetch_max_bytes = integer(

@@ -24,10 +24,10 @@ def _parse_format(context: click.Context, parameter: click.Parameter, value: str
 @click.option("--from-beginning", is_flag=True, help="From the first record; in a group: if it has committed nothing.")
 @click.option("--offset", metavar="N", type=int, help="From this offset, or from that many before the end if negative.")
 @click.option("--partition", "partitions", metavar="N", type=click.IntRange(min=0), multiple=True, help="Repeatable.")
-@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="Stop after N records.")
 @click.option(
     "--timeout", "idle_s", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True),
-    help="Stop when none has come for so long.",
+    help="Stop when no record has come for SECONDS.",
 )  # fmt: skip
 @click.option("--exit-at-end", is_flag=True, help="Stop at what was the end when the command began.")
 @click.option(

@@ -75,21 +75,21 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 
 @partitions.command("reassign")
 @click.argument("places", metavar="TOPIC:PARTITION=ID,ID,...", nargs=-1, required=True)
-@click.option("--cancel", is_flag=True, help="Give up moves under way; then write TOPIC or TOPIC:PARTITION.")
+@click.option("--cancel", is_flag=True, help="Cancel reassignments under way; then write TOPIC or TOPIC:PARTITION.")
 @click.option("--wait", is_flag=True, help="Wait until all is copied and moved.")
 @click.option(
     "--timeout",
     "wait_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
-    help="Give up waiting after so long; the move goes on.",
+    help="Stop waiting after SECONDS; the reassignment continues.",
 )
 @broker_options
 def reassign(session: Session, places: Sequence[str], cancel: bool, wait: bool, wait_s: float | None) -> None:
     """Move partitions to other brokers.
 
     The brokers named become the replicas of the partition, the first of them the preferred leader. New replicas copy
-    what they lack, then the old ones are given up.
+    what they lack, then the old ones are removed.
     """
     if wait_s is not None and not wait:
         raise click.UsageError("--timeout says how long to --wait")

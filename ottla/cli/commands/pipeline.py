@@ -33,7 +33,7 @@ def pipeline(
 ) -> None:
     """Run a job on Spark: archive topics, replay an archive, make the tables of the observatory, or its report.
 
-    `ottla pipeline archive --help` tells what a job can be told. docs/pipeline.md tells what it does.
+    `ottla pipeline archive --help` lists the options of a job. docs/pipeline.md says what it does.
     """
     try:
         command = submit_command(job, arguments, master=master, jars=jars, settings=settings)
