@@ -33,7 +33,7 @@ OPTIONS = (
         "For several addresses: the property listeners.",
         "HOST:PORT",
     ),
-    Option("--advertise", "The address that clients get; default: that of --listen.", "HOST:PORT"),
+    Option("--advertise", "The address that clients get; default: --listen, or the host name.", "HOST:PORT"),
     Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
     Option(
         "--ephemeral", "Keep the data in a temporary directory that is removed at exit.", default=False, is_flag=True
