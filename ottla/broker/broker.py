@@ -262,6 +262,8 @@ class Broker:
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
             when_clean=lambda: self._present_boot().confirm(),
+            # Whoever is killed from here on finds no trace of the loss in the logs any more.
+            when_lost=lambda: self._present_boot().forget(),
         )
         self.log_directory = await opened(self, open_directory)
         self.cluster_id = self.log_directory.identity.cluster_id

@@ -111,22 +111,18 @@ class Appending(Cutting, Flushing):
     def append_as_follower(self, records: memoryview, *, now_wall_ms: int) -> int:
         """Queue the whole batches that a leader sent, as they are; the number of them.
 
-        A batch cut off by the end of `records` is left out. An empty log may begin at any offset. Raises
-        CorruptMessage if any batch is damaged or out of order; the log is unchanged then. Raises KafkaStorageError
-        with nothing queued; the batches below `log_end_offset` are written then.
+        A batch cut off by the end of `records` is left out. Offsets may be missing between batches and before the
+        first one: the leader's log may be compacted. Raises CorruptMessage if any batch is damaged or out of order; the
+        log is unchanged then. Raises KafkaStorageError with none of them queued; the batches below `log_end_offset` are
+        written then.
         """
         if self.failure is not None or self._lost_queue is not None:
             self._refuse()
         batches = list(validate_replicated(records, self._next_offset))
+        self._note_gaps_in(batches)
         had_queue = bool(self._queue)
-        if batches and self.log_end_offset == self.log_start_offset and not had_queue:
-            first_offset = batches[0][1].base_offset
-            if first_offset > self.log_end_offset:
-                self.truncate_fully_and_start_at(first_offset)
         try:
             for position, header in batches:
-                if header.base_offset > self._next_offset:
-                    self.gaps_until = max(self.gaps_until, header.base_offset)
                 if header.partition_leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
                 view = records[position : position + header.size_bytes]
@@ -139,18 +135,33 @@ class Appending(Cutting, Flushing):
             raise
         return len(batches)
 
+    def _note_gaps_in(self, batches: Sequence[tuple[int, BatchHeader]]) -> None:
+        expected, until = self._next_offset, 0
+        for _, header in batches:
+            if header.base_offset > expected:
+                until = header.base_offset
+            expected = header.next_offset
+        if until:
+            try:
+                self._note_gaps(until)
+            except OSError as error:
+                raise storage_error("note the gaps of", self.directory, error) from error
+
     def _enqueue(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
         size = len(records)
         segment = self._active
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
-        if (
+        if last_offset - segment.base_offset > INT32_MAX:
+            # The log end would not do: the gap before the batch may be that wide.
+            self._roll_with_queue(base_offset)
+            segment = self._active
+        elif segment.end_position and (
             segment.end_position + size > self._segment_bytes
             or timestamp - segment.first_timestamp > self._roll_after_ms
             or segment.is_index_full
-            or last_offset - segment.base_offset > INT32_MAX
-        ) and segment.end_position:
-            self._roll_with_queue()
+        ):
+            self._roll_with_queue(self._next_offset)
             segment = self._active
         if not self._queue:
             self._mark = segment.mark()
@@ -203,17 +214,20 @@ class Appending(Cutting, Flushing):
         try:
             if file is not None:
                 file.truncate(segment.size)
+            if segment.base_offset > self.log_end_offset:
+                # It was rolled for the batch after a gap. What comes instead may begin before it.
+                self._remove_unused(segment)
         except OSError as error:
             # A torn batch stays at the end of the file. Nothing may be written after it.
             self._fail(storage_error("cut a torn write off", segment.path(LOG_SUFFIX), error))
 
-    def _roll_with_queue(self) -> None:
+    def _roll_with_queue(self, base_offset: int) -> None:
         """Write what is queued, then roll. If either fails, the whole queue must hear of it: in `write_pending`."""
         had_queue = bool(self._queue)
         try:
             if had_queue:
                 self._write_queue()
-            self.roll()
+            self._roll_at(base_offset)
         except KafkaStorageError as error:
             if had_queue:
                 self._lost_queue = error

@@ -32,7 +32,7 @@ from ottla.storage.log import Log
 from ottla.storage.retention import largest_timestamp
 from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.segment import CLEANED_SUFFIX, Segment
-from ottla.storage.swap import SegmentSwap, SwapGroup
+from ottla.storage.swap import SegmentSwap, SwapGroup, SwapStep
 
 KEYS_PER_PASS_MAX = 500_000
 """Bounds the memory of a pass to some 80 MB. A log with more keys is cleaned in several passes."""
@@ -301,8 +301,9 @@ def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) ->
     if swap is None:
         return False
     swap.prepare()
-    while log.apply_swap(swap, now_wall_ms):
-        pass
+    while (step := log.apply_swap(swap, now_wall_ms)) is not SwapStep.END:
+        if step is SwapStep.SYNC:
+            swap.sync()
     return not swap.is_abandoned
 
 

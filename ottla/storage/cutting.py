@@ -6,7 +6,7 @@ from ottla.storage.log_base import LogBase
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.retention import Expired, expired_segments
 from ottla.storage.segment import Segment
-from ottla.storage.swap import SegmentSwap, SwapGroup
+from ottla.storage.swap import SegmentSwap, SwapGroup, SwapStep
 
 # Some milliseconds' worth of the smallest batches.
 QUICK_SCAN_BYTES = 128 * 1024
@@ -75,7 +75,7 @@ class Cutting(LogBase):
         self.log_end_offset = self._next_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.sync_required_offset = min(self.sync_required_offset, end_offset)
-        self.gaps_until = min(self.gaps_until, end_offset)
+        self.gaps.truncate_from_end(end_offset)
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self.epochs.truncate_from_end(end_offset)
 
@@ -164,8 +164,10 @@ class Cutting(LogBase):
     # Compacted segments
 
     def begin_swap(self, groups: list[SwapGroup], *, clean_until: int) -> SegmentSwap:
-        """Put compacted segments, complete and synced, in the place of those they were made from: have the swap
-        `prepare`d in a thread, then call `apply_swap` until it is False. Raises KafkaStorageError."""
+        """Put compacted segments, complete and synced, in the place of those they were made from.
+
+        Have the swap `prepare`d in a thread. Then call `apply_swap` until it says END; whenever it says SYNC, have the
+        swap `sync`ed in a thread first. Raises KafkaStorageError."""
         self.abandon_swap()
         self._swap = SegmentSwap(self.files, self.directory, groups, clean_until)
         return self._swap
@@ -175,32 +177,44 @@ class Cutting(LogBase):
         if self._swap is not None:
             self._attempted("abandon the compaction of", self._begin_cut)
 
-    def apply_swap(self, swap: SegmentSwap, now_wall_ms: int) -> bool:
-        """Put the next of the new segments in place; whether there is another one.
+    def apply_swap(self, swap: SegmentSwap, now_wall_ms: int) -> SwapStep:
+        """Put the next of the new segments in place, or once the removals are durable, give the next one its name.
 
         Raises KafkaStorageError if the disk has refused the swap, which is abandoned then, or fails now."""
         if swap is not self._swap:
-            return False
+            return SwapStep.END
         if swap.error is not None:
             self.abandon_swap()
             raise storage_error("swap segments of", self.directory, swap.error)
-        group = swap.take_group()
-        if group is None:
+        if swap.next_step() is SwapStep.APPLY:
+            self._guarded("swap segments of", lambda: self._apply(swap, now_wall_ms))
+        step = swap.next_step()
+        if step is SwapStep.END:
             self.cleaned_offset = swap.clean_until
             self._swap = None
-            return False
-        self.gaps_until = max(self.gaps_until, swap.clean_until)
-        self._guarded("swap segments of", lambda: self._put_in_place(group, now_wall_ms))
-        return True
+        return step
 
-    def _put_in_place(self, group: SwapGroup, now_wall_ms: int) -> None:
+    def _apply(self, swap: SegmentSwap, now_wall_ms: int) -> None:
+        self._directory_changed = True
+        if swap.is_synced:
+            swap.name_next()
+            return
         # A flush on its way has other segments in mind.
         self.cuts += 1
-        self._directory_changed = True
+        self._note_gaps(swap.clean_until)
+        group = swap.place_next()
         self.segments.exchange(group.old, [group.new])
         for segment in group.old:
             paths = segment.existing_paths()
             segment.retire()
             self.deletions.condemn(paths, now_wall_ms + self.config.file_delete_delay_ms)
             self.snapshots.remove(segment.base_offset)
-        group.new.rename("")
+
+    def _remove_unused(self, segment: Segment) -> None:
+        """Take an empty active segment out, so that the one before it is appended to again. Raises OSError."""
+        self._begin_cut()
+        self.deletions.condemn(segment.existing_paths(), DUE_AT_ONCE)
+        segment.retire()
+        self.segments.exchange([segment], [])
+        self.snapshots.remove(segment.base_offset)
+        self._set_active(self.segments.active)

@@ -13,6 +13,7 @@ from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.epoch_file import EpochFile, EpochWrite
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, FileSystem
+from ottla.storage.gaps import Gaps
 from ottla.storage.producer_restore import ProducersRestore, begin_restore
 from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
@@ -32,8 +33,7 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
-    gaps_until: int
-    """Below it, offsets may be missing."""
+    gaps: Gaps
     cleaned_offset: int
     """Where compaction goes on."""
     loaded_at_ms: int
@@ -64,7 +64,7 @@ class LogBase:
         self.flushed_offset: int = loaded.recovery_point
         self._durable_when_loaded = (loaded.recovery_point, loaded.segments.active.base_offset)
         self.sync_required_offset: int = loaded.recovery_point
-        self.gaps_until = loaded.gaps_until
+        self.gaps = loaded.gaps
         self.cleaned_offset = loaded.cleaned_offset
         self.restored_high_watermark = loaded.log_start_offset
         self.epochs = loaded.epochs
@@ -108,14 +108,15 @@ class LogBase:
 
     def roll(self) -> None:
         """Begin a new segment at the log end, unless the active one is empty."""
+        if self._active.size:
+            self._roll_at(self.log_end_offset)
+
+    def _roll_at(self, base_offset: int) -> None:
         assert not self._queue, "queued batches belong to the segment they were queued for"
-        old = self._active
-        if old.size == 0:
-            return
         try:
-            old.write_indexes()
-            self.snapshots.write(self.log_end_offset, self.producers.snapshot_bytes())
-            new = self._create_segment(self.log_end_offset)
+            self._active.write_indexes()
+            self.snapshots.write(base_offset, self.producers.snapshot_bytes())
+            new = self._create_segment(base_offset)
         except OSError as error:
             raise storage_error("begin a segment in", self.directory, error) from error
         self.segments.add(new)
@@ -193,6 +194,13 @@ class LogBase:
         as_before = restore.cuts == self.cuts and restore.end_offset == self.log_end_offset == self._next_offset
         if restore.is_complete and as_before and not self.has_producers_loaded:
             self.producers = restore.producers
+
+    # Gaps
+
+    def _note_gaps(self, until: int) -> None:
+        """Raises OSError."""
+        self._directory_changed |= self.gaps.is_marked
+        self.gaps.note(until)
 
     # Leader epochs
 

@@ -23,6 +23,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.deletions import DueDeletions
 from ottla.storage.errors import DataDirectoryError, reason_of, storage_error
 from ottla.storage.files import FileSystem, Lock, OsFileSystem, write_atomically
+from ottla.storage.gaps import mark_without_gaps
 from ottla.storage.identity import Identity, claim
 from ottla.storage.log import Log
 from ottla.storage.recovery import LogHistory, Notices, open_log
@@ -69,15 +70,19 @@ class LogDirectory:
         config_of: ConfigOf,
         notices: Notices,
         when_clean: Callable[[], None],
+        when_lost: Callable[[], None],
     ) -> None:
         self.path = path
         self.identity = identity
         self.was_closed_cleanly = False
+        self.has_lost_records = False
+        """Whether recovery cut off what may have been acknowledged."""
         self._files = files
         self._lock = lock
         self._config_of = config_of
         self._notices = notices
         self._when_clean = when_clean
+        self._when_lost = when_lost
         self._logs: dict[TopicPartition, Log] = {}
         # Why a log could not be closed, None for those that were.
         self._closed: dict[Log, KafkaStorageError | None] = {}
@@ -99,13 +104,15 @@ class LogDirectory:
         files: FileSystem | None = None,
         notices: Notices = lambda _: None,
         when_clean: Callable[[], None] = lambda: None,
+        when_lost: Callable[[], None] = lambda: None,
     ) -> "LogDirectory":
         """Open the directory, or make it, and load all logs.
 
         `cluster_id` None takes the directory's own, and for a new directory one from `new_id`, which draws random
         ids in Kafka's text form. `notices` hears a sentence about everything recovery found amiss. `when_clean` is
-        called where the mark of a clean shutdown was found, before the mark is removed. Raises DataDirectoryError with
-        one sentence for the user.
+        called where the mark of a clean shutdown was found, before the mark is removed, and `when_lost` before the
+        first record is cut off that may have been acknowledged. Raises DataDirectoryError with one sentence for the
+        user.
         """
         disk: FileSystem = files if files is not None else OsFileSystem()
         try:
@@ -117,7 +124,16 @@ class LogDirectory:
             raise DataDirectoryError(f"data directory {path} is in use by another broker")
         try:
             identity = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
-            directory = cls(path, disk, lock, identity, config_of=config_of, notices=notices, when_clean=when_clean)
+            directory = cls(
+                path,
+                disk,
+                lock,
+                identity,
+                config_of=config_of,
+                notices=notices,
+                when_clean=when_clean,
+                when_lost=when_lost,
+            )
             directory._load(now_wall_ms)
         except OSError as error:
             lock.release()
@@ -141,6 +157,7 @@ class LogDirectory:
                 # Of a log that was deleted, or that could not be created. None of its records may come into this one.
                 self._put_aside(directory, now_wall_ms + config.file_delete_delay_ms)
             self._files.make_directory(directory)
+            mark_without_gaps(self._files, directory)
             metadata = checkpoints.build_partition_metadata(topic_id)
             # Synced with the first flush: should it be lost before, the cluster's metadata knows the id, and
             # `assign_topic_id` writes it again.
@@ -226,11 +243,8 @@ class LogDirectory:
         return self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
 
     def cleaner_checkpoint(self) -> "Checkpoint":
-        """Of a log that is no longer compacted, how far its gaps go."""
-        cleaned = {
-            key: log.cleaned_offset if log.config.is_compacted else log.gaps_until for key, log in self._logs.items()
-        }
-        return self._checkpoint(checkpoints.CLEANED_OFFSETS, {key: offset for key, offset in cleaned.items() if offset})
+        cleaned = {key: log.cleaned_offset for key, log in self._logs.items() if log.cleaned_offset}
+        return self._checkpoint(checkpoints.CLEANED_OFFSETS, cleaned)
 
     def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> "Checkpoint":
         return Checkpoint(self._files, self.path / name, checkpoints.build_offsets(offsets))
@@ -325,7 +339,13 @@ class LogDirectory:
             history=history,
             now_wall_ms=now_wall_ms,
             notices=self._notices,
+            when_lost=self._lose_records,
         )
+
+    def _lose_records(self) -> None:
+        if not self.has_lost_records:
+            self._when_lost()
+        self.has_lost_records = True
 
     def _histories(self, recovery_points: Mapping[TopicPartition, int]) -> Callable[[TopicPartition], LogHistory]:
         starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)

@@ -56,7 +56,7 @@ class Reading(LogBase):
                 upper_bound,
                 max_bytes,
                 min_one_batch,
-                self.gaps_until,
+                self.gaps.until,
                 self.epochs,
             )
             return select_waiting(read) if wait else select_nowait(read)

@@ -2,13 +2,13 @@
 
 After a clean shutdown the files are believed. After anything else, every batch from the recovery point on is read and
 checked, because the operating system may have written any part of them: at the first byte that is not a whole, sound
-batch the log ends, and what follows, later segments included, is removed. Indexes, producer state and leader epochs of
-that stretch are made anew from the batches.
+batch the log ends, and what follows, later segments included, is removed. Offsets must rise; one may be missing only
+from a log that may have gaps (`gaps`). Indexes, producer state and leader epochs of that stretch are made anew from the
+batches. Before that, `leftovers` sees to the files that a crash left half-way.
 
-Before that, files that a crash left half-way are brought to one side or the other by their suffix:
-
-    .deleted, .cleaned, .tmp    belonged to nothing yet, or no more: removed
-    .log.swap                   a compacted segment that was complete: takes the place of those it replaces
+What is cut off may have been acknowledged, so `when_lost` is called first: this replica must not be taken for one that
+has everything. The exception is a batch at the very end that was not written whole: a process that is killed leaves it,
+and nobody has acknowledged it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,28 +17,22 @@ from typing import NamedTuple
 
 from ottla.storage import checkpoints
 from ottla.storage.config import INT64_MAX, LogConfig
-from ottla.storage.deletions import DELETED_SUFFIX
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.files import FileSystem, write_atomically
+from ottla.storage.gaps import NO_GAPS, Gaps
+from ottla.storage.leftovers import bases_of, finish_interrupted_work
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.scan import InvalidBatchError, scan
 from ottla.storage.segment import (
-    CLEANED_SUFFIX,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
     file_name,
 )
 from ottla.storage.segments import Segments
-
-BELONGING_TO_NOTHING = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
-LEFT_HALF_WAY = (*BELONGING_TO_NOTHING, SWAP_SUFFIX)
 
 Notices = Callable[[str], None]
 
@@ -63,9 +57,23 @@ def open_log(
     history: LogHistory,
     now_wall_ms: int,
     notices: Notices,
+    when_lost: Callable[[], None] = lambda: None,
 ) -> Log:
-    """The log in `directory`, recovered. Raises OSError. `notices` hears of everything that was found amiss."""
-    return _Opening(files, directory, topic, partition, config, history, now_wall_ms, notices).run()
+    """The log in `directory`, recovered. Raises OSError. `notices` hears of everything that was found amiss.
+
+    `when_lost` is called before records are cut off that may have been acknowledged."""
+    return _Opening(
+        files,
+        directory,
+        topic,
+        partition,
+        config,
+        history,
+        now_wall_ms,
+        notices,
+        when_lost,
+        has_gaps=not files.exists(directory / NO_GAPS),
+    ).run()
 
 
 class _Opening(NamedTuple):
@@ -77,9 +85,12 @@ class _Opening(NamedTuple):
     history: LogHistory
     now_wall_ms: int
     notices: Notices
+    when_lost: Callable[[], None]
+    has_gaps: bool
+    """Whether offsets may be missing."""
 
     def run(self) -> Log:
-        names = self._finish_interrupted_work()
+        names = finish_interrupted_work(self.files, self.directory, self.notices)
         bases = bases_of(names, LOG_SUFFIX)
         self._remove_orphans(names, set(bases))
         loaded = [self._load_segment(base) for base in bases]
@@ -102,48 +113,6 @@ class _Opening(NamedTuple):
         return self._build(
             Segments(loaded), epochs, stored_epochs.entries, log_start_offset, log_end_offset, recovery_point
         )
-
-    # Leftovers
-
-    def _finish_interrupted_work(self) -> list[str]:
-        """The files in the directory when that is done."""
-        names = self.files.list_directory(self.directory)
-        if not any(name.endswith(LEFT_HALF_WAY) for name in names):
-            return names
-        for name in names:
-            if name.endswith(BELONGING_TO_NOTHING):
-                self.files.remove(self.directory / name)
-        for base in bases_of(names, LOG_SUFFIX + SWAP_SUFFIX):
-            self._finish_swap(base)
-        for name in self.files.list_directory(self.directory):
-            if name.endswith(SWAP_SUFFIX):
-                self.files.remove(self.directory / name)
-        return self.files.list_directory(self.directory)
-
-    def _finish_swap(self, base: int) -> None:
-        """A whole compacted segment waits under another name. Remove those it replaces, then give it its own."""
-        swap_path = self.directory / (file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
-        end_offset = self._end_offset_of(swap_path, base)
-        replaced = {base, *bases_of(self.files.list_directory(self.directory), LOG_SUFFIX)}
-        for old in sorted(replaced):
-            if base <= old < max(end_offset, base + 1):
-                # Indexes first: one that outlived its log file would be taken for the new segment's.
-                for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, *(() if old == base else (LOG_SUFFIX,))):
-                    self.files.remove(self.directory / file_name(old, suffix))
-        self.files.rename(swap_path, self.directory / file_name(base, LOG_SUFFIX))
-        self.notices(f"{self.directory.name}: finished the compaction of the segment at offset {base}")
-
-    def _end_offset_of(self, path: Path, base: int) -> int:
-        file = self.files.open(path)
-        end_offset = base
-        try:
-            for batch in scan(file, 0, file.size(), check_crc=False):
-                end_offset = batch.header.next_offset
-        except InvalidBatchError:
-            pass
-        finally:
-            file.close()
-        return end_offset
 
     def _remove_orphans(self, names: list[str], bases: set[int]) -> None:
         for suffix in SEGMENT_SUFFIXES[1:]:
@@ -171,7 +140,8 @@ class _Opening(NamedTuple):
                 found = self._end_of_trusted(segment)
                 if found is not None:
                     return segments, found
-            end_offset, is_whole = self._recover(segment, epochs, end_offset if n else segment.base_offset)
+            begin = end_offset if n else segment.base_offset
+            end_offset, is_whole = self._recover(segment, epochs, begin, is_last=is_last)
             if not is_whole or (not is_last and self._misses_records(segment, end_offset, segments[n + 1])):
                 self._remove(segments[n + 1 :])
                 return segments[: n + 1], end_offset
@@ -212,18 +182,30 @@ class _Opening(NamedTuple):
         segment.begin_timestamp()
         return end_offset
 
-    def _recover(self, segment: Segment, epochs: LeaderEpochCache, end_offset: int) -> tuple[int, bool]:
+    def _recover(self, segment: Segment, epochs: LeaderEpochCache, begin: int, *, is_last: bool) -> tuple[int, bool]:
         """Check every batch, index it, and cut the file at the first bad one: (end offset, was it whole?)."""
         size, segment.size = segment.size, 0
-        end_offset = max(end_offset, segment.base_offset)
-        problem = ""
+        end_offset, problem, is_torn = self._note_batches(segment, size, epochs, max(begin, segment.base_offset))
+        segment.size = segment.end_position
+        if problem:
+            if not (is_torn and is_last and self._was_never_acknowledged(end_offset)):
+                self.when_lost()
+            self.notices(f"{segment.name}: {problem}; cut from {size} to {segment.size} bytes, end offset {end_offset}")
+            segment.file.truncate(segment.size)
+        segment.write_indexes()
+        return end_offset, not problem
+
+    def _note_batches(
+        self, segment: Segment, size: int, epochs: LeaderEpochCache, end_offset: int
+    ) -> tuple[int, str, bool]:
+        """The offset after the last good batch, what is wrong with the one after it, and whether that one is torn."""
         segment.clear()
         try:
             for batch in scan(segment.file, 0, size):
                 header = batch.header
                 if header.base_offset != end_offset and not self._is_gap(header.base_offset, end_offset):
                     problem = f"base offset {header.base_offset} where {end_offset} was due, at {batch.position}"
-                    break
+                    return end_offset, problem, False
                 segment.note_scanned(header, self.config.index_interval_bytes)
                 if 0 <= header.partition_leader_epoch != epochs.epoch_at(header.base_offset):
                     # The file and the log became durable apart; what a batch says of itself counts.
@@ -231,27 +213,27 @@ class _Opening(NamedTuple):
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                 end_offset = header.next_offset
         except InvalidBatchError as error:
-            problem = str(error)
-        segment.size = segment.end_position
-        if problem:
-            self.notices(f"{segment.name}: {problem}; cut from {size} to {segment.size} bytes, end offset {end_offset}")
-            segment.file.truncate(segment.size)
-        segment.write_indexes()
-        return end_offset, not problem
+            return end_offset, str(error), error.is_torn
+        return end_offset, "", False
+
+    def _was_never_acknowledged(self, torn_offset: int) -> bool:
+        """Whether a torn batch is what a killed process was writing. A damaged length looks the same."""
+        return not self.history.was_closed_cleanly and torn_offset >= self.history.high_watermark
 
     def _misses_records(self, segment: Segment, end_offset: int, following: Segment) -> bool:
         """As after a truncation of which only one part reached the disk."""
         if end_offset == following.base_offset or self._is_gap(following.base_offset, end_offset):
             return False
+        self.when_lost()
         self.notices(f"{segment.name}: ends at offset {end_offset}, but the next begins at {following.base_offset}")
         return True
 
     def _is_gap(self, base_offset: int, expected: int) -> bool:
-        return expected < base_offset <= self._gaps_until(INT64_MAX)
+        return self.has_gaps and base_offset > expected
 
-    def _gaps_until(self, log_end_offset: int) -> int:
-        """A log that was compacted here has gaps up to its checkpoint, a copy of such a log has them anywhere."""
-        return log_end_offset if self.config.is_compacted else min(self.history.cleaned_until, log_end_offset)
+    def _gaps(self, log_end_offset: int) -> Gaps:
+        until = log_end_offset if self.has_gaps else 0
+        return Gaps(self.files, self.directory, until=until, is_marked=not self.has_gaps)
 
     def _remove(self, segments: list[Segment]) -> None:
         for segment in reversed(segments):
@@ -262,6 +244,8 @@ class _Opening(NamedTuple):
                 self.files.remove(path)
 
     def _restart(self, segments: list[Segment], offset: int) -> Segment:
+        if any(segment.size for segment in segments):
+            self.when_lost()
         self._remove(segments)
         return Segment.create(self.files, self.directory, offset)
 
@@ -310,7 +294,7 @@ class _Opening(NamedTuple):
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
-            gaps_until=self._gaps_until(log_end_offset),
+            gaps=self._gaps(log_end_offset),
             cleaned_offset=min(self.history.cleaned_until, log_end_offset),
             loaded_at_ms=self.now_wall_ms,
             stored_epochs=stored_epochs,
@@ -326,9 +310,3 @@ class _Opening(NamedTuple):
         )
         log.restored_high_watermark = min(max(self.history.high_watermark, log_start_offset), log_end_offset)
         return log
-
-
-def bases_of(names: list[str], suffix: str) -> list[int]:
-    """The base offsets of the files `<20 digits><suffix>` among `names`, rising."""
-    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())

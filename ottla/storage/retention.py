@@ -37,7 +37,8 @@ def expired_segments(
         chosen: list[Segment] = []
         for n, segment in enumerate(segments):
             end_offset = segments.end_of(n, log_end_offset)
-            if segment.size == 0 or end_offset > high_watermark or not is_expired(segment, end_offset):
+            is_unused = segment.size == 0 and segment is segments.active
+            if is_unused or end_offset > high_watermark or not is_expired(segment, end_offset):
                 break
             chosen.append(segment)
         return tuple(chosen)

@@ -19,9 +19,11 @@ CHUNK_BYTES = 1024 * 1024
 class InvalidBatchError(Exception):
     """What stands at `position` is not a whole, undamaged batch."""
 
-    def __init__(self, position: int, reason: str) -> None:
+    def __init__(self, position: int, reason: str, *, is_torn: bool = False) -> None:
         super().__init__(f"{reason} at position {position}")
         self.position = position
+        self.is_torn = is_torn
+        """Whether the file ends within the batch, as after a write that was broken off."""
 
 
 class ScannedBatch(NamedTuple):
@@ -43,7 +45,7 @@ def scan(file: File, position: int, end: int, *, check_crc: bool = True) -> Iter
             size = max(CHUNK_BYTES, header.size_bytes)
             chunk, chunk_start, at = memoryview(file.pread(min(size, end - position), position)), position, 0
             if len(chunk) < header.size_bytes:
-                raise InvalidBatchError(position, "a batch that the file does not hold whole")
+                raise InvalidBatchError(position, "a batch that the file does not hold whole", is_torn=True)
         if check_crc and not crc_is_valid(chunk, at, header):
             raise InvalidBatchError(position, "a batch whose checksum does not match")
         yield ScannedBatch(position, header, chunk[at : at + header.size_bytes])
@@ -52,10 +54,10 @@ def scan(file: File, position: int, end: int, *, check_crc: bool = True) -> Iter
 
 def _header_at(chunk: memoryview, at: int, position: int, end: int) -> BatchHeader:
     if len(chunk) - at < BATCH_HEADER_SIZE:
-        raise InvalidBatchError(position, "the torn header of a batch")
+        raise InvalidBatchError(position, "the torn header of a batch", is_torn=True)
     header = parse_batch_header(chunk, at)
     if header.batch_length < BATCH_LENGTH_MIN or header.magic != MAGIC or header.last_offset_delta < 0:
         raise InvalidBatchError(position, "no batch header of format 2")
     if position + header.size_bytes > end:
-        raise InvalidBatchError(position, "a batch that the file does not hold whole")
+        raise InvalidBatchError(position, "a batch that the file does not hold whole", is_torn=True)
     return header

@@ -13,6 +13,7 @@ from ottla.storage import compaction
 from ottla.storage.compaction import CompactionResult, apply_compaction, begin_swap, compact, plan_compaction
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.swap import SwapStep
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, append, check_indexes, keyed, keys_and_values, new_log, open_directory, reopened
 
@@ -186,7 +187,7 @@ def test_a_truncation_abandons_a_swap_that_recovery_would_finish(prepared: bool)
         swap.prepare()
     append(log, keyed(("new", "1")), keyed(("new", "2")))
 
-    assert not log.apply_swap(swap, NOW)
+    assert log.apply_swap(swap, NOW) is SwapStep.END
     assert swap.is_abandoned
     log.flush()
     expected = keys_and_values(log)

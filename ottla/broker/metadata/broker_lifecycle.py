@@ -150,7 +150,8 @@ class Membership:
         if isinstance(transaction, AlreadyRegistered):
             self._registered(transaction.epoch, found.revision)
             return None
-        if alone and not self._broker.log_directory.was_closed_cleanly:
+        directory = self._broker.log_directory
+        if alone and (directory.has_lost_records or not directory.was_closed_cleanly):
             refused = await self._begin_new_terms(found)
             if refused is not None:
                 return refused
@@ -204,7 +205,8 @@ class Membership:
         broker = self._broker
         if self.broker_epoch != NOT_REGISTERED:
             return all(log.failure is None for log in broker.log_directory.logs.values())
-        return broker.log_directory.was_closed_cleanly or broker.boot.is_the_same
+        directory = broker.log_directory
+        return not directory.has_lost_records and (directory.was_closed_cleanly or broker.boot.is_the_same)
 
     # The session.
 

@@ -157,9 +157,7 @@ class ReplicaManager(Appends):
         self._broker.log_ends.update()
 
     def configure(self, topic: str, config: LogConfig) -> None:
-        partitions = self._partitions.get(topic, {}).values()
-        ends_compaction = any(p.log.config.is_compacted for p in partitions) and not config.is_compacted
-        for partition in partitions:
+        for partition in self._partitions.get(topic, {}).values():
             partition.log.configure(config)
             if config.waits_for_sync:
                 self._disk_sync.configured(partition)
@@ -167,8 +165,6 @@ class ReplicaManager(Appends):
             if partition.maybe_raise_high_watermark(self._broker.clock.now_ms()):
                 self.high_watermark_rose(partition)
                 self.wake_followers(partition)
-        if ends_compaction:
-            self._broker.housekeeping.gaps_changed()
 
     def step_down(self) -> None:
         """The broker stops: nothing is copied any more, and who waits for a partition is sent away."""

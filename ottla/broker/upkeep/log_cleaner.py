@@ -130,9 +130,15 @@ class Cleaner:
 
     def _apply(self, partition: Partition, result: "CompactionResult", swap: "SegmentSwap") -> None:
         """One group of segments in each step of the loop."""
+        from ottla.storage.swap import SwapStep
+
         try:
-            if partition.log.apply_swap(swap, self._broker.clock.wall_ms()):
+            step = partition.log.apply_swap(swap, self._broker.clock.wall_ms())
+            if step is SwapStep.APPLY:
                 self._broker.soon(lambda: self._apply(partition, result, swap))
+                return
+            if step is SwapStep.SYNC:
+                self._broker.offload(swap.sync, lambda: self._apply(partition, result, swap))
                 return
         except KafkaError as error:
             self._log_failure(partition, error)

@@ -35,7 +35,7 @@ class Housekeeping:
         self._recovery_points = CheckpointWriter(
             broker, "recovery points", broker.log_directory.recovery_point_checkpoint
         )
-        self._cleaner = Cleaner(broker, self.gaps_changed)
+        self._cleaner = Cleaner(broker, self._cleaner_checkpoint.request)
 
     def start(self) -> None:
         config = self._broker.config
@@ -68,12 +68,6 @@ class Housekeeping:
     def configured(self) -> None:
         """Properties of the broker were altered."""
         self._cleaner.configured()
-
-    def gaps_changed(self) -> None:
-        """A log was compacted, or is not to be compacted any more: from now on only a checkpoint knows of its gaps.
-
-        Without it, recovery would take them for damage."""
-        self._cleaner_checkpoint.request()
 
     def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None:
         """Logs were cut or deleted: what comes to stand there must not count as durable, or as read, for what is gone.

@@ -1,0 +1,173 @@
+"""What a broker that was killed may lead, by what recovery found in its logs: whole brokers in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.broker.virtual_cluster import Cluster, Node
+from tests.fakes.disk import FakeDisk
+from tests.storage.support import keyed
+
+NO_REBALANCE = {"auto_leader_rebalance_enable": "false"}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.loop.close()
+
+
+class Answer:
+    error_code = 0
+    error_message = None
+    base_offset = 0
+
+
+async def produce(cluster: Cluster, node: Node, *pairs: tuple[str, str]) -> None:
+    def action(done: Any) -> None:
+        partition = node.broker.replicas.partition("c", 0)
+        for pair in pairs:
+            node.broker.replicas.append(partition, keyed(pair, timestamp=cluster.clock.wall_ms()), -1, Answer())
+            node.broker.replicas.flush_appends()
+        done(None)
+
+    await cluster.call(node, action)
+
+
+async def compacted_leader(cluster: Cluster, *, first_key: str = "first", **configs: str) -> tuple[Node, Node]:
+    """The leader of a topic of which compaction has left little, and its follower. All other keys are `k`."""
+    nodes = {node.node_id: node for node in await cluster.started(1, 2, **NO_REBALANCE)}
+    await cluster.create(nodes[1], "c", 1, 2, segment_bytes="1000", min_cleanable_dirty_ratio="0.01", **configs)
+    await cluster.until(lambda: len(nodes[1].partition("c", 0).isr) == 2)
+    leader = nodes[nodes[1].partition("c", 0).leader]
+    await produce(cluster, leader, (first_key, "stays or goes"))
+    for _ in range(30):
+        await produce(cluster, leader, ("k", "x" * 50))
+        await asyncio.sleep(0.02)
+    log = leader.broker.replicas.partition("c", 0).log
+    await cluster.until(lambda: log.cleaned_offset > 0, 120_000)
+    return leader, nodes[3 - leader.node_id]
+
+
+async def copied_again(cluster: Cluster, leader: Node, follower: Node) -> Node:
+    """The follower on an empty disk, when it is in the ISR again."""
+    cluster.kill(follower)
+    await asyncio.sleep(15)
+    copy = cluster.boot(follower.node_id, FakeDisk(), host="copy", **NO_REBALANCE)
+    await copy.started
+    await cluster.until(lambda: len(leader.partition("c", 0).isr) == 2)
+    return copy
+
+
+async def killed_and_back(cluster: Cluster, node: Node) -> Node:
+    cluster.kill(node)
+    await asyncio.sleep(15)
+    again = cluster.boot(node.node_id, node.disk, host=f"{node.host}-again", **NO_REBALANCE)
+    await again.started
+    return again
+
+
+def end_of(node: Node) -> int:
+    return node.broker.replicas.partition("c", 0).log.log_end_offset
+
+
+async def acknowledged_by_both(cluster: Cluster, leader: Node, copy: Node) -> int:
+    await produce(cluster, leader, *[(f"order-{n}", "acknowledged") for n in range(10)])
+    leading = leader.broker.replicas.partition("c", 0)
+    await cluster.until(lambda: leading.high_watermark == end_of(leader) == end_of(copy))
+    return leading.high_watermark
+
+
+async def stop_compacting(cluster: Cluster, node: Node) -> None:
+    configs = {"cleanup.policy": "delete", "min.insync.replicas": "2"}
+    assert not await cluster.call(
+        node,
+        lambda done: node.broker.topics.alter_topic_configs("c", lambda: configs, validate_only=False, done=done),
+    )
+
+
+async def compact_by_default(cluster: Cluster, node: Node) -> None:
+    """By a dynamic default, which logs do not know when they open."""
+    topics = node.broker.topics
+    everywhere = {"log.cleanup.policy": "compact", "min.insync.replicas": "2"}
+    assert not await cluster.call(
+        node,
+        lambda done: topics.alter_broker_configs(
+            lambda: everywhere, of_all_brokers=True, validate_only=False, done=done
+        ),
+    )
+    assert not await cluster.call(
+        node, lambda done: topics.alter_topic_configs("c", dict, validate_only=False, done=done)
+    )
+
+
+@pytest.mark.parametrize("change_policy", [stop_compacting, compact_by_default])
+def test_copy_with_gaps_keeps_acknowledged_records_through_a_kill(
+    cluster: Cluster, change_policy: Callable[[Cluster, Node], Awaitable[None]]
+) -> None:
+    async def story() -> None:
+        leader, follower = await compacted_leader(cluster, cleanup_policy="compact", min_insync_replicas="2")
+        await change_policy(cluster, leader)
+        copy = await copied_again(cluster, leader, follower)
+        acknowledged = await acknowledged_by_both(cluster, leader, copy)
+
+        # The copy leaves the ISR for the ELR, and is elected from there.
+        cluster.kill(copy)
+        await cluster.until(lambda: len(leader.partition("c", 0).isr) == 1)
+        assert leader.partition("c", 0).elr == (copy.node_id,)
+        cluster.kill(leader)
+        copy = await killed_and_back(cluster, copy)
+        await cluster.until(lambda: copy.broker.replicas.partition("c", 0).is_leader)
+
+        assert end_of(copy) == acknowledged
+        assert "recovery" not in copy.events()
+
+    cluster.run(story())
+
+
+def test_rebuilt_copy_of_a_compacted_log_starts_where_its_leader_does(cluster: Cluster) -> None:
+    """Offsets that groups have committed stay in range after a fail-over."""
+
+    async def story() -> None:
+        leader, follower = await compacted_leader(cluster, cleanup_policy="compact", first_key="k")
+        copy = await copied_again(cluster, leader, follower)
+        replica = copy.broker.replicas.partition("c", 0)
+        cluster.kill(leader)
+        await cluster.until(lambda: replica.is_leader)
+
+        assert replica.log.log_start_offset == 0
+        assert replica.log.segments[0].size > 0
+        replica.check_readable(10)
+
+    cluster.run(story())
+
+
+def test_replica_that_recovery_has_cut_is_not_elected(cluster: Cluster) -> None:
+    """The machine has not been restarted, and yet records are gone."""
+
+    async def story() -> None:
+        leader, follower = await compacted_leader(cluster, cleanup_policy="compact", min_insync_replicas="2")
+        acknowledged = await acknowledged_by_both(cluster, leader, follower)
+        cluster.kill(follower)
+        await cluster.until(lambda: len(leader.partition("c", 0).isr) == 1)
+        cluster.kill(leader)
+        active = follower.broker.replicas.partition("c", 0).log.segments.active
+        follower.disk.flip_bit(active.path(".log"), 8 * 70)
+
+        # It is killed once more before it can say what has happened, and then finds its logs whole.
+        cut = cluster.boot(follower.node_id, follower.disk, host="cut", **NO_REBALANCE)
+        await cluster.until(lambda: "recovery" in cut.events(), 15_000)
+        cut.started.cancel()
+        cut = await killed_and_back(cluster, cut)
+        await asyncio.sleep(30)
+        assert not cut.broker.replicas.partition("c", 0).is_leader
+
+        whole = cluster.boot(leader.node_id, leader.disk, host="whole", **NO_REBALANCE)
+        await whole.started
+        await cluster.until(lambda: len(whole.partition("c", 0).isr) == 2)
+        assert end_of(whole) == end_of(cut) == acknowledged
+
+    cluster.run(story())
