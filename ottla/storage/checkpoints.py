@@ -15,6 +15,7 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
+COMPACTED_RANGES = "ottla-compacted-ranges"
 
 TopicPartition = tuple[str, int]
 
@@ -38,6 +39,15 @@ def build_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 def parse_epochs(content: bytes) -> list[EpochEntry]:
     return [EpochEntry(int(epoch), int(start)) for epoch, start in _parse_lines(content, columns=2)]
+
+
+def build_ranges(end_offsets: Mapping[int, int]) -> bytes:
+    """The end offset of each compacted segment, by its base offset."""
+    return _build_lines(f"{base_offset} {end_offset}" for base_offset, end_offset in sorted(end_offsets.items()))
+
+
+def parse_ranges(content: bytes) -> dict[int, int]:
+    return {int(base_offset): int(end_offset) for base_offset, end_offset in _parse_lines(content, columns=2)}
 
 
 def build_partition_metadata(topic_id: bytes) -> bytes:

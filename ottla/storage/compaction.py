@@ -11,7 +11,8 @@ cleaned, so that a reader has `delete.retention.ms` to see it. The last batch of
 need be, because the producer's next sequence number is read off it.
 
 The swap survives a crash at any point: `.cleaned` files are nothing yet; from the moment a synced `.log.cleaned` is
-renamed to `.log.swap`, the new segment counts, and recovery finishes what is left.
+renamed to `.log.swap`, the new segment counts, and recovery finishes what is left. Which segments it replaces says the
+file `ottla-compacted-ranges`: the new one does not, for its last records may be gone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +24,11 @@ from typing import TypeAlias
 from ottla.protocol.errors import KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
+from ottla.storage.checkpoints import COMPACTED_RANGES, build_ranges
 from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.epoch_file import EpochWrite
 from ottla.storage.errors import storage_error
-from ottla.storage.files import Buffer, File, FileSystem
+from ottla.storage.files import Buffer, File, FileSystem, write_atomically
 from ottla.storage.key_offsets import KeyOffsets
 from ottla.storage.log import Log
 from ottla.storage.retention import largest_timestamp
@@ -156,15 +158,18 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
     try:
         last_offsets, clean_until = _last_offsets(plan, pause)
         groups: list[SwapGroup] = []
+        end_offsets: dict[int, int] = {}
         for group in _grouped(plan, clean_until):
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
             _Cleaner(plan, last_offsets, clean_until, segment, pause).clean(group)
             groups.append(SwapGroup(tuple(source.segment for source in group), segment))
+            end_offsets[segment.base_offset] = group[-1].end_offset
         while last_offsets.clear_some():
             pause()
         if plan.write_epochs is not None:
             # The batches that go may be all that recovery could take an epoch from.
             plan.write_epochs()
+        write_atomically(plan.files, plan.directory / COMPACTED_RANGES, build_ranges(end_offsets))
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
         if isinstance(error, OSError):
@@ -311,5 +316,5 @@ def _remove_results(plan: CompactionPlan) -> None:
     """Whatever this cannot remove, opening the log does."""
     with suppress(OSError):
         for name in plan.files.list_directory(plan.directory):
-            if name.endswith(CLEANED_SUFFIX):
+            if name.endswith(CLEANED_SUFFIX) or name == COMPACTED_RANGES:
                 plan.files.remove(plan.directory / name)

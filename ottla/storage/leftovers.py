@@ -12,6 +12,7 @@ is `.swap` already does not count. The segments that it would have replaced are 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ottla.storage import checkpoints
 from ottla.storage.deletions import DELETED_SUFFIX
 from ottla.storage.files import FileSystem
 from ottla.storage.scan import InvalidBatchError, scan
@@ -42,7 +43,8 @@ def finish_interrupted_work(files: FileSystem, directory: Path, notices: Callabl
     for name in names:
         if name.endswith(BELONGING_TO_NOTHING):
             files.remove(directory / name)
-    _finish_swaps(files, directory, bases_of(complete, LOG_SUFFIX + SWAP_SUFFIX), notices)
+    if complete:
+        _finish_swaps(files, directory, bases_of(complete, LOG_SUFFIX + SWAP_SUFFIX), notices)
     return files.list_directory(directory)
 
 
@@ -54,30 +56,44 @@ def _complete_swaps(names: Sequence[str]) -> list[str]:
 
 
 def _finish_swaps(files: FileSystem, directory: Path, bases: Sequence[int], notices: Callable[[str], None]) -> None:
+    end_offsets = _end_offsets(files, directory, bases)
     for base in bases:
-        _remove_replaced(files, directory, base)
+        _remove_replaced(files, directory, base, end_offsets[base])
     # Should the new name be durable before the removals are, the old segments would stand beside the new one.
     files.sync_directory(directory)
     for base in bases:
         path = directory / file_name(base, LOG_SUFFIX)
         files.rename(path.with_name(path.name + SWAP_SUFFIX), path)
         notices(f"{directory.name}: finished the compaction of the segment at offset {base}")
+    files.sync_directory(directory)
+    files.remove(directory / checkpoints.COMPACTED_RANGES)
 
 
-def _remove_replaced(files: FileSystem, directory: Path, base: int) -> None:
-    swap_path = directory / (file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
-    end_offset = _end_offset_of(files, swap_path, base)
-    for old in {base, *bases_of(files.list_directory(directory), LOG_SUFFIX)}:
-        if base <= old < max(end_offset, base + 1):
+def _remove_replaced(files: FileSystem, directory: Path, base: int, end_offset: int) -> None:
+    for old in bases_of(files.list_directory(directory), LOG_SUFFIX):
+        if base <= old < end_offset:
             # Indexes first: one that outlived its log file would be taken for the new segment's.
             for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
                 files.remove(directory / file_name(old, suffix))
+    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        files.remove(directory / file_name(base, suffix))
 
 
-def _end_offset_of(files: FileSystem, path: Path, base: int) -> int:
-    """Where the segments end that it replaces: the cleaner keeps their last batch, if only its header."""
-    file = files.open(path)
-    end_offset = base
+def _end_offsets(files: FileSystem, directory: Path, bases: Sequence[int]) -> dict[int, int]:
+    """Where the segments end that each compacted one replaces."""
+    try:
+        known = checkpoints.parse_ranges(files.read_bytes(directory / checkpoints.COMPACTED_RANGES))
+        return {base: known[base] for base in bases}
+    except (FileNotFoundError, ValueError, KeyError):
+        # Kafka's cleaner leaves no such file. Kafka takes the next one, or for the last one its own end.
+        ends = [*bases[1:], *(_end_offset_of(files, directory, base) for base in bases[-1:])]
+        return dict(zip(bases, ends, strict=True))
+
+
+def _end_offset_of(files: FileSystem, directory: Path, base: int) -> int:
+    """At least that of an empty segment, so that the segment of the same name goes."""
+    file = files.open(directory / (file_name(base, LOG_SUFFIX) + SWAP_SUFFIX))
+    end_offset = base + 1
     try:
         for batch in scan(file, 0, file.size(), check_crc=False):
             end_offset = batch.header.next_offset

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.storage.checkpoints import COMPACTED_RANGES
 from ottla.storage.files import FileSystem
 from ottla.storage.gaps import NO_GAPS
 from ottla.storage.segment import SWAP_SUFFIX, Segment
@@ -68,6 +69,8 @@ class SegmentSwap:
         """Make the removal of the old segments durable; in any thread. A failure is kept in `error`."""
         try:
             self._sync()
+            # Nothing that it names is left to be removed.
+            self._files.remove(self._directory / COMPACTED_RANGES)
         except OSError as error:
             self.error = error
 
