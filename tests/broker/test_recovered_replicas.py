@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.protocol.errors import CorruptMessage
+from ottla.storage.checkpoints import RECOVERY_POINTS, parse_offsets
 from tests.broker.virtual_cluster import Cluster, Node
-from tests.fakes.disk import FakeDisk
+from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import keyed
 
+DATA = Path("/data")
 NO_REBALANCE = {"auto_leader_rebalance_enable": "false"}
 
 
@@ -171,3 +175,44 @@ def test_replica_that_recovery_has_cut_is_not_elected(cluster: Cluster) -> None:
         assert end_of(whole) == end_of(cut) == acknowledged
 
     cluster.run(story())
+
+
+@pytest.mark.parametrize("damaged_segment", [0, 1])
+def test_cut_of_a_damaged_segment_is_durable_before_it_is_copied_again(cluster: Cluster, damaged_segment: int) -> None:
+    """A power failure must not bring the damage back below a recovery point, where recovery does not look."""
+
+    async def story() -> None:
+        nodes = {node.node_id: node for node in await cluster.started(1, 2, **NO_REBALANCE)}
+        await cluster.create(nodes[1], "c", 1, 2, segment_bytes="500")
+        await cluster.until(lambda: len(nodes[1].partition("c", 0).isr) == 2)
+        leader = nodes[nodes[1].partition("c", 0).leader]
+        follower = nodes[3 - leader.node_id]
+        acknowledged = await acknowledged_by_both(cluster, leader, follower)
+        await asyncio.sleep(80)
+        partition = follower.broker.replicas.partition("c", 0)
+        base_offset = partition.log.segments[damaged_segment].base_offset
+        assert durable(follower)[0] > base_offset
+
+        def read(done: Any) -> None:
+            follower.broker.replicas.ailing.read_failed(partition, base_offset, CorruptMessage("damaged"))
+            done(None)
+
+        await cluster.call(follower, read)
+        await cluster.until(lambda: partition.log.log_end_offset <= base_offset)
+        cut_bytes = partition.log.size_bytes
+        await cluster.until(lambda: partition.log.log_end_offset == acknowledged)
+
+        recovery_point, log_bytes = durable(follower)
+        assert recovery_point == base_offset - (damaged_segment > 0)
+        assert log_bytes == cut_bytes
+        await cluster.until(lambda: len(leader.partition("c", 0).isr) == 2)
+
+    cluster.run(story())
+
+
+def durable(node: Node) -> tuple[int, int]:
+    """The recovery point and the size of the log, as a power failure would leave them."""
+    disk = FakeDisk.after(node.disk.journal, Loss.UNSYNCED)
+    recovery_points = parse_offsets(disk.read_bytes(DATA / RECOVERY_POINTS))
+    names = [name for name in disk.list_directory(DATA / "c-0") if name.endswith(".log")]
+    return recovery_points["c", 0], sum(disk.size(DATA / "c-0" / name) for name in names)

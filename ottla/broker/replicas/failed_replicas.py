@@ -115,7 +115,31 @@ class AilingReplicas:
             self._tell(partition, "a damaged segment could not be cut off", str(error))
             return
         self._tell(partition, "a damaged segment was cut off, and is copied again", f"from {log.log_end_offset} on")
-        replicas.follow_again(partition)
+        # At once, for a replica may begin to lead before it follows again.
+        self._broker.housekeeping.recovery_points_fell()
+        self._follow_when_durable(partition)
+
+    def _follow_when_durable(self, partition: Partition) -> None:
+        """A power failure could bring the damage back, below a recovery point that says it need not be looked at."""
+
+        def follow() -> None:
+            self._broker.housekeeping.recovery_points_fell(lambda: self._broker.replicas.follow_again(partition))
+
+        try:
+            work = partition.log.begin_flush()
+        except KafkaError as error:
+            self._tell(partition, "sync failed", str(error))
+            follow()
+            return
+
+        def done() -> None:
+            try:
+                partition.log.finish_flush(work)
+            except KafkaError as error:
+                self._tell(partition, "sync failed", str(error))
+            follow()
+
+        self._broker.offload(work.run, done)
 
     def _tell(self, partition: Partition, what: str, why: str) -> None:
         self._broker.log.error(what, topic=partition.topic, partition=partition.index, why=why)
