@@ -44,9 +44,9 @@ from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unav
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import DataDirectoryError
+from ottla.storage.errors import DataDirectoryError, reason_of
 from ottla.storage.files import FileSystem, OsFileSystem
-from ottla.storage.identity import known_cluster_id
+from ottla.storage.identity import known_cluster_id, refuse_directory_of_kafka
 from ottla.storage.log_directory import LogDirectory
 from ottla.timer.clock import Clock
 
@@ -251,6 +251,10 @@ class Broker:
         return self.metadata.image
 
     async def _open_data(self) -> None:
+        try:
+            refuse_directory_of_kafka(self.files, self._data_dir)
+        except OSError as error:
+            raise StartError(f"cannot use data directory {self._data_dir}: {reason_of(error)}") from error
         cluster_id, entries = await self._find_cluster()
         open_directory = partial(
             LogDirectory.open,

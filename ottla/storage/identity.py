@@ -1,7 +1,8 @@
 """Whose data directory this is: `meta.properties`.
 
 A broker that opened the directory of another node or cluster would mix two histories beyond repair, so it refuses, and
-it refuses a directory that holds other people's files.
+it refuses a directory that holds other people's files. A directory of Apache Kafka has the same `meta.properties`, and
+logs in the same format; but its topics are in a log of Kafka's own, and here it would be a broker without any.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from ottla.storage.files import FileSystem, write_atomically
 VERSION = "1"
 OWN_FILES_PREFIX = "ottla-"
 IGNORED_NAMES = {".lock", "lost+found"}
+KAFKAS_METADATA = ("__cluster_metadata-0", "bootstrap.checkpoint")
+JAVA_COMMENT = b"#"
+"""Java begins every properties file with one, the date."""
 
 
 class Identity(NamedTuple):
@@ -43,6 +47,22 @@ def claim(
             f"data directory {path} belongs to cluster {identity.cluster_id}, this broker to {cluster_id}"
         )
     return identity
+
+
+def refuse_directory_of_kafka(files: FileSystem, path: Path) -> None:
+    """Call it before anything is written there. Raises DataDirectoryError or OSError."""
+    names = files.list_directory(path) if files.is_directory(path) else []
+    if any(name.startswith(OWN_FILES_PREFIX) for name in names):
+        return
+    found = [name for name in KAFKAS_METADATA if name in names]
+    meta_path = path / checkpoints.META_PROPERTIES
+    if not found and files.exists(meta_path) and files.read_bytes(meta_path).startswith(JAVA_COMMENT):
+        found = ["a meta.properties written by Java"]
+    if found:
+        raise DataDirectoryError(
+            f"directory {path} holds {found[0]}: it is a data directory of Apache Kafka, whose topics Ottla cannot "
+            "take over from there; use another directory"
+        )
 
 
 def known_cluster_id(files: FileSystem, path: Path) -> str | None:

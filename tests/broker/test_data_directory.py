@@ -1,6 +1,7 @@
 """A broker's logs are opened and closed in threads, and the mark of a clean stop says the truth all the same."""
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
+from ottla.cli.operations.serve import ServeOptions, run
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.files import OsFile
@@ -17,6 +19,7 @@ from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE, LogDirectory
 from tests.broker.wire import RecordingLog, client_of, create_topic, fetch, produce, values_of
 
 PARTITIONS = 20
+KAFKAS = Path(__file__).parents[1] / "golden" / "kafka_4_1"
 
 
 def a_broker(tmp_path: Path, store: EmbeddedStore) -> Broker:
@@ -137,3 +140,30 @@ async def test_a_broker_by_itself_reads_its_logs_in_a_thread(tmp_path: Path, mon
 
     assert len(threads) == 2
     assert threading.main_thread() not in threads
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize("found", ["__cluster_metadata-0", "bootstrap.checkpoint", "a meta.properties written by Java"])
+def test_data_directory_of_kafka_is_refused_and_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: str
+) -> None:
+    path = tmp_path / "kafka"
+    shutil.copytree(KAFKAS, path)
+    if found == "__cluster_metadata-0":
+        (path / found).mkdir()
+        (path / found / "00000000000000000000.log").write_bytes(b"records")
+    elif found == "bootstrap.checkpoint":
+        (path / found).write_bytes(b"records")
+    before = contents(path)
+
+    status = run(ServeOptions(data_dir=str(path), listen="127.0.0.1:0", node_id=1))
+
+    assert status == 1
+    assert capsys.readouterr().err == (
+        f"ottla: directory {path} holds {found}: it is a data directory of Apache Kafka, whose topics Ottla cannot "
+        "take over from there; use another directory\n"
+    )
+    assert contents(path) == before
