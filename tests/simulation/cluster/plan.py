@@ -26,6 +26,8 @@ class ClusterPlan:
     fetch_wait_ms: int
     blackouts: bool
     """All machines lose power at once. Only where every write is synced: nobody promises anything else of it."""
+    segment_bytes: int
+    """Small segments are rolled, synced and recovered one by one."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -45,9 +47,11 @@ class ClusterPlan:
             fetch_bytes=rng.choice([200, 1_000, 1 << 20, 1 << 20]),
             fetch_wait_ms=rng.choice([200, 500, 500]),
             blackouts=False,
+            segment_bytes=1 << 30,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
+        plan.segment_bytes = rng.choice([500, 3_000, 1 << 30, 1 << 30])
         return plan
 
     def settings(self) -> dict[str, str]:
@@ -70,6 +74,7 @@ class ClusterPlan:
             "controlled.shutdown.max.retries": 2,
             "controlled.shutdown.retry.backoff.ms": 2_000,
             "auto.create.topics.enable": "false",
+            "log.segment.bytes": self.segment_bytes,
         }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
