@@ -1,8 +1,8 @@
 """One broker: its parts, put together; its start and its end.
 
 Everything enters from the loop: bytes of a connection, a timer, the end of work in a thread. Each of these ends with
-`settle`, which writes what was appended meanwhile and wakes who waits for it. Nothing else runs in between, so the
-parts call each other plainly.
+`end_event`, which writes what was appended in it and notifies all who wait for that. Nothing else runs in between, so
+the parts call each other plainly.
 
 Clock, randomness, files, network and executor are handed in. In production they are the machine's; in a simulation
 they are not.
@@ -29,7 +29,7 @@ from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.runtime import StartError
+from ottla.broker.runtime import LoopRuntime, StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
 from ottla.broker.server.prepared_frames import PreparedFrames
@@ -69,7 +69,10 @@ class Broker:
     """`await start()` before anything else, `await stop()` at the end; both on the loop that is to serve."""
 
     loop: asyncio.AbstractEventLoop
+    runtime: LoopRuntime
     wheel: LoopWheel
+    guard: Callable[..., None]
+    end_event: Callable[[], None]
     log_directory: LogDirectory
     cluster_id: str
     boot: Boot
@@ -121,17 +124,27 @@ class Broker:
         self._groups: GroupService | None = None
         self._events: Publisher | None = None
         self._groups_are_coming = False
-        self._serving = False
-        self._work_under_way = 0
-        self._when_idle: asyncio.Future[None] | None = None
 
     # Life.
 
     async def start(self) -> None:
         """Raises StartError; nothing is left open then, or when it is cancelled."""
         self.loop = asyncio.get_running_loop()
-        self.wheel = LoopWheel(self.loop, self.clock, self.settle, self._report)
+        self.runtime = LoopRuntime(
+            self.loop,
+            self.config,
+            node_id=self.node_id,
+            clock=self.clock,
+            rng=self.rng,
+            log=self.log,
+            executor=self._executor,
+        )
+        self.wheel = self.runtime.wheel
+        # Called directly: they are part of every request.
+        self.guard = self.runtime.guard
+        self.end_event = self.runtime.end_event
         self.replicas = ReplicaManager(self)
+        self.runtime.at_end_of_event(self.replicas.flush_and_notify)
         try:
             await self._open_data()
             await self._open_door()
@@ -160,19 +173,19 @@ class Broker:
         if not with_cluster:
             await self.membership.hand_over()
         self.server.close_listeners()
-        self._serving = False
+        self.runtime.is_serving = False
         if self._groups is not None:
             self._groups.stop()
         if self._events is not None:
             self._events.stop()
-        self.settle()
-        await self._work_done()
+        self.end_event()
+        await self.runtime.work_done()
         self.replicas.step_down()
-        self.settle()
+        self.end_event()
         self.server.close_connections()
         await self.server.wait_closed(LAST_ANSWERS_MS)
         self.housekeeping.stop()
-        await self._work_done()
+        await self.runtime.work_done()
         self._stop_following()
         self.wheel.stop()
         was_clean = await self._close_data()
@@ -186,7 +199,7 @@ class Broker:
 
         What threads are doing is waited for, for it cannot be taken from them."""
         self.server.close_listeners()
-        self._serving = False
+        self.runtime.is_serving = False
         self.server.abort_connections()
         self.replicas.stop_fetching()
         if self._groups is not None:
@@ -196,7 +209,7 @@ class Broker:
         self.housekeeping.stop()
         self._stop_following()
         self.wheel.stop()
-        await self._work_done()
+        await self.runtime.work_done()
         self.log_directory.close(clean=False)
         self._close_store()
 
@@ -216,7 +229,7 @@ class Broker:
             self._groups = GroupService(self)
             if self._events is not None:
                 self._events.listen_to(self._groups)
-            if self._serving:
+            if self.runtime.is_serving:
                 self._groups.start()
         return self._groups
 
@@ -228,7 +241,7 @@ class Broker:
         return self._groups
 
     def _groups_imported(self) -> None:
-        if self._serving:
+        if self.runtime.is_serving:
             assert self.groups is not None, "asking for it makes and starts it"
 
     @property
@@ -239,7 +252,7 @@ class Broker:
     @property
     def is_serving(self) -> bool:
         """Between start and stop."""
-        return self._serving
+        return self.runtime.is_serving
 
     @property
     def is_alone(self) -> bool:
@@ -310,7 +323,7 @@ class Broker:
             self._prepare_events()
         await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())
         await self.metadata.logs.all_made()
-        self._serving = True
+        self.runtime.is_serving = True
         if self._events is not None:
             self._events.start()
         if self._groups is not None:
@@ -318,7 +331,7 @@ class Broker:
         elif CONSUMER_OFFSETS in self.image.topics:
             self.prepare_groups()
         self.housekeeping.start()
-        self.settle()
+        self.end_event()
         self.server.begin_to_serve()
 
     def _prepare_events(self) -> None:
@@ -377,55 +390,16 @@ class Broker:
             if not text.startswith("-"):
                 return text
 
-    # Events.
-
-    def settle(self) -> None:
-        """Ends every event: writes what was appended in it, and tells everyone who waits for that."""
-        self.replicas.flush_appends()
+    # What the runtime gives.
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Runs `action` as an event of its own."""
-        self.loop.call_soon(self._run, action)
+        self.runtime.soon(action)
 
     def offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Runs `work` in a thread, then `done` as an event here."""
-        self._work_under_way += 1
-        future = self.loop.run_in_executor(self._executor, work)
-        future.add_done_callback(lambda finished: self._finish_work(finished, done))
+        self.runtime.offload(work, done)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` gives, or raises. To be used at the start and the end, for nothing comes of it as an event."""
-        return await self.loop.run_in_executor(self._executor, work)
-
-    def _finish_work(self, finished: "asyncio.Future[None]", done: Callable[[], None]) -> None:
-        self._work_under_way -= 1
-        error = None if finished.cancelled() else finished.exception()
-        if isinstance(error, Exception):
-            self._report(error)
-        self._run(done)
-        if not self._work_under_way and self._when_idle is not None:
-            self._when_idle.set_result(None)
-            self._when_idle = None
-
-    def guard(self, action: Callable[..., object], *arguments: object) -> None:
-        """Runs `action`; a failure of it is logged and does not reach those who are served after it."""
-        try:
-            action(*arguments)
-        except Exception as error:
-            self._report(error)
-
-    def _run(self, action: Callable[[], None]) -> None:
-        self.guard(action)
-        self.settle()
-
-    def _report(self, error: Exception) -> None:
-        self.log.error("unhandled error", exc_info=error)
-
-    async def _work_done(self) -> None:
-        while self._work_under_way:
-            if self._when_idle is None:
-                self._when_idle = self.loop.create_future()
-            await self._when_idle
+        return await self.runtime.in_thread(work)
 
 
 def _address(host: str | None, port: int | None) -> Address | None:

@@ -393,7 +393,7 @@ def test_the_topic_of_the_groups_has_replicas_on_brokers_that_the_store_has(clus
     async def story() -> None:
         one, two, three = await two_and_a_third_that_they_have_not_heard_of(cluster)
 
-        cluster.loop.call_soon(one.broker._run, one.broker.topics.ensure_offsets_topic, context=one.context)
+        cluster.loop.call_soon(one.broker.runtime._run, one.broker.topics.ensure_offsets_topic, context=one.context)
         await three.started
         await cluster.until(lambda: CONSUMER_OFFSETS in one.broker.image.topics)
 

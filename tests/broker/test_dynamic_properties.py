@@ -118,7 +118,7 @@ class Stage:
             except KafkaError as error:
                 done(error.code)
                 return
-            replicas.flush_appends()
+            replicas.flush_and_notify()
             done(ErrorCode.NONE)
 
         code: ErrorCode = await self.cluster.call(self.node, act)

@@ -56,7 +56,7 @@ class Story:
             replicas = self.leader.broker.replicas
             partition, answer = replicas.partition(topic, index), Answer()
             info = replicas.append(partition, batch("x", timestamp=self.cluster.clock.wall_ms()), -1, answer)
-            replicas.flush_appends()
+            replicas.flush_and_notify()
             done(Awaited(partition, info, answer, partition.leader_epoch, needs_replicas=True))
 
         awaited: Awaited = await self.cluster.call(self.leader, act)

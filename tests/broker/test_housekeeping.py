@@ -220,7 +220,7 @@ async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
         good = broker.replicas.partition("good", 0).log
 
         await until(broker, lambda: good.cleaned_offset == 3 and "damaged-0" in tried)
-        await broker._work_done()
+        await broker.runtime.work_done()
 
     assert tried.count("damaged-0") <= 2, "once in the round that found work, once in the next"
 
@@ -245,7 +245,7 @@ async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one
         await create_topic(client, "t")
         await produce(client, "t", b"new")
         may_finish.set()
-        await broker._work_done()
+        await broker.runtime.work_done()
         fetched = await fetch(client, "t")
 
     assert values_of(fetched.records) == [b"new"]
@@ -255,7 +255,7 @@ async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one
 async def stop_compacting(broker: Broker) -> None:
     configs = {"cleanup.policy": "delete", "retention.ms": "-1"}
     broker.topics.alter_topic_configs("t", lambda: configs, validate_only=False, done=lambda error: None)
-    await broker._work_done()
+    await broker.runtime.work_done()
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -267,7 +267,7 @@ async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash
         await keyed_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
         await until(broker, lambda: log.cleaned_offset == 3)
-        await broker._work_done()
+        await broker.runtime.work_done()
         if is_restarted:
             (tmp_path / "cleaner-offset-checkpoint").unlink()
         else:
@@ -293,7 +293,7 @@ async def test_a_topic_deleted_while_its_log_is_synced_leaves_no_trace(tmp_path:
             client.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
             await client.receive(ProduceResponse, 9)
             await client.receive(DeleteTopicsResponse, 4)
-            await broker._work_done()
+            await broker.runtime.work_done()
 
         assert not broker.replicas._disk_sync._partition_of
         assert "sync failed" not in [event for event, _ in broker.log.events]

@@ -44,7 +44,7 @@ class Story:
             for _ in range(count):
                 records = batch("x", timestamp=self.cluster.clock.wall_ms())
                 replicas.append(replicas.partition("t", 0), records, acks, Answer())
-                replicas.flush_appends()
+                replicas.flush_and_notify()
             done(None)
 
         await self.cluster.call(leader, act)

@@ -29,7 +29,7 @@ async def produce(cluster: Cluster, node: Node, index: int, count: int) -> None:
         for _ in range(count):
             records = batch("x" * 300, timestamp=cluster.clock.wall_ms())
             replicas.append(replicas.partition("t", index), records, 1, Answer())
-            replicas.flush_appends()
+            replicas.flush_and_notify()
         done(None)
 
     await cluster.call(node, action)

@@ -31,7 +31,7 @@ class World:
             is_serving=True,
             log=self.log,
             loop=SimpleNamespace(call_soon=lambda action: action()),
-            settle=lambda: None,
+            end_event=lambda: None,
             wheel=self.wheel,
         )
         self.server = Server(broker)

@@ -69,7 +69,7 @@ async def test_the_first_lookup_of_a_coordinator_is_repeated_until_its_topic_is_
     request = FindCoordinatorRequest(key="g")
     async with running_broker(tmp_path, offsets_topic_num_partitions=2) as broker, client_of(broker) as client:
         first = await client.call(request, FindCoordinatorResponse, 3)
-        await broker._work_done()
+        await broker.runtime.work_done()
         await client.call(request, FindCoordinatorResponse, 3)
         await until(broker, lambda: CONSUMER_OFFSETS in broker.image.topics)
         second = await client.call(request, FindCoordinatorResponse, 3)
@@ -78,5 +78,5 @@ async def test_the_first_lookup_of_a_coordinator_is_repeated_until_its_topic_is_
         assert (second.error_code, second.node_id) == (ErrorCode.NONE, broker.node_id)
         assert len(broker.image.topics[CONSUMER_OFFSETS].partitions) == 2
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
-        await broker._work_done()
+        await broker.runtime.work_done()
         assert (await client.call(request, FindCoordinatorResponse, 3)).error_code == ErrorCode.NONE

@@ -132,7 +132,7 @@ class Cluster:
             if not future.done():
                 future.set_result(result)
 
-        self.loop.call_soon(node.broker._run, lambda: action(done), context=node.context)
+        self.loop.call_soon(node.broker.runtime._run, lambda: action(done), context=node.context)
         return future
 
     async def create(self, node: Node, name: str, partitions: int = 1, factor: int = 3, **configs: str) -> TopicInfo:

@@ -185,7 +185,7 @@ async def test_a_failing_append_is_counted(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(replicas, "append_records", to_nowhere)
         broker.broker._events.observe(left("g"))
         broker.broker._events._flush()
-        broker.broker.settle()
+        broker.broker.end_event()
         monkeypatch.undo()
         broker.broker._events.observe(left("h"))
         events = await flushed(broker)

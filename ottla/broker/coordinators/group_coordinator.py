@@ -229,7 +229,7 @@ class GroupService:
         while self._to_load:
             await self._load(self._to_load.pop(0))
             # A task is an event of its own.
-            self.broker.guard(self.broker.settle)
+            self.broker.guard(self.broker.end_event)
         self._loader = None
 
     async def _load(self, hosted: GroupPartition) -> None:

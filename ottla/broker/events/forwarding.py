@@ -60,7 +60,7 @@ class Forwarding:
         why = await self._ask(peer, target.partition, batch)
         self._task = None
         self._broker.guard(done, why)
-        self._broker.settle()
+        self._broker.end_event()
 
     async def _reached(self) -> tuple[_Target, Peer]:
         """A leader and an open connection to it."""

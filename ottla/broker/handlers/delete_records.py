@@ -62,7 +62,7 @@ def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tup
     if not partition.log.config.deletes_old_segments:
         raise PolicyViolation(f"topic {topic} keeps records by key, its cleanup.policy does not delete")
     # What was appended by earlier requests of this read event counts.
-    replicas.flush_appends()
+    replicas.flush_and_notify()
     before = partition.high_watermark if offset == TO_HIGH_WATERMARK else offset
     if not 0 <= before <= partition.high_watermark:
         raise OffsetOutOfRange(f"offset {before} of {topic}-{index} is above its high watermark")

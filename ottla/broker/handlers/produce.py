@@ -69,7 +69,7 @@ def _waits(context: RequestContext, awaited: list[Awaited]) -> bool:
     if any(each.needs_replicas for each in awaited):
         return True
     # Whether a sync is due, the log knows when it has written.
-    context.broker.replicas.flush_appends()
+    context.broker.replicas.flush_and_notify()
     return any(each.partition.log.needs_flush for each in awaited)
 
 

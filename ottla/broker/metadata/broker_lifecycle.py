@@ -258,7 +258,7 @@ class Membership:
         finally:
             self._registering = None
         self.follow()
-        self._broker.settle()
+        self._broker.end_event()
 
     def _complain(self, why: str) -> None:
         """Once, until it is something else."""

@@ -102,7 +102,7 @@ class ClusterMetadata:
         def enter(*arguments: Any) -> None:
             self._broker.guard(action, *arguments)
             if not self._calling:
-                self._broker.settle()
+                self._broker.end_event()
 
         return enter
 
@@ -125,7 +125,7 @@ class ClusterMetadata:
             self._broker.membership.failed(str(error))
             return
         # No append may be queued while a replica takes a new state.
-        self._broker.settle()
+        self._broker.end_event()
         self.image = update.image
         if self._is_known:
             for watcher in self.watchers:

@@ -1,7 +1,7 @@
 """Appends to the partitions that this broker leads, and everyone who waits for something to happen in a partition.
 
-Appends are queued in the logs while the requests of a read event are handled. `flush_appends`, which the broker calls
-at the end of every event, writes them with one system call per partition, raises the high watermarks, and wakes who
+Appends are queued in the logs while the requests of a read event are handled. `flush_and_notify`, which runs at the
+end of every event, writes them with one system call per partition, raises the high watermarks, and wakes who
 waits: parked fetches, produce requests, group coordinators, followers. A write that fails changes the answers of the
 requests it belonged to, which have not been sent yet.
 
@@ -60,7 +60,7 @@ class Appends:
         origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
     ) -> AppendInfo:
-        """Queues one batch; `flush_appends` writes it, and should that fail, tells the answer.
+        """Queues one batch; `flush_and_notify` writes it, and should that fail, tells the answer.
 
         Raises KafkaError, and then nothing is queued."""
         wall_ms = self._broker.clock.wall_ms()
@@ -98,7 +98,7 @@ class Appends:
     def write_failed(self, partition: Partition) -> None:
         """Records of a partition that is led here could not be written."""
 
-    def flush_appends(self) -> None:
+    def flush_and_notify(self) -> None:
         """Writes what was appended since the last call, then tells everyone it concerns."""
         while self._unwritten or self._own_appends or self._news or self._awake:
             unwritten, self._unwritten = self._unwritten, {}

@@ -90,7 +90,7 @@ class DelayedFollowerFetch(DelayedOperation):
                 if self._ends_wait or self._bytes_read >= self._min_bytes:
                     return self._response()
         # Who waits for what this follower has by now is told before the follower is seen to wait.
-        context.broker.settle()
+        context.broker.end_event()
         context.park()
         context.on_disconnect = self._give_up
         if self._cold:

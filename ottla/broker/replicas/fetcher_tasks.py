@@ -213,7 +213,7 @@ class FetcherTask:
                 self._broker.log.error("a fetcher failed", leader=self._fetcher.key.leader_id, exc_info=error)
                 self._not_answered(planned, "it could not be understood")
             # A task is an event of its own.
-            self._broker.settle()
+            self._broker.end_event()
 
     async def _ask(self, planned: Planned) -> None:
         if self._peer is None:

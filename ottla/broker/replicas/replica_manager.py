@@ -96,7 +96,7 @@ class ReplicaManager(Appends):
     def _apply_state(self, partition: Partition, state: PartitionInfo) -> None:
         if partition.log.has_pending_writes:
             # It was accepted in the term that may end now.
-            self.flush_appends()
+            self.flush_and_notify()
         taken = partition.take_state(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

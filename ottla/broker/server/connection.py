@@ -188,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             position = self._handle_frames(buffer, position, end)
             held = self._holds
             self._answer_deferred()
-            self._broker.settle()
+            self._broker.end_event()
             # Settling may have answered the very request that held the connection.
             if self._holds or not held:
                 break
@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answer_in_turn(self, context: RequestContext, response: Any) -> None:
         """An answer that is ready while an earlier request is parked."""
         if context.route.defers_answer:
-            self._broker.settle()
+            self._broker.end_event()
         self._context = None
         context.park(mutes=False)
         context.complete(response)
@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         """Produce requests are answered once the records of the whole read event are in the log."""
         if not self._deferred:
             return
-        self._broker.settle()
+        self._broker.end_event()
         deferred, self._deferred = self._deferred, []
         for route, correlation_id, response in deferred:
             self._append(route.build_frame(response, correlation_id))
