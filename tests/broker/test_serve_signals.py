@@ -6,11 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
+from tests.ports import free_ports
 from tests.served import STOP_WITHIN_S, ServedBroker
 
 
@@ -36,6 +38,21 @@ def test_a_broker_whose_terminal_goes_stops_cleanly(tmp_path: Path) -> None:
     assert (data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
+def test_a_broker_whose_reader_goes_serves_on(tmp_path: Path) -> None:
+    """The ready line cannot be written; a client needs no such line."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    port = free_ports(1)[0]
+    serve = [sys.executable, "-m", "ottla", "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "d")]
+    with subprocess.Popen(serve, stdout=writer) as process:
+        os.close(writer)
+        until_it_listens(port, process)
+
+        process.terminate()
+
+        assert process.wait(STOP_WITHIN_S) == 0
+
+
 def test_a_broker_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     with ServedBroker(tmp_path / "data", launcher=["nohup"]) as broker:
         os.kill(broker.pid, signal.SIGHUP)
@@ -45,6 +62,15 @@ def test_a_broker_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
 
         assert broker.is_running
         assert broker.stop() == 0
+
+
+def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        with suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        with suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"the broker has ended: {process.wait(0.05)}")
 
 
 def on_a_terminal(*arguments: str) -> tuple[subprocess.Popen[bytes], int]:

@@ -107,7 +107,11 @@ async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_
     if not await _started(served, told):
         log.info("told to stop before the start was over")
         return True
-    print(f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True)
+    with contextlib.suppress(OSError):
+        # The terminal, or who reads the pipe, may be gone already: no reason to stop uncleanly.
+        print(
+            f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True
+        )
     loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
     IdleMemory(loop).start()
     await told
