@@ -10,10 +10,10 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ottla.broker.logging import LazyLog
+from ottla.broker.replicas.metadata import Metadata
 from ottla.cluster.alterations import leave
-from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, TopicRules, transaction_of_leaders
-from ottla.cluster.image import MetadataImage, TopicInfo
-from ottla.cluster.store import CommitResult, Transaction
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders
+from ottla.cluster.image import TopicInfo
 from ottla.protocol.errors import KafkaError
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry
@@ -23,15 +23,6 @@ RETRY_MS = 2000
 
 class Wheel(Protocol):
     def schedule(self, deadline_ms: int, action: Callable[[], None], /) -> TimerEntry: ...
-
-
-class Metadata(Protocol):
-    @property
-    def image(self) -> MetadataImage: ...
-
-    def rules_of(self, topic: TopicInfo) -> TopicRules: ...
-
-    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None: ...
 
 
 class Replica(NamedTuple):
