@@ -9,21 +9,19 @@ they are not.
 """
 
 import asyncio
-import base64
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.config.topic import log_config
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
-from ottla.broker.metadata.cluster_identity import agreed_cluster_id
+from ottla.broker.metadata.cluster_identity import agreed_cluster_id, random_id, read_all, stored_topic_configs
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.controller_role import ControllerRole
 from ottla.broker.metadata.deleted_topics import DeletedTopics
@@ -43,12 +41,10 @@ from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.data_directory import closed_cleanly, opened
 from ottla.broker.upkeep.log_upkeep import LogManager
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
-from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
+from ottla.cluster.store import Entry, MetadataStore, StoreError
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError, reason_of
 from ottla.storage.files import FileSystem, OsFileSystem
 from ottla.storage.identity import known_cluster_id, refuse_directory_of_kafka
@@ -293,8 +289,10 @@ class Broker:
             self._data_dir,
             node_id=self.node_id,
             cluster_id=cluster_id,
-            new_id=self._new_id,
-            config_of=self._stored_topic_configs(entries),
+            new_id=partial(random_id, self.rng),
+            config_of=stored_topic_configs(
+                self.config, lambda: entries if entries is not None else read_all(self._opened_store())
+            ),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
             when_clean=lambda: self._present_boot().confirm(),
@@ -308,7 +306,7 @@ class Broker:
     def _assemble(self, store: MetadataStore) -> None:
         """Makes all parts, each with what it needs."""
         runtime, directory = self.runtime, self.log_directory
-        checkpoints = RecoveryCheckpoints(runtime, directory)
+        checkpoints = self.checkpoints = RecoveryCheckpoints(runtime, directory)
         self.metadata = ClusterMetadata(runtime, store, self.cluster_id)
         self.lifecycle = BrokerLifecycle(runtime, self.metadata, store, directory, self.boot)
         self.metadata.listener = self.lifecycle
@@ -338,6 +336,11 @@ class Broker:
         self.deleted_topics = DeletedTopics(
             runtime, self.metadata, directory, self.files, checkpoints.recovery_points_fell
         )
+        self._assemble_server()
+
+    def _assemble_server(self) -> None:
+        """What serves requests, and what the metadata and the clock set in motion."""
+        runtime, directory, checkpoints = self.runtime, self.log_directory, self.checkpoints
         self.producer_ids = ProducerIds(self.metadata)
         self.topics = TopicService(runtime, self.metadata, directory, self.topic_logs.when_made, is_alone=self.is_alone)
         self.fetch_sessions = FetchSessionCache(
@@ -372,7 +375,7 @@ class Broker:
         if self._store is None:
             return None, None
         return await agreed_cluster_id(
-            self.runtime, self._store, known_cluster_id(self.files, self._data_dir), new_id=self._new_id
+            self.runtime, self._store, known_cluster_id(self.files, self._data_dir), new_id=partial(random_id, self.rng)
         )
 
     async def _start_listening(self) -> None:
@@ -425,32 +428,6 @@ class Broker:
 
     def _post(self, action: Callable[[], None]) -> None:
         self.loop.call_soon(action)
-
-    def _stored_topic_configs(self, entries: Sequence[Entry] | None) -> Callable[[str], LogConfig]:
-        """What the store says of topics whose logs are being loaded. A store in the data directory is read once, after
-        that was locked."""
-
-        @cache
-        def configs() -> dict[str, LogConfig]:
-            stored = self._read_own_store() if entries is None else entries
-            return {each.name: log_config(each.configs, self.config) for each in topics_of(stored)}
-
-        default = log_config({}, self.config)
-        return lambda name: configs().get(name, default)
-
-    def _read_own_store(self) -> Sequence[Entry]:
-        found: list[Snapshot | Unavailable] = []
-        self._opened_store().read("", found.append)
-        (result,) = found
-        assert isinstance(result, Snapshot), "what is in this process can be read"
-        return result.entries
-
-    def _new_id(self) -> str:
-        """Kafka's text form of a random UUID, which must not begin with a dash."""
-        while True:
-            text = base64.urlsafe_b64encode(self.rng.randbytes(16)).rstrip(b"=").decode()
-            if not text.startswith("-"):
-                return text
 
     # What the runtime gives.
 

@@ -82,8 +82,6 @@ class Runtime(Protocol):
 class LoopRuntime:
     """The runtime of a broker on an asyncio loop."""
 
-    end_event: Callable[[], None]
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -105,7 +103,7 @@ class LoopRuntime:
         self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self._report)
         self._executor = executor
         # Until the parts have been made, nothing is appended.
-        self.end_event = lambda: None
+        self.end_event: Callable[[], None] = lambda: None
         self._works_under_way = 0
         self._idle: asyncio.Future[None] | None = None
 

@@ -33,12 +33,12 @@ def alter_resources(
     """The response, with one answer per resource in the order of the request; None if the request is parked for it."""
     answer = Answer(context)
     gathering = Gathering(len(request.resources), lambda results: answer.give(answers.response(responses=results)))
-    _alter_each(_Target(topics, node_id), request, new_configs, gathering, answers.of_resource)
+    _alter_each(_ConfigOwner(topics, node_id), request, new_configs, gathering, answers.of_resource)
     return answer.now_or_parked()
 
 
 def _alter_each(
-    target: "_Target", request: Any, new_configs: NewConfigs, gathering: Gathering, answer_class: type[Any]
+    target: "_ConfigOwner", request: Any, new_configs: NewConfigs, gathering: Gathering, answer_class: type[Any]
 ) -> None:
     resources: Sequence[Any] = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -67,13 +67,13 @@ def _done(
     return done
 
 
-class _Target(NamedTuple):
+class _ConfigOwner(NamedTuple):
     topics: TopicService
     node_id: int
 
 
 def _alter(
-    target: _Target,
+    target: _ConfigOwner,
     resource: Any,
     new_configs: NewConfigs,
     validate_only: bool,

@@ -38,7 +38,7 @@ class CurrentLeader(NamedTuple):
         return [endpoint._asdict()]
 
 
-class Replicas(Protocol):
+class LeaderSource(Protocol):
     @property
     def node_id(self) -> int: ...
 
@@ -48,7 +48,7 @@ class Replicas(Protocol):
     def find(self, topic: str, index: int) -> Partition | None: ...
 
 
-def current_leader(replicas: Replicas, listener: str, topic: str, index: int) -> CurrentLeader:
+def current_leader(replicas: LeaderSource, listener: str, topic: str, index: int) -> CurrentLeader:
     """The leader as the metadata has it, and its address at the listener that the client came by."""
     image = replicas.image
     state = image.partition(topic, index)

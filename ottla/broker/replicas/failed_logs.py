@@ -10,10 +10,10 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ottla.broker.logging import LazyLog
-from ottla.broker.replicas.metadata import Metadata
 from ottla.cluster.alterations import leave
-from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders
-from ottla.cluster.image import TopicInfo
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, TopicRules, transaction_of_leaders
+from ottla.cluster.image import MetadataImage, TopicInfo
+from ottla.cluster.store import CommitResult, Transaction
 from ottla.protocol.errors import KafkaError
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry
@@ -23,6 +23,22 @@ RETRY_MS = 2000
 
 class Wheel(Protocol):
     def schedule(self, deadline_ms: int, action: Callable[[], None], /) -> TimerEntry: ...
+
+
+class Metadata(Protocol):
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration, -1 before."""
+        ...
+
+    def rules_of(self, topic: TopicInfo) -> TopicRules: ...
+
+    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None:
+        """One transaction to the store; `done` is called as an event, maybe before this returns."""
+        ...
 
 
 class Replica(NamedTuple):

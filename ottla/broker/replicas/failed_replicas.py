@@ -12,7 +12,7 @@ A replica that is the last one in sync, or the only one there is, stays as it is
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.broker.replicas.metadata import Metadata
+from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import leave
 from ottla.cluster.controller import PartitionChange, transaction_of_leader

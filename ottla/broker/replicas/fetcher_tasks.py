@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ottla.broker.config.server_replication import ReplicationOptions
-from ottla.broker.replicas.metadata import Metadata
+from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
@@ -40,7 +40,7 @@ class Failures(Protocol):
     def write_failed(self, partition: Partition) -> None: ...
 
 
-class Replicas(Protocol):
+class CopiedReplicas(Protocol):
     """What is done with the partitions that are copied."""
 
     @property
@@ -60,7 +60,7 @@ class Fetching:
         self,
         runtime: Runtime,
         metadata: Metadata,
-        replicas: Replicas,
+        replicas: CopiedReplicas,
         network: Network,
         recovery_points_fell: Callable[[Callable[[], None] | None], None],
     ) -> None:
@@ -215,7 +215,7 @@ class FetcherTask:
         fetching: Fetching,
         runtime: Runtime,
         metadata: Metadata,
-        replicas: Replicas,
+        replicas: CopiedReplicas,
         fetcher: Fetcher,
         new_peer: Callable[[Address, str], Peer],
         recovery_points_fell: Callable[[Callable[[], None] | None], None],

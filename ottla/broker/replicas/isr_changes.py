@@ -10,7 +10,7 @@ The changes of one event go to the store together; if one of them makes the stor
 
 from collections.abc import Callable
 
-from ottla.broker.replicas.metadata import Metadata
+from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import IsrProposal, alter_isr
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders

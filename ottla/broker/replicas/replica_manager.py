@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.config.topic import log_config
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
+from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
 from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
 from ottla.broker.replicas.log_end_reports import LogEndReports
-from ottla.broker.replicas.metadata import Metadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
 from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo

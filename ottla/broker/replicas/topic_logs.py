@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from ottla.broker.replicas.failed_logs import FailedLogs, Replica
-from ottla.broker.replicas.metadata import Metadata
+from ottla.broker.replicas.failed_logs import FailedLogs, Metadata, Replica
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
@@ -37,7 +36,7 @@ class _Waiting(NamedTuple):
     done: Callable[[], None]
 
 
-class Replicas(Protocol):
+class HostedReplicas(Protocol):
     def find(self, topic: str, index: int) -> Partition | None: ...
 
     def apply_partition_state(self, topic: TopicInfo, index: int) -> None: ...
@@ -52,7 +51,7 @@ class TopicLogs:
         self,
         runtime: Runtime,
         metadata: Metadata,
-        replicas: Replicas,
+        replicas: HostedReplicas,
         topics_deleted: Callable[[tuple[str, ...]], None],
     ) -> None:
         """`topics_deleted` is called with the names of topics that are gone, where groups may have offsets of them."""

@@ -26,10 +26,7 @@ class Api(NamedTuple):
         return getattr(import_module(f"ottla.protocol.messages.{self.module}"), f"{self.name}Response")
 
     def handler(self) -> Any:
-        return self.handler_module().handle
-
-    def handler_module(self) -> Any:
-        return import_module(f"ottla.broker.handlers.{self.module}")
+        return import_module(f"ottla.broker.handlers.{self.module}").handle
 
     @property
     def lowest_advertised(self) -> int:

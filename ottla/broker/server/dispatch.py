@@ -110,7 +110,7 @@ def unsupported_api_versions_route() -> Route:
     The client finds the versions that are served in it and asks again.
     """
     api = APIS[API_VERSIONS]
-    route = Route(api, 0, api.handler_module().unsupported_version)
+    route = Route(api, 0, api.handler())
     # Nothing behind the header can be understood, and nothing needs to be.
     route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
     return route

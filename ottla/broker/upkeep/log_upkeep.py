@@ -27,7 +27,7 @@ SYNC_INTERVAL_MS = 10_000
 BUFFERS_INTERVAL_MS = 10_000
 
 
-class Replicas(Protocol):
+class MaintainedReplicas(Protocol):
     """The partitions of this broker, and what is done for them from time to time."""
 
     def __iter__(self) -> Iterator[Partition]: ...
@@ -42,7 +42,7 @@ class LogManager:
         self,
         runtime: Runtime,
         directory: "LogDirectory",
-        replicas: Replicas,
+        replicas: MaintainedReplicas,
         checkpoints: RecoveryCheckpoints,
         release_buffers: Callable[[], None],
     ) -> None:
