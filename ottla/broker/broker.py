@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from ottla.broker.events.publisher import Publisher
 
 __all__ = ["Broker", "StartError"]
-
-T = TypeVar("T")
 
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
@@ -436,9 +434,6 @@ class Broker:
 
     def offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self.runtime.offload(work, done)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        return await self.runtime.in_thread(work)
 
 
 def _address(host: str | None, port: int | None) -> Address | None:
