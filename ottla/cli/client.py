@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import BrokerConnection
 from ottla.cli.failures import ClientError, NoAnswer, Refused, check
 from ottla.protocol.address import Address
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -43,7 +43,7 @@ class Client:
     def __init__(self, bootstrap: Sequence[Address], timeout_s: float) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
         self._coordinators: dict[str, Address] = {}
@@ -188,11 +188,11 @@ class Client:
             led.setdefault(address, []).append(partition)
         return led
 
-    async def _connection_to(self, address: Address) -> Connection:
+    async def _connection_to(self, address: Address) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is None:
             try:
-                connection = await Connection.open(address, self._timeout_s)
+                connection = await BrokerConnection.open(address, self._timeout_s)
             except NoAnswer as error:
                 raise self._explained(address, error) from error
             self._connections[address] = connection

@@ -14,7 +14,7 @@ Header = tuple[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ProducerRecord:
     """A record to produce; None for partition and timestamp leaves the choice to the client."""
 
     value: bytes | None
@@ -45,7 +45,7 @@ def as_text(data: bytes | None) -> str:
             return f"base64:{encoded['base64']}"
 
 
-def from_json(line: bytes) -> Message:
+def from_json(line: bytes) -> ProducerRecord:
     """Raises ValueError with a sentence."""
     try:
         fields: Any = json.loads(line)
@@ -56,7 +56,7 @@ def from_json(line: bytes) -> Message:
     record = cast("Mapping[str, Any]", fields)
     if "value" not in record:
         raise ValueError("has no value")
-    return Message(
+    return ProducerRecord(
         value=_bytes("value", record["value"]),
         key=_bytes("key", record.get("key")),
         headers=_headers(record.get("headers") or []),

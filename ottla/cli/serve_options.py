@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ottla.protocol.address import parse_address
 
 
-class Option(NamedTuple):
+class ServeOption(NamedTuple):
     name: str
     help: str
     metavar: str | None = None
@@ -27,28 +27,30 @@ class Option(NamedTuple):
 
 
 OPTIONS = (
-    Option(
+    ServeOption(
         "--listen",
         "Where to accept connections; port 0 is a free one. Default: 127.0.0.1:9092. "
         "For several addresses: the property listeners.",
         "HOST:PORT",
     ),
-    Option("--advertise", "The address that clients get; default: --listen, or the host name.", "HOST:PORT"),
-    Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
-    Option(
+    ServeOption("--advertise", "The address that clients get; default: --listen, or the host name.", "HOST:PORT"),
+    ServeOption("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
+    ServeOption(
         "--ephemeral", "Keep the data in a temporary directory that is removed at exit.", default=False, is_flag=True
     ),
-    Option("--brokers", "How many brokers this process runs, on consecutive ports.", "N", 1, is_number=True),
-    Option("--node-id", "The broker's number in its cluster, or that of the first of --brokers.", "N", is_number=True),
-    Option(
+    ServeOption("--brokers", "How many brokers this process runs, on consecutive ports.", "N", 1, is_number=True),
+    ServeOption(
+        "--node-id", "The broker's number in its cluster, or that of the first of --brokers.", "N", is_number=True
+    ),
+    ServeOption(
         "--metadata",
         "The metadata store of a cluster of several processes; without it the data directory has it.",
         "etcd://HOST:PORT[,HOST:PORT...]",
     ),
-    Option("--config", "A file of Kafka's server properties.", "FILE"),
-    Option("--set", "One of Kafka's server properties; may be repeated.", "KEY=VALUE", (), is_repeated=True),
-    Option("--log-format", "How to write the log.", None, "console", ("console", "json")),
-    Option("--log-level", "The least severe event to log.", None, "info", ("debug", "info", "warning", "error")),
+    ServeOption("--config", "A file of Kafka's server properties.", "FILE"),
+    ServeOption("--set", "One of Kafka's server properties; may be repeated.", "KEY=VALUE", (), is_repeated=True),
+    ServeOption("--log-format", "How to write the log.", None, "console", ("console", "json")),
+    ServeOption("--log-level", "The least severe event to log.", None, "info", ("debug", "info", "warning", "error")),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 
@@ -82,7 +84,7 @@ def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
     return values if usage_error(values) is None else None
 
 
-def _parse_value(option: Option, text: str) -> str | int | None:
+def _parse_value(option: ServeOption, text: str) -> str | int | None:
     if option.is_number:
         return int(text) if text.isascii() and text.isdecimal() else None
     if option.choices:

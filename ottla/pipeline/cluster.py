@@ -13,25 +13,25 @@ ANSWER_WITHIN_S = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSummary:
     """`brokers` are the hosts that clients are sent to; `topics` gives the number of partitions of each."""
 
     brokers: Sequence[str]
     topics: Mapping[str, int]
 
 
-def look_at(bootstrap: str) -> Cluster:
+def fetch_summary(bootstrap: str) -> ClusterSummary:
     """Raises PipelineError when nobody answers."""
-    return asyncio.run(_look_at(bootstrap))
+    return asyncio.run(_fetch_summary(bootstrap))
 
 
-def check_topics(cluster: Cluster, topics: Sequence[str], bootstrap: str) -> None:
+def check_topics(cluster: ClusterSummary, topics: Sequence[str], bootstrap: str) -> None:
     for topic in topics:
         if topic not in cluster.topics:
             raise PipelineError(f"there is no topic {topic} at {bootstrap}")
 
 
-def check_reachable(cluster: Cluster, master: str) -> None:
+def check_reachable(cluster: ClusterSummary, master: str) -> None:
     """A broker that tells its clients to come to 127.0.0.1 cannot be found from another machine."""
     if master.startswith("local") or _is_loopback(_host_of(master)):
         return
@@ -52,7 +52,7 @@ def check_path(path: str, master: str, *, is_shared: bool) -> None:
         )
 
 
-async def _look_at(bootstrap: str) -> Cluster:
+async def _fetch_summary(bootstrap: str) -> ClusterSummary:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.errors import KafkaError
 
@@ -63,7 +63,7 @@ async def _look_at(bootstrap: str) -> Cluster:
         await asyncio.wait_for(client.bootstrap(), ANSWER_WITHIN_S)
         metadata = await asyncio.wait_for(client.fetch_all_metadata(), ANSWER_WITHIN_S)
         topics = {name: len(metadata.partitions_for_topic(name) or ()) for name in metadata.topics()}
-        return Cluster([broker.host for broker in metadata.brokers()], topics)
+        return ClusterSummary([broker.host for broker in metadata.brokers()], topics)
     except (KafkaError, OSError, TimeoutError, ValueError) as error:
         raise PipelineError(f"no broker answers at {bootstrap}") from error
     finally:

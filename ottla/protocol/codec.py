@@ -61,11 +61,6 @@ def encode(message: Message, version: int) -> bytes:
     return _encoder(type(message), version, "body")(message)  # type: ignore[no-any-return]
 
 
-def encode_parts(message: Message, version: int) -> Parts:
-    """The bytes of a message as a list of buffers in which its record buffers stand as they are, uncopied."""
-    return _encoder(type(message), version, "parts")(message)  # type: ignore[no-any-return]
-
-
 def frame_encoder(cls: type[M], version: int) -> Callable[[M, int], bytes]:
     """The compiled `encode(response, correlation_id) -> bytes` of a whole frame: size, header and body."""
     return _encoder(cls, version, "frame")  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.messages import Message, as_text, from_json
+from ottla.cli.messages import ProducerRecord, as_text, from_json
 from ottla.cli.record_format import JsonLine, parse_format
 
 ANYTHING = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace"))
@@ -22,7 +22,7 @@ def test_what_consume_writes_produce_reads(
 ) -> None:
     line = JsonLine()(record(key=key, value=value, headers=tuple(headers), timestamp=5))
 
-    assert from_json(line.encode()) == Message(value, key, tuple(headers), partition=2, timestamp_ms=5)
+    assert from_json(line.encode()) == ProducerRecord(value, key, tuple(headers), partition=2, timestamp_ms=5)
 
 
 def test_a_value_that_is_json_itself_is_kept_as_json() -> None:

@@ -8,15 +8,23 @@ import pytest
 
 from ottla.pipeline.events import SCHEMA, events_of
 from ottla.pipeline.observatory.lag import lag
-from ottla.pipeline.observatory.leadership import COLUMNS as LEADERSHIP_COLUMNS
 from ottla.pipeline.observatory.leadership import leadership
 from ottla.pipeline.observatory.ownership import partition_ownership
-from ottla.pipeline.observatory.rebalances import COLUMNS as REBALANCE_COLUMNS
 from ottla.pipeline.observatory.rebalances import rebalances
 from ottla.pipeline.observatory.sessions import COLUMNS as SESSION_COLUMNS
 from ottla.pipeline.observatory.sessions import member_sessions
 from ottla.pipeline.observatory.stuck import stuck_members
 from ottla.pipeline.observatory.tables import TABLES, tables_of
+
+REBALANCE_COLUMNS = (
+    "group_id", "incarnation", "generation", "cause", "cause_member_id", "client_reason", "broker", "started_at",
+    "started_ms", "outcome", "duration_ms", "join_phase_ms", "sync_phase_ms", "members", "leader_id", "protocol_name",
+    "slowest_member_id", "slowest_client_id", "slowest_ms", "dropped_members",
+)  # fmt: skip
+LEADERSHIP_COLUMNS = (
+    "topic", "partition", "leader", "leader_epoch", "previous_leader", "led_from", "led_until", "led_ms",
+    "leaderless_ms", "isr_changes", "smallest_isr", "groups", "load_ms",
+)  # fmt: skip
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

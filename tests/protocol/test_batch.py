@@ -159,8 +159,6 @@ def test_after_the_last_sequence_number_comes_zero(base: int, delta: int, last: 
 def test_attribute_bits_are_told_apart():
     horizon = header_with(attributes=0x40 | 0x08 | 2)
     assert (horizon.has_delete_horizon, horizon.timestamp_type, horizon.codec) == (True, 1, 2)
-    assert header_with(producer_id=0).has_producer_id
-    assert not header_with().has_producer_id
 
 
 def test_batches_come_one_after_the_other_with_their_positions():

@@ -33,7 +33,7 @@ def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterato
 
 
 def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
-    """All properties of this broker that an Identity does not tell, with those set at run time for it or for all
+    """All properties of this broker that an BrokerIdentity does not tell, with those set at run time for it or for all
     brokers."""
     for option in SERVER_OPTIONS.values():
         if option.name in TOLD_BY_IDENTITY:
@@ -46,7 +46,7 @@ def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """What a broker may be told on its command line, and clients look up under the names of Kafka's properties."""
 
     node_id: int

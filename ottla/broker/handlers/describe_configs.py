@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from ottla.broker.config.describe import ConfigEntry, Identity, broker_entries, cluster_default_entries, topic_entries
+from ottla.broker.config.describe import (
+    BrokerIdentity,
+    ConfigEntry,
+    broker_entries,
+    cluster_default_entries,
+    topic_entries,
+)
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.topics import check_topic_name
@@ -53,7 +59,7 @@ def _entries(context: RequestContext, resource: DescribeConfigsResource) -> Iter
     if name == ALL_BROKERS:
         return cluster_default_entries(broker.config)
     listeners = broker.listeners
-    identity = Identity(broker.node_id, listeners.opened, listeners.endpoints, str(broker.log_directory.path))
+    identity = BrokerIdentity(broker.node_id, listeners.opened, listeners.endpoints, str(broker.log_directory.path))
     return chain(identity.entries(), broker_entries(broker.config))
 
 

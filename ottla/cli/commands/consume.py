@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from ottla.cli.operations.consume import Limits, Source, consume_records
+from ottla.cli.operations.consume import Limits, RecordSource, consume_records
 from ottla.cli.record_format import JsonLine, RecordFormat, parse_format
 from ottla.cli.session import Session, broker_options, run_to_end
 
@@ -57,7 +57,7 @@ def consume(
         )
     if from_beginning and offset is not None:
         raise click.UsageError("give either --from-beginning or --offset")
-    source = Source(topic, group, tuple(sorted(set(partitions))), from_beginning=from_beginning, offset=offset)
+    source = RecordSource(topic, group, tuple(sorted(set(partitions))), from_beginning=from_beginning, offset=offset)
     limits = Limits(max_messages, idle_s, exit_at_end=exit_at_end)
     write = JsonLine() if session.output.as_json else form
     run_to_end(consume_records(session, source, limits, write))

@@ -8,7 +8,7 @@ import click
 from ottla.cli.client import Client, TopicPartition
 from ottla.cli.operations import partitions as operations
 from ottla.cli.operations.partition_moves import moved
-from ottla.cli.operations.partitions import Election, PartitionOutcome
+from ottla.cli.operations.partitions import ElectionType, PartitionOutcome
 from ottla.cli.partition_arguments import PartitionArgument, parse_partition
 from ottla.cli.session import Session, broker_options
 from ottla.protocol.errors import ErrorCode
@@ -67,7 +67,7 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 
     async def elected(client: Client) -> list[PartitionOutcome]:
         keys = None if everywhere else await _expanded(client, wanted)
-        return await operations.elect_leaders(client, Election[election], keys)
+        return await operations.elect_leaders(client, ElectionType[election], keys)
 
     outcomes = session.run(elected)
     _report(session, outcomes, done="elected", passing={ErrorCode.ELECTION_NOT_NEEDED: "no election needed"})

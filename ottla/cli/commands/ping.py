@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import BrokerConnection
 from ottla.cli.failures import NoAnswer
 from ottla.cli.session import Session, broker_options, run_to_end
 
@@ -24,7 +24,7 @@ async def _first_answer(session: Session) -> tuple[str, float]:
     for address in session.bootstrap:
         asked_at = asyncio.get_running_loop().time()
         try:
-            connection = await Connection.open(address, session.timeout_s)
+            connection = await BrokerConnection.open(address, session.timeout_s)
         except NoAnswer as error:
             last = error
             continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import click
 
 from ottla.cli.failures import INTERRUPTED_STATUS
-from ottla.cli.messages import Message, from_json
+from ottla.cli.messages import ProducerRecord, from_json
 from ottla.cli.operations.produce import STDIN, Destination, Tally, produce_lines
 from ottla.cli.session import Session, broker_options, parse_settings, run_to_end
 
@@ -73,15 +73,15 @@ class _Shape:
     headers: tuple[tuple[str, bytes], ...]
     partition: int | None
 
-    def from_line(self, line: bytes) -> Message:
+    def from_line(self, line: bytes) -> ProducerRecord:
         key, value = self.key, line
         if self.separator is not None:
             key, found, value = line.partition(self.separator)
             if not found:
                 raise ValueError(f"has no key separator {self.separator.decode()!r}")
-        return Message(None if value == self.null_marker else value, key, self.headers, self.partition)
+        return ProducerRecord(None if value == self.null_marker else value, key, self.headers, self.partition)
 
-    def from_json(self, line: bytes) -> Message:
+    def from_json(self, line: bytes) -> ProducerRecord:
         message = from_json(line)
         partition = message.partition if self.partition is None else self.partition
         return replace(message, headers=message.headers + self.headers, partition=partition)

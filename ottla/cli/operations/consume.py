@@ -29,7 +29,7 @@ STOP_WITHIN_S = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordSource:
     topic: str
     group: str | None
     # Empty: all of them.
@@ -47,7 +47,11 @@ class Limits:
 
 
 async def consume_records(
-    session: Session, source: Source, limits: Limits, write: WriteRecord, at_end: Callable[[], list[str]] | None = None
+    session: Session,
+    source: RecordSource,
+    limits: Limits,
+    write: WriteRecord,
+    at_end: Callable[[], list[str]] | None = None,
 ) -> None:
     """Print records until a limit or an interrupt; and what `at_end` gives, once all records have been read that were
     there at the beginning. Raises ClientError."""
@@ -70,7 +74,7 @@ async def consume_records(
 
 
 async def _bounds(
-    session: Session, source: Source
+    session: Session, source: RecordSource
 ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
     """Where to begin, and the end of each partition at this moment."""
     async with Client(session.bootstrap, session.timeout_s) as client:
@@ -91,7 +95,7 @@ async def _bounds(
     return {p: min(max(wanted[p], first[p]), ends[p]) for p in partitions}, ends
 
 
-async def _started_consumer(session: Session, source: Source, starts: Mapping[TopicPartition, int]) -> Any:
+async def _started_consumer(session: Session, source: RecordSource, starts: Mapping[TopicPartition, int]) -> Any:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.structs import TopicPartition as Assigned
 

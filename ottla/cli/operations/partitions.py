@@ -36,7 +36,7 @@ SHOWN = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_A
 PartitionRow = DescribeTopicPartitionsResponsePartition | MetadataResponsePartition
 
 
-class Election(IntEnum):
+class ElectionType(IntEnum):
     """The types of ElectLeaders (KIP-460)."""
 
     PREFERRED = 0
@@ -132,7 +132,7 @@ async def _from_description(client: Client, names: Sequence[str]) -> Mapping[Top
 
 
 async def elect_leaders(
-    client: Client, election: Election, partitions: Iterable[TopicPartition] | None
+    client: Client, election: ElectionType, partitions: Iterable[TopicPartition] | None
 ) -> list[PartitionOutcome]:
     """One outcome for each partition; for None, all there are, only for those that were in need of an election."""
     topics = None

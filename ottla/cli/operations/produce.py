@@ -14,7 +14,7 @@ from ottla.cli import client_log
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
 from ottla.cli.lines import Readable, read_lines
-from ottla.cli.messages import Message
+from ottla.cli.messages import ProducerRecord
 from ottla.cli.operations.topics import reachable_partitions
 from ottla.cli.progress import show_bar
 from ottla.cli.session import Session
@@ -26,7 +26,7 @@ BATCH_BYTES = 256 * 1024
 # How large a record may be is for the broker to say; this is only what the library will try.
 REQUEST_BYTES_MAX = 256 * 1024 * 1024
 
-MakeMessage = Callable[[bytes], Message]
+MakeRecord = Callable[[bytes], ProducerRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Tally:
             self.failure = error
 
 
-async def produce_lines(session: Session, destination: Destination, files: Sequence[str], make: MakeMessage) -> Tally:
+async def produce_lines(session: Session, destination: Destination, files: Sequence[str], make: MakeRecord) -> Tally:
     """Produce all lines of `files`; returns when everything sent has been acknowledged. Raises ClientError."""
     topic = destination.topic
     async with Client(session.bootstrap, session.timeout_s) as client:
@@ -105,7 +105,7 @@ async def _started_producer(session: Session, destination: Destination) -> Any:
     return producer
 
 
-async def _messages(files: Sequence[str], make: MakeMessage, tally: Tally) -> AsyncIterator[Message]:
+async def _messages(files: Sequence[str], make: MakeRecord, tally: Tally) -> AsyncIterator[ProducerRecord]:
     for file in files:
         name = "standard input" if file == STDIN else file
         read = 0
@@ -129,7 +129,7 @@ def _opened(file: str) -> AbstractContextManager[Readable]:
 
 
 async def _send(
-    producer: Any, topic: str, partitions: Collection[int], messages: AsyncIterator[Message], tally: Tally
+    producer: Any, topic: str, partitions: Collection[int], messages: AsyncIterator[ProducerRecord], tally: Tally
 ) -> None:
     async for message in messages:
         if message.partition is not None and message.partition not in partitions:

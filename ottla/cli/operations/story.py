@@ -45,7 +45,7 @@ class Ownership:
 
 
 @dataclass
-class Clock:
+class EventClock:
     """The time that passes from event to event. Each start of a broker has a clock of its own, which is not set while
     it runs; from one broker to the next, as when a coordinator moves, there is only the time of day."""
 
@@ -65,7 +65,7 @@ class Clock:
 class Story:
     """Gives the lines that an event adds. Events of one group, in their order."""
 
-    _clock: Clock = field(default_factory=Clock)
+    _clock: EventClock = field(default_factory=EventClock)
     _rebalance_ms: int | None = None
     _join_phase_ms: int = 0
     _names: dict[str, str] = field(default_factory=dict[str, str])

@@ -4,7 +4,7 @@ import json
 from typing import Any, cast
 
 from ottla.cli.failures import ClientError
-from ottla.cli.operations.consume import Limits, Source, consume_records
+from ottla.cli.operations.consume import Limits, RecordSource, consume_records
 from ottla.cli.operations.story import Event, Story, order
 from ottla.cli.session import Session
 
@@ -14,7 +14,7 @@ _OF_EVERY_GROUP = ("dropped",)
 
 async def tell_story(session: Session, group_id: str, *, follow: bool) -> None:
     """What is in the topic now, in order; with `follow` also what comes, until Ctrl-C. Raises ClientError."""
-    source = Source(EVENTS_TOPIC, None, (), from_beginning=True, offset=None)
+    source = RecordSource(EVENTS_TOPIC, None, (), from_beginning=True, offset=None)
     telling = _Telling(group_id, as_json=session.output.as_json)
     await consume_records(session, source, Limits(None, None, exit_at_end=not follow), telling.tell, telling.tell_past)
     if telling.is_reading_past:
