@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.broker.config.server_replication import ReplicationOptions
+from ottla.broker.config.server_cluster import ReplicationOptions
 from ottla.broker.server.network import SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
