@@ -131,7 +131,7 @@ async def test_an_address_that_a_broker_gives_and_nobody_can_reach_is_explained(
                 await client.list_offsets([("t", 0)], LATEST)
 
     assert str(raised.value) == (
-        "cannot reach inside.invalid:9092: the host name is not known; that is where broker 7 tells its clients to go"
+        "cannot reach inside.invalid:9092: the host name is not known; broker 7 advertises this address to its clients"
     )
 
 

@@ -25,7 +25,7 @@ def event(event_type: str, mono_ms: int, **fields: Any) -> dict[str, Any]:
 def told(*events: dict[str, Any]) -> list[str]:
     """The lines without their times, which depend on where one is."""
     story = Story()
-    return [line[25:] for each in events for line in story.tell(each) if line]
+    return [line[25:] for each in events for line in story.lines_of(each) if line]
 
 
 def test_a_generation_is_told_with_its_cause_and_its_phases() -> None:

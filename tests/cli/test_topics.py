@@ -153,7 +153,10 @@ def test_create_places_replicas_by_hand() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--assignment", "0=0", "--partitions", "1"), "--assignment says how many partitions and replicas there are"),
+        (
+            ("--assignment", "0=0", "--partitions", "1"),
+            "--assignment cannot be combined with --partitions or --replication-factor",
+        ),
         (("--assignment", "0=0", "--assignment", "0=1"), "partition 0 is given twice"),
         (("--assignment", "0,1"), "'0,1' is not PARTITION=ID,ID,..."),
         (("--assignment", "0=x"), "'x' are not node ids with commas between them"),

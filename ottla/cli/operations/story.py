@@ -1,4 +1,4 @@
-"""The story of a consumer group, told from the broker's events (docs/events.md): one paragraph per generation."""
+"""The story of a consumer group as text, from the broker's events (docs/events.md): one paragraph per generation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Ownership:
-    """Who has which partition, from what members are given and what they keep when they join again."""
+    """The owner of each partition, from what members are assigned and what they keep when they rejoin."""
 
     def __init__(self) -> None:
         self.owners: dict[TopicPartition, str] = {}
@@ -72,12 +72,12 @@ class Story:
     _given: dict[str, set[TopicPartition]] = field(default_factory=dict[str, set[TopicPartition]])
     _ownership: Ownership = field(default_factory=Ownership)
 
-    def tell(self, event: Event) -> list[str]:
+    def lines_of(self, event: Event) -> list[str]:
         if "member_id" in event and "client_id" in event:
             self._names[event["member_id"]] = _name(event)
         self._clock.advance(event)
-        teller = getattr(self, f"_{event['type']}", None)
-        return list(teller(event)) if teller is not None else []
+        write = getattr(self, f"_{event['type']}", None)
+        return list(write(event)) if write is not None else []
 
     # Members.
 
@@ -144,7 +144,7 @@ class Story:
         )
         yield _line(event, text)
 
-    # Troubles, and the coordinator.
+    # Errors, and the coordinator.
 
     def _missing_assignments(self, event: Event) -> Iterator[str]:
         who = ", ".join(str(self._names.get(each, each)) for each in event["member_ids"])

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from ottla.cli.lines import read_lines
+from ottla.cli.operations.produce import read_lines
 
 
 class Pieces:
