@@ -1,4 +1,4 @@
-"""What a job finds out about the brokers before it begins, so that what is wrong is said in a sentence."""
+"""What a job checks of the brokers before it begins, so that an error is one sentence."""
 
 import asyncio
 import ipaddress
@@ -21,7 +21,7 @@ class ClusterSummary:
 
 
 def fetch_summary(bootstrap: str) -> ClusterSummary:
-    """Raises PipelineError when nobody answers."""
+    """Raises PipelineError when no broker answers."""
     return asyncio.run(_fetch_summary(bootstrap))
 
 
@@ -32,13 +32,13 @@ def check_topics(cluster: ClusterSummary, topics: Sequence[str], bootstrap: str)
 
 
 def check_reachable(cluster: ClusterSummary, master: str) -> None:
-    """A broker that tells its clients to come to 127.0.0.1 cannot be found from another machine."""
+    """A broker that advertises 127.0.0.1 cannot be reached from another machine."""
     if master.startswith("local") or _is_loopback(_host_of(master)):
         return
     loopback = [host for host in cluster.brokers if _is_loopback(host)]
     if loopback:
         raise PipelineError(
-            f"the broker tells its clients to go to {loopback[0]}, which executors of {master} cannot reach: "
+            f"the broker advertises {loopback[0]}, which executors of {master} cannot reach: "
             "start it with --advertise HOST:PORT"
         )
 
@@ -56,7 +56,7 @@ async def _fetch_summary(bootstrap: str) -> ClusterSummary:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.errors import KafkaError
 
-    # It logs what is told in a sentence below.
+    # It logs the error that is raised below.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     client: Any = AIOKafkaClient(bootstrap_servers=bootstrap, client_id="ottla-pipeline")
     try:

@@ -3,8 +3,8 @@
     message, position = decode(HeartbeatRequest, 4, frame, offset)
     data = encode(HeartbeatResponse(error_code=0), 4)
 
-Whoever handles many messages of one version keeps the compiled function itself: `decoder(cls, version)` is called as
-`(view, offset, end)`, `encoder(cls, version)` as `(message)`.
+A caller that handles many messages of one version keeps the compiled function itself: `decoder(cls, version)` is
+called as `(view, offset, end)`, `encoder(cls, version)` as `(message)`.
 """
 
 from collections.abc import Callable

@@ -122,7 +122,7 @@ async def test_a_coordinator_that_has_moved_is_found_again(version: int) -> None
     assert len(second.requests(DeleteGroupsRequest)) == 1
 
 
-async def test_an_address_that_a_broker_gives_and_nobody_can_reach_is_explained() -> None:
+async def test_unreachable_advertised_address_is_explained() -> None:
     with FakeBroker() as broker:
         node = MetadataResponseBroker(node_id=7, host="inside.invalid", port=9092)
         broker.answer(MetadataRequest, MetadataResponse(brokers=[node], topics=[topic("t", 7)]))

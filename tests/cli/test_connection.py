@@ -30,7 +30,7 @@ async def test_a_broker_of_any_age_can_be_asked_for_its_versions(theirs: int, as
     assert broker.versions(ApiVersionsRequest) == asked
 
 
-async def test_a_refusal_that_nobody_can_read_leads_to_the_version_that_all_know() -> None:
+async def test_unreadable_refusal_falls_back_to_version_0() -> None:
     with FakeBroker(api_versions_max=3) as broker:
         broker.refuses_oddly = True
         connection = await BrokerConnection.open(local(broker.port), 5)
@@ -54,7 +54,7 @@ async def test_a_request_travels_in_the_highest_version_of_both(
     assert chosen == version
 
 
-async def test_a_request_without_a_common_version_is_refused_with_a_sentence() -> None:
+async def test_request_without_a_common_version_is_refused() -> None:
     with FakeBroker(ranges={}) as broker:
         connection = await BrokerConnection.open(local(broker.port), 5)
         with pytest.raises(ClientError, match="does not offer ListGroups in a version that this command speaks"):

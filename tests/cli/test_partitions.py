@@ -145,7 +145,7 @@ def test_elect_sends_what_is_named_and_says_what_was_not_needed() -> None:
         )
 
 
-def test_elect_asks_for_all_partitions_of_a_topic_and_of_the_cluster() -> None:
+def test_elect_expands_topics_and_the_whole_cluster() -> None:
     with FakeBroker() as broker:
         broker.answer(DescribeTopicPartitionsRequest, page(described(0, isr=[0]), described(1, isr=[0])))
         broker.answer(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse())
@@ -226,7 +226,7 @@ def test_reassign_says_what_is_not_moved_when_the_time_is_over() -> None:
         )
 
 
-def test_reassign_cancels_moves_of_partitions_and_of_whole_topics() -> None:
+def test_reassign_cancels_moves_of_partitions_and_topics() -> None:
     with FakeBroker() as broker:
         broker.answer(ListPartitionReassignmentsRequest, moving(0, 1))
         broker.answer(AlterPartitionReassignmentsRequest, reassigned(0, 0))

@@ -84,7 +84,7 @@ def test_list_shows_topics_by_name_without_internal_ones() -> None:
         assert len(json_of(broker, "topics", "list", "--internal")) == 3
 
 
-def test_describe_shows_partitions_offsets_and_what_was_configured_for_the_topic() -> None:
+def test_describe_shows_partitions_offsets_and_topic_configs() -> None:
     with FakeBroker() as broker:
         broker.has_topics(topic("t", 2))
         broker.answers[ListOffsetsRequest] = offsets_by_timestamp

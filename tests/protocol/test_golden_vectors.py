@@ -17,7 +17,7 @@ def test_there_is_a_vector_for_each_version(cls: type[Message]) -> None:
 
 
 @every_message
-def test_vectors_are_decoded_to_their_values_and_encoded_to_their_bytes(cls: type[Message]) -> None:
+def test_vectors_decode_to_values_and_encode_to_bytes(cls: type[Message]) -> None:
     for version, data, values in vectors_of(cls):
         message = decode_whole(cls, version, data)
 

@@ -126,7 +126,7 @@ def test_record_buffers_stand_uncopied_among_the_parts() -> None:
     assert b"".join(parts) == frame_encoder(FetchResponse, 11)(response, 7)
 
 
-def test_fields_outside_a_version_keep_their_defaults_when_decoded() -> None:
+def test_fields_outside_a_version_decode_to_defaults() -> None:
     request = FetchRequest(session_id=7, rack_id="r", max_wait_ms=5)
 
     assert decode_whole(FetchRequest, 4, encode(request, 4)) == FetchRequest(max_wait_ms=5)

@@ -93,14 +93,14 @@ class Story:
         yield _line(event, f"{self._who(event)} is out: {event['cause']}{_given_reason(event)}")
 
     def _session_expired(self, event: Event) -> Iterator[str]:
-        yield _line(event, f"nothing was heard of {self._who(event)} for {_seconds(event['session_timeout_ms'])}")
+        yield _line(event, f"{self._who(event)} sent no heartbeat for {_seconds(event['session_timeout_ms'])}")
 
     def _pending_member_dropped(self, event: Event) -> Iterator[str]:
-        yield _line(event, f"a newcomer was told its id and is not coming: {event['cause']} ({event['member_id']})")
+        yield _line(event, f"a new member received its id and did not join: {event['cause']} ({event['member_id']})")
 
     def _static_member_replaced(self, event: Event) -> Iterator[str]:
         self._ownership.rename(event["old_member_id"], event["new_member_id"])
-        yield _line(event, f"static member {event['group_instance_id']} restarted and took its seat again")
+        yield _line(event, f"static member {event['group_instance_id']} restarted and rejoined with a new member id")
 
     def _member_synced(self, event: Event) -> Iterator[str]:
         leads = " (leader)" if event["is_leader"] else ""

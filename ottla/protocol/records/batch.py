@@ -187,7 +187,7 @@ def set_max_timestamp(view: bytearray | memoryview, position: int, header: Batch
 
 
 def pack_batch_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of `header`, as it is: whoever builds a batch fills in length and checksum."""
+    """The 61 bytes of `header`, as it is: the caller fills in length and checksum."""
     return _HEADER.pack(*header)
 
 
