@@ -11,7 +11,7 @@ MINUTES ?= 2
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance sim storm fuzz bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim storm fuzz bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -38,9 +38,12 @@ check-pipeline: $(PIPELINE_VENV)/ready
 	$(PIPELINE_BIN)/mypy
 	$(PIPELINE_BIN)/pyright --project pyright-pipeline.json
 
-# A consumer group of three rebalancing before your eyes.
+# A consumer group of three that rebalances; `record` draws docs/rebalance.svg from a run of it.
 rebalance: $(VENV)/ready
 	$(BIN)/python examples/rebalance_live.py $(ARGS)
+
+record: $(VENV)/ready
+	$(BIN)/python examples/record_rebalance.py docs/rebalance.svg
 
 # Run SEEDS seeds of both simulations, of one broker and of a cluster; FIRST=n starts at seed n, WORLD=cluster runs one.
 sim: $(VENV)/ready-dev

@@ -116,9 +116,7 @@ def test_executors_of_this_machine_reach_its_loopback(master: str) -> None:
 
 
 def test_executors_elsewhere_do_not_reach_a_loopback() -> None:
-    with pytest.raises(
-        PipelineError, match=r"advertises 127\.0\.0\.1, which executors of spark://m:7077"
-    ):
+    with pytest.raises(PipelineError, match=r"advertises 127\.0\.0\.1, which executors of spark://m:7077"):
         cluster.check_reachable(LOOPBACK, "spark://m:7077")
     cluster.check_reachable(cluster.ClusterSummary(["10.0.0.1", "kafka"], {}), "spark://m:7077")
 
