@@ -66,7 +66,6 @@ bench-pipeline: $(PIPELINE_VENV)/ready
 # Regenerate what is made from the code: message stubs, docs/configuration.md, docs/apis.md, docs/cli.md.
 docs: $(VENV)/ready-dev
 	$(BIN)/python -m ottla.protocol.stubs
-	$(BIN)/python -m ottla.broker.reference
 	$(BIN)/python -m ottla.cli.reference
 
 $(VENV)/bin/python:

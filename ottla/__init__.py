@@ -7,15 +7,24 @@ them by themselves.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.testing.embedded import Broker, BrokerThread, Cluster, ClusterThread
+    from ottla.testing.embedded import BrokerThread, ClusterThread
+    from ottla.testing.embedded import EmbeddedBroker as Broker
+    from ottla.testing.embedded import EmbeddedCluster as Cluster
 
 __all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread"]
+
+_CLASSES = {
+    "Broker": "EmbeddedBroker",
+    "BrokerThread": "BrokerThread",
+    "Cluster": "EmbeddedCluster",
+    "ClusterThread": "ClusterThread",
+}
 
 
 def __getattr__(name: str) -> object:
     # Imported when asked for: the command line and the packages below should not pay for it.
-    if name in __all__:
-        from ottla.testing import embedded as embedding
+    if name in _CLASSES:
+        from ottla.testing import embedded
 
-        return getattr(embedding, name)
+        return getattr(embedded, _CLASSES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

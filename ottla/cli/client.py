@@ -1,15 +1,16 @@
 """A small client for the administration of any Kafka-protocol broker or cluster.
 
-It finds the broker that must answer (any, the controller, a partition's leader, a group's coordinator) and asks again
-while an error is one that passes, until its time is over.
+It finds the broker that must answer (any, the controller, a partition's leader, a group's coordinator) and retries
+while the error is a transient one, until the timeout.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import BrokerConnection
 from ottla.cli.failures import ClientError, NoAnswer, Refused, check
 from ottla.protocol.address import Address
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -37,13 +38,33 @@ Result = TypeVar("Result")
 Response = TypeVar("Response", bound=Message)
 
 
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """The brokers to ask first, and how long one request may take."""
+
+    bootstrap: Sequence[Address]
+    timeout_s: float
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses as the client library takes them."""
+        return ",".join(map(str, self.bootstrap))
+
+    @property
+    def timeout_ms(self) -> int:
+        return int(self.timeout_s * 1000)
+
+    def client(self) -> "Client":
+        return Client(self.bootstrap, self.timeout_s)
+
+
 class Client:
     """Use as an asynchronous context manager. Every method raises ClientError, whose message is for the user."""
 
     def __init__(self, bootstrap: Sequence[Address], timeout_s: float) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
         self._coordinators: dict[str, Address] = {}
@@ -66,11 +87,12 @@ class Client:
 
     @property
     def brokers(self) -> Mapping[int, Address]:
-        """The brokers by node id, as the last metadata told."""
+        """The brokers by node id, from the latest metadata."""
         return self._brokers
 
     async def retrying(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        """Run `attempt` until it succeeds, fails for good, or time is over; whom to ask is found out anew each time."""
+        """Run `attempt` until it succeeds, fails for good, or times out; coordinator and controller are looked up again
+        each time."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         pause_s = FIRST_PAUSE_S
         while True:
@@ -87,7 +109,7 @@ class Client:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def metadata(self, topics: Iterable[str] | None, *, create_missing: bool = False) -> MetadataResponse:
-        """The cluster and these topics, or all of them for None. The topics' error codes are the caller's business."""
+        """The cluster and these topics, or all of them for None. The caller checks the topics' error codes."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create_missing)
         response = await self.ask_any(request, MetadataResponse, highest=METADATA_HIGHEST)
@@ -188,23 +210,23 @@ class Client:
             led.setdefault(address, []).append(partition)
         return led
 
-    async def _connection_to(self, address: Address) -> Connection:
+    async def _connection_to(self, address: Address) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is None:
             try:
-                connection = await Connection.open(address, self._timeout_s)
+                connection = await BrokerConnection.open(address, self._timeout_s)
             except NoAnswer as error:
                 raise self._explained(address, error) from error
             self._connections[address] = connection
         return connection
 
     def _explained(self, address: Address, error: NoAnswer) -> NoAnswer:
-        """Say it when the user did not name this address: a broker that advertises another than its clients can reach
-        is the most common trouble with containers."""
+        """Add where the address comes from unless the user named it: a broker in a container often advertises an
+        address that its clients cannot reach."""
         node_id = next((node_id for node_id, known in self._brokers.items() if known == address), None)
         if node_id is None or address in self._bootstrap:
             return error
-        return NoAnswer(f"{error}; that is where broker {node_id} tells its clients to go")
+        return NoAnswer(f"{error}; broker {node_id} advertises this address to its clients")
 
 
 def _topics_to_list(partitions: Iterable[TopicPartition], timestamp: int) -> list[ListOffsetsTopic]:

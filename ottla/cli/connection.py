@@ -26,7 +26,7 @@ TLS_RECORD_TYPES = {0x14, 0x15, 0x16}
 Response = TypeVar("Response", bound=Message)
 
 
-class Connection:
+class BrokerConnection:
     """Requests of one connection are sent one after another; `open` it, `ask`, `close`."""
 
     def __init__(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,7 +38,7 @@ class Connection:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, address: Address, timeout_s: float) -> "Connection":
+    async def open(cls, address: Address, timeout_s: float) -> "BrokerConnection":
         """Connect and agree on versions. Raises ClientError when there is no broker that answers."""
         try:
             async with asyncio.timeout(timeout_s):

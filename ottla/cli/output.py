@@ -1,14 +1,23 @@
-"""What commands print: rich tables on a terminal, aligned text in a pipe, JSON for scripts."""
+"""What commands print: rich tables on a terminal, aligned text in a pipe, JSON for scripts; and progress on standard
+error, if that is a terminal."""
 
+import asyncio
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 NOTHING = "-"
+# A shorter bar would be gone before it is read.
+PROGRESS_ITEMS_MIN = 20
+REFRESH_S = 0.1
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +32,17 @@ class Output:
         if not self.as_json:
             click.echo(sentence)
 
-    def lines(self, lines: Iterable[str]) -> None:
-        """For people and scripts alike."""
-        for line in lines:
-            click.echo(line)
+    def lines(self, lines: Iterable[str]) -> bool:
+        """For people and scripts alike. False when standard output is closed, as after `| head`."""
+        try:
+            for line in lines:
+                click.echo(line)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The interpreter flushes standard output once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return False
+        return True
 
     def facts(self, title: str, facts: Sequence[tuple[str, str]]) -> None:
         """A heading and what is known about it, one line each."""
@@ -87,3 +103,41 @@ def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric
             for cell, width, is_numeric in zip(line, widths, numeric, strict=True)
         )
         click.echo("  ".join(padded).rstrip())
+
+
+def progress(items: Sequence[Item], doing: str) -> Iterator[Item]:
+    """The items, with a bar that shows how many have been taken."""
+    if len(items) < PROGRESS_ITEMS_MIN or not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, description=doing, console=Console(stderr=True), transient=True)
+
+
+@asynccontextmanager
+async def progress_bar(total: int | None, state: Callable[[], tuple[int, str]]) -> AsyncGenerator[None]:
+    """Show how much of `total` is done and a description, as `state` gives them, until the context ends."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    bar = asyncio.create_task(_draw_bar(total, state))
+    try:
+        yield
+    finally:
+        bar.cancel()
+        await asyncio.wait([bar])
+
+
+async def _draw_bar(total: int | None, state: Callable[[], tuple[int, str]]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=total)
+        while True:
+            completed, description = state()
+            bar.update(task, completed=completed, description=description, refresh=True)
+            await asyncio.sleep(REFRESH_S)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ottla.protocol.address import parse_address
 
 
-class Option(NamedTuple):
+class ServeOption(NamedTuple):
     name: str
     help: str
     metavar: str | None = None
@@ -27,28 +27,28 @@ class Option(NamedTuple):
 
 
 OPTIONS = (
-    Option(
+    ServeOption(
         "--listen",
-        "Where to accept connections; port 0 is a free one. Default: 127.0.0.1:9092. "
-        "For several addresses: the property listeners.",
+        "Address to accept connections on; port 0 is any free port. Default: 127.0.0.1:9092. "
+        "For several addresses, use the property listeners.",
         "HOST:PORT",
     ),
-    Option("--advertise", "The address that clients get; default: --listen, or the host name.", "HOST:PORT"),
-    Option("--data-dir", "Where topics and offsets are kept.", "DIR", "./ottla-data"),
-    Option(
+    ServeOption("--advertise", "The address that clients get; default: --listen, or the host name.", "HOST:PORT"),
+    ServeOption("--data-dir", "Directory for topics and offsets.", "DIR", "./ottla-data"),
+    ServeOption(
         "--ephemeral", "Keep the data in a temporary directory that is removed at exit.", default=False, is_flag=True
     ),
-    Option("--brokers", "How many brokers this process runs, on consecutive ports.", "N", 1, is_number=True),
-    Option("--node-id", "The broker's number in its cluster, or that of the first of --brokers.", "N", is_number=True),
-    Option(
+    ServeOption("--brokers", "Number of brokers in this process, on consecutive ports.", "N", 1, is_number=True),
+    ServeOption("--node-id", "Id of the broker in its cluster, or of the first one of --brokers.", "N", is_number=True),
+    ServeOption(
         "--metadata",
-        "The metadata store of a cluster of several processes; without it the data directory has it.",
+        "Metadata store of a cluster of several processes; by default the data directory.",
         "etcd://HOST:PORT[,HOST:PORT...]",
     ),
-    Option("--config", "A file of Kafka's server properties.", "FILE"),
-    Option("--set", "One of Kafka's server properties; may be repeated.", "KEY=VALUE", (), is_repeated=True),
-    Option("--log-format", "How to write the log.", None, "console", ("console", "json")),
-    Option("--log-level", "The least severe event to log.", None, "info", ("debug", "info", "warning", "error")),
+    ServeOption("--config", "File with Kafka's server properties.", "FILE"),
+    ServeOption("--set", "One of Kafka's server properties; repeatable.", "KEY=VALUE", (), is_repeated=True),
+    ServeOption("--log-format", "Format of the log.", None, "console", ("console", "json")),
+    ServeOption("--log-level", "Minimum level of the log.", None, "info", ("debug", "info", "warning", "error")),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 
@@ -58,7 +58,7 @@ def defaults() -> dict[str, Any]:
 
 
 def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The options' values by key, or None when anything is not plainly right: click then says what."""
+    """The options' values by key, or None on any mistake: click then reports it."""
     values = defaults()
     remaining = iter(arguments)
     for argument in remaining:
@@ -82,7 +82,7 @@ def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
     return values if usage_error(values) is None else None
 
 
-def _parse_value(option: Option, text: str) -> str | int | None:
+def _parse_value(option: ServeOption, text: str) -> str | int | None:
     if option.is_number:
         return int(text) if text.isascii() and text.isdecimal() else None
     if option.choices:
@@ -91,13 +91,13 @@ def _parse_value(option: Option, text: str) -> str | int | None:
 
 
 def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The option that is malformed and a sentence that says how, or None."""
+    """The option that is wrong and a sentence that says why, or None."""
     for find in (_address_error, _cluster_error):
         wrong = find(values)
         if wrong is not None:
             return wrong
     if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
-        return "--ephemeral", f"--data-dir {values['data_dir']} asks to keep what it removes"
+        return "--ephemeral", f"--data-dir {values['data_dir']} names a directory, but --ephemeral uses a temporary one"
     for setting in values["settings"]:
         key, equals, _ = setting.partition("=")
         if not equals or not key.strip():
@@ -129,7 +129,7 @@ def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     if brokers > 1:
         return "--brokers", "with --metadata a process runs one broker"
     if values["node_id"] is None:
-        return "--node-id", "every broker of a cluster needs a number of its own, say which this one has"
+        return "--node-id", "every broker of a cluster needs an id of its own"
     return None
 
 

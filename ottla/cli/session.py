@@ -1,15 +1,15 @@
-"""What every command that talks to a broker shares: its options, its connection, and how it fails."""
+"""What every command that talks to a broker shares: its options, its client, and how it fails."""
 
 import asyncio
 import functools
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.client import Client
+from ottla.cli.client import Client, ClientConfig
 from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
 from ottla.cli.output import Output
 from ottla.protocol.address import Address, parse_addresses
@@ -20,19 +20,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    bootstrap: Sequence[Address]
-    timeout_s: float
+    config: ClientConfig
     output: Output
 
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(map(str, self.bootstrap))
-
     def run(self, action: Callable[[Client], Awaitable[Result]]) -> Result:
-        """Do something with a connected client; what goes wrong ends the command with one sentence."""
+        """Run `action` with a connected client; an error ends the command with one sentence."""
 
         async def connected() -> Result:
-            async with Client(self.bootstrap, self.timeout_s) as client:
+            async with self.config.client() as client:
                 return await action(client)
 
         return run_to_end(connected())
@@ -49,7 +44,7 @@ def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
         kind = _Interruption if isinstance(error, Interrupted) else click.ClickException
         raise kind(str(error)) from error
     except KeyboardInterrupt:
-        # Where a command does not end by itself at Ctrl-C.
+        # A command that does not handle Ctrl-C itself.
         sys.exit(INTERRUPTED_STATUS)
 
 
@@ -61,7 +56,7 @@ def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: 
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--bootstrap`, `--timeout` and `--json`, and hand them over as its first argument, a Session."""
+    """Give a command `--bootstrap`, `--timeout` and `--json`, and pass them as its first argument, a Session."""
 
     @click.option(
         "--bootstrap",
@@ -71,7 +66,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         callback=_parse_bootstrap,
-        help="Brokers to ask first.",
+        help="Brokers to connect to first.",
     )
     @click.option(
         "--request-timeout",
@@ -80,22 +75,11 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         type=click.FloatRange(min=0, min_open=True),
         default=15,
         show_default=True,
-        help="How long to wait for an answer.",
+        help="Maximum time to wait for a response.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
     @functools.wraps(command)
     def with_session(*, bootstrap: list[Address], timeout_s: float, as_json: bool, **values: Any) -> None:
-        command(Session(bootstrap, timeout_s, Output(as_json)), **values)
+        command(Session(ClientConfig(bootstrap, timeout_s), Output(as_json)), **values)
 
     return with_session
-
-
-def parse_settings(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """A click callback for repeated KEY=VALUE options."""
-    settings: dict[str, str] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE", context, parameter)
-        settings[key] = text
-    return settings

@@ -1,4 +1,4 @@
-"""What a job finds out about the brokers before it begins, so that what is wrong is said in a sentence."""
+"""What a job checks of the brokers before it begins, so that an error is one sentence."""
 
 import asyncio
 import ipaddress
@@ -13,32 +13,32 @@ ANSWER_WITHIN_S = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSummary:
     """`brokers` are the hosts that clients are sent to; `topics` gives the number of partitions of each."""
 
     brokers: Sequence[str]
     topics: Mapping[str, int]
 
 
-def look_at(bootstrap: str) -> Cluster:
-    """Raises PipelineError when nobody answers."""
-    return asyncio.run(_look_at(bootstrap))
+def fetch_summary(bootstrap: str) -> ClusterSummary:
+    """Raises PipelineError when no broker answers."""
+    return asyncio.run(_fetch_summary(bootstrap))
 
 
-def check_topics(cluster: Cluster, topics: Sequence[str], bootstrap: str) -> None:
+def check_topics(cluster: ClusterSummary, topics: Sequence[str], bootstrap: str) -> None:
     for topic in topics:
         if topic not in cluster.topics:
             raise PipelineError(f"there is no topic {topic} at {bootstrap}")
 
 
-def check_reachable(cluster: Cluster, master: str) -> None:
-    """A broker that tells its clients to come to 127.0.0.1 cannot be found from another machine."""
+def check_reachable(cluster: ClusterSummary, master: str) -> None:
+    """A broker that advertises 127.0.0.1 cannot be reached from another machine."""
     if master.startswith("local") or _is_loopback(_host_of(master)):
         return
     loopback = [host for host in cluster.brokers if _is_loopback(host)]
     if loopback:
         raise PipelineError(
-            f"the broker tells its clients to go to {loopback[0]}, which executors of {master} cannot reach: "
+            f"the broker advertises {loopback[0]}, which executors of {master} cannot reach: "
             "start it with --advertise HOST:PORT"
         )
 
@@ -52,18 +52,18 @@ def check_path(path: str, master: str, *, is_shared: bool) -> None:
         )
 
 
-async def _look_at(bootstrap: str) -> Cluster:
+async def _fetch_summary(bootstrap: str) -> ClusterSummary:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.errors import KafkaError
 
-    # It logs what is told in a sentence below.
+    # It logs the error that is raised below.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     client: Any = AIOKafkaClient(bootstrap_servers=bootstrap, client_id="ottla-pipeline")
     try:
         await asyncio.wait_for(client.bootstrap(), ANSWER_WITHIN_S)
         metadata = await asyncio.wait_for(client.fetch_all_metadata(), ANSWER_WITHIN_S)
         topics = {name: len(metadata.partitions_for_topic(name) or ()) for name in metadata.topics()}
-        return Cluster([broker.host for broker in metadata.brokers()], topics)
+        return ClusterSummary([broker.host for broker in metadata.brokers()], topics)
     except (KafkaError, OSError, TimeoutError, ValueError) as error:
         raise PipelineError(f"no broker answers at {bootstrap}") from error
     finally:

@@ -28,7 +28,7 @@ partitions, other events of one."""
 def events_of(records: DataFrame) -> DataFrame:
     """Each event once, of archived records of any topics; what is no event of a version known here is left out.
 
-    `incarnation` counts how often the group had begun anew before: its generations start again with it."""
+    `incarnation` counts how often the group had been created again before: its generations restart with it."""
     values = records.where(F.col("topic") == EVENTS_TOPIC).select(
         F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
     )
@@ -38,9 +38,9 @@ def events_of(records: DataFrame) -> DataFrame:
     of_group = in_order("group_id")
     identity = F.struct("broker", "run", "seq")
     once = known.withColumn("is_copy", identity.eqNullSafe(F.lag(identity).over(of_group))).where(~F.col("is_copy"))
-    begins_anew = (F.col("to_state") == "Dead") | (F.col("type") == "group_loaded")
+    is_recreated = (F.col("to_state") == "Dead") | (F.col("type") == "group_loaded")
     so_far = of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return once.drop("is_copy").withColumn("incarnation", F.sum(F.when(begins_anew, 1).otherwise(0)).over(so_far))
+    return once.drop("is_copy").withColumn("incarnation", F.sum(F.when(is_recreated, 1).otherwise(0)).over(so_far))
 
 
 def in_order(*keys: str) -> WindowSpec:

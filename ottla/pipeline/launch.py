@@ -32,7 +32,7 @@ def submit_command(
     command = [str(_spark_submit()), "--master", master]
     command += ["--jars", ",".join(_jar_files(jars))] if jars is not None else ["--packages", ",".join(PACKAGES)]
     command += ["--driver-java-options", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
-    # Spark's own bar, for whoever watches; a file or a pipe would be full of it.
+    # Spark's own bar, on a terminal only; it would fill a file or a pipe.
     shown = {"spark.ui.showConsoleProgress": "true"} if sys.stderr.isatty() else {}
     for key, value in {**shown, **(settings or {})}.items():
         command += ["--conf", f"{key}={value}"]

@@ -41,7 +41,3 @@ def fit_to_size(session: SparkSession) -> None:
 
 def master_of(session: SparkSession) -> str:
     return str(session.sparkContext.master)
-
-
-def is_local(master: str) -> bool:
-    return master.startswith("local")

@@ -3,8 +3,8 @@
     message, position = decode(HeartbeatRequest, 4, frame, offset)
     data = encode(HeartbeatResponse(error_code=0), 4)
 
-Whoever handles many messages of one version keeps the compiled function itself: `decoder(cls, version)` is called as
-`(view, offset, end)`, `encoder(cls, version)` as `(message)`.
+A caller that handles many messages of one version keeps the compiled function itself: `decoder(cls, version)` is
+called as `(view, offset, end)`, `encoder(cls, version)` as `(message)`.
 """
 
 from collections.abc import Callable
@@ -59,11 +59,6 @@ def encoder(cls: type[M], version: int) -> Callable[[M], bytes]:
 def encode(message: Message, version: int) -> bytes:
     """The bytes of a message. Fields that the version does not have are left out."""
     return _encoder(type(message), version, "body")(message)  # type: ignore[no-any-return]
-
-
-def encode_parts(message: Message, version: int) -> Parts:
-    """The bytes of a message as a list of buffers in which its record buffers stand as they are, uncopied."""
-    return _encoder(type(message), version, "parts")(message)  # type: ignore[no-any-return]
 
 
 def frame_encoder(cls: type[M], version: int) -> Callable[[M, int], bytes]:

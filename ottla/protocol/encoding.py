@@ -1,13 +1,12 @@
 """The encoder's generator: Python source for one version of one message.
 
 The generated function gathers pieces in a list and joins them. Neighbouring fields of fixed size share one `struct`
-call, together with the length of what follows them; a message made only of such fields is a single call. Four shapes
+call, together with the length of what follows them; a message made only of such fields is a single call. Three shapes
 differ in what surrounds the body:
 
 - `body`: `encode(message) -> bytes`
-- `parts`: `encode(message) -> list` of buffers, in which record buffers stand uncopied
 - `frame`: `encode(message, correlation_id) -> bytes`, a response with its size and header
-- `frame_parts`: the same as a list of buffers
+- `frame_parts`: the same as a list of buffers, in which record buffers stand uncopied
 """
 
 import struct
@@ -21,7 +20,6 @@ from ottla.protocol.source import PREPARED_LENGTHS, Source, has_records, plain_f
 
 class Shape(StrEnum):
     BODY = "body"
-    PARTS = "parts"
     FRAME = "frame"
     FRAME_PARTS = "frame_parts"
 
@@ -44,7 +42,7 @@ class _EncoderSource:
         self.version = version
         self.flexible = is_flexible(message, version)
         self.is_frame = shape in (Shape.FRAME, Shape.FRAME_PARTS)
-        self.in_parts = shape in (Shape.PARTS, Shape.FRAME_PARTS)
+        self.in_parts = shape is Shape.FRAME_PARTS
         self.splits_at_records = self.in_parts and has_records(message, version)
         self.source = Source(dict(_NAMES))
         self.run: list[tuple[str, str]] = []  # (expression, struct format) of fields still to be written together.
@@ -91,16 +89,15 @@ class _EncoderSource:
         self._flush()
         if self.splits_at_records:
             source.line('if parts: chunks.append(b"".join(parts))')
-            if self.is_frame:
-                size = self.source.packed("i", "pack")
-                source.line(f"chunks[0] = {size}(sum(map(len, chunks))) + chunks[0]")
+            size = self.source.packed("i", "pack")
+            source.line(f"chunks[0] = {size}(sum(map(len, chunks))) + chunks[0]")
             source.line("return chunks")
         elif self.is_frame:
             source.line('body = b"".join(parts)')
             framed = f"{self.source.packed('i', 'pack')}(len(body)) + body"
             source.line(f"return [{framed}]" if self.in_parts else f"return {framed}")
         else:
-            source.line('return [b"".join(parts)]' if self.in_parts else 'return b"".join(parts)')
+            source.line('return b"".join(parts)')
 
     def _packed(self) -> str:
         """The expression for the bytes of what has been gathered."""

@@ -6,8 +6,9 @@
         ├── CorruptMessage
         └── ...
 
-Raise the class of the code: `raise CorruptMessage("...")`. A step of a state machine does not raise; it replies
-with the `ErrorCode`. What only a bug can cause is an `assert`, never a `KafkaError`.
+Raise the class of the code: `raise CorruptMessage("...")`, or `error_for(code, "...")` where the code has none. A step
+of a state machine does not raise; it replies with the `ErrorCode`. What only a bug can cause is an `assert`, never a
+`KafkaError`.
 
 The numbers and names are those of `org.apache.kafka.common.protocol.Errors`.
 """
@@ -180,28 +181,8 @@ class NotLeaderOrFollower(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-class RequestTimedOut(KafkaError):
-    code = ErrorCode.REQUEST_TIMED_OUT
-
-
 class MessageTooLarge(KafkaError):
     code = ErrorCode.MESSAGE_TOO_LARGE
-
-
-class OffsetMetadataTooLarge(KafkaError):
-    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
-class CoordinatorLoadInProgress(KafkaError):
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-class CoordinatorNotAvailable(KafkaError):
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-class NotCoordinator(KafkaError):
-    code = ErrorCode.NOT_COORDINATOR
 
 
 class InvalidTopicException(KafkaError):
@@ -216,16 +197,8 @@ class NotEnoughReplicas(KafkaError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-class InvalidRequiredAcks(KafkaError):
-    code = ErrorCode.INVALID_REQUIRED_ACKS
-
-
 class InvalidTimestamp(KafkaError):
     code = ErrorCode.INVALID_TIMESTAMP
-
-
-class UnsupportedVersion(KafkaError):
-    code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class TopicAlreadyExists(KafkaError):
@@ -272,14 +245,6 @@ class KafkaStorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-class FetchSessionIdNotFound(KafkaError):
-    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
-class InvalidFetchSessionEpoch(KafkaError):
-    code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-
-
 class FencedLeaderEpoch(KafkaError):
     code = ErrorCode.FENCED_LEADER_EPOCH
 
@@ -304,15 +269,11 @@ class InconsistentTopicId(KafkaError):
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-class FetchSessionTopicIdError(KafkaError):
-    code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-
-
 _CLASS_OF_CODE: dict[ErrorCode, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}
 
 
 def error_for(code: ErrorCode, message: str = "") -> KafkaError:
-    """The exception of `code`, for callers that received a number from a peer or from a step."""
+    """The exception of `code`: of the code's own class where it has one, else a plain KafkaError."""
     error = _CLASS_OF_CODE.get(code, KafkaError)(message or code.name)
     error.code = code
     return error

@@ -227,7 +227,7 @@ def _parse_versions(text: str, within: Versions) -> Versions:
 
 
 def _constructor(cls: type[Message]) -> Any:
-    """Compile `__init__` with every field as a keyword argument. Changeable defaults are made anew each time."""
+    """Compile `__init__` with every field as a keyword argument. Mutable defaults are created for each call."""
     names: dict[str, Any] = {"unset": _UNSET}
     parameters: list[str] = []
     body: list[str] = []

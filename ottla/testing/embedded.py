@@ -31,14 +31,12 @@ from ottla.protocol.address import parse_address
 if TYPE_CHECKING:
     from ottla.coordinator.facts import Fact
 
-__all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread", "StartError"]
-
 FREE_PORT = ("127.0.0.1", 0)
 Result = TypeVar("Result")
 
 
 class BrokerOptions(TypedDict, total=False):
-    """What brokers can be told."""
+    """The options of a broker, or of the brokers of a cluster."""
 
     listen: str
     """HOST:PORT; by default a free port of 127.0.0.1, unless `settings` name the listeners of a broker. Brokers of a
@@ -47,14 +45,14 @@ class BrokerOptions(TypedDict, total=False):
     settings: Mapping[str, object]
     """Kafka's server properties: `{"group.initial.rebalance.delay.ms": 0, "num.partitions": 3}`."""
     advertise: str
-    """HOST:PORT that clients are told, where it is not the one listened on."""
+    """HOST:PORT that clients connect to, where it differs from the address listened on."""
     node_id: int
     """Of a cluster, that of its first broker."""
     log_level: str
     log_format: str
     observers: "Iterable[Callable[[Fact], None]]"
-    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block. When
-    one raises, the log says so, once for each kind of fact, and the broker goes on."""
+    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block. The
+    broker logs an observer's exception, once for each kind of fact, and continues."""
 
 
 class _Embedded(ABC):
@@ -113,8 +111,8 @@ class _Embedded(ABC):
             self._temporary = None
 
 
-class Broker(_Embedded):
-    """An asynchronous context manager; `bootstrap` is HOST:PORT while it is open.
+class EmbeddedBroker(_Embedded):
+    """`ottla.Broker`, an asynchronous context manager; `bootstrap` is HOST:PORT while it is open.
 
     Raises ConfigError for settings that do not exist, and StartError, on entering, where a broker cannot start.
     """
@@ -157,8 +155,8 @@ class Broker(_Embedded):
             await broker.stop()
 
 
-class Cluster(_Embedded):
-    """The same for several brokers on one loop, which copy from each other and take over from each other.
+class EmbeddedCluster(_Embedded):
+    """`ottla.Cluster`: several brokers on one loop, which replicate partitions and fail over as processes do.
 
     Kafka's defaults hold: a topic has as many replicas as it is created with, and a broker that was killed counts as
     dead after `broker.session.timeout.ms` (9 seconds), which a test may want shorter.
@@ -184,8 +182,8 @@ class Cluster(_Embedded):
         return list(self._opened().brokers)
 
     def leader_of(self, topic: str, partition: int) -> int | None:
-        """Who leads a partition at the moment, as the other brokers know; None if nobody does or there is no such
-        partition."""
+        """The leader of a partition at the moment, as the other brokers know it; None if it has no leader or does not
+        exist."""
         return self._opened().leader_of(topic, partition)
 
     async def kill(self, node_id: int) -> None:
@@ -287,7 +285,7 @@ class BrokerThread(_Thread):
     """`Broker` for programs without a loop: it runs on uvloop in a thread of its own."""
 
     def __init__(self, **options: Unpack[BrokerOptions]) -> None:
-        self._broker = Broker(**options)
+        self._broker = EmbeddedBroker(**options)
         super().__init__(self._broker)
 
     @property
@@ -304,7 +302,7 @@ class ClusterThread(_Thread):
     """`Cluster` for programs without a loop: it runs on uvloop in a thread of its own."""
 
     def __init__(self, brokers: int = 3, **options: Unpack[BrokerOptions]) -> None:
-        self._cluster = Cluster(brokers, **options)
+        self._cluster = EmbeddedCluster(brokers, **options)
         super().__init__(self._cluster)
 
     @property
@@ -322,7 +320,7 @@ class ClusterThread(_Thread):
         return self._cluster.node_ids
 
     def leader_of(self, topic: str, partition: int) -> int | None:
-        """Who leads a partition at the moment; None if nobody does or there is no such partition."""
+        """The leader of a partition at the moment; None if it has no leader or does not exist."""
         return self._cluster.leader_of(topic, partition)
 
     def kill(self, node_id: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.config.server_replication import RACK_AWARE_SELECTOR
+from ottla.broker.config.server_cluster import RACK_AWARE_SELECTOR
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.server.connection import Connection
 from ottla.protocol.errors import ErrorCode

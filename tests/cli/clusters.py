@@ -43,7 +43,7 @@ def partition(leader: int, replicas: list[int], isr: list[int]) -> MetadataRespo
 
 
 def has_log_ends(broker: FakeBroker, ends: Mapping[tuple[str, int], int]) -> None:
-    """The broker tells these to whoever asks it as any replica, as Kafka's brokers do, and has no others."""
+    """The broker returns these to a request for any replica, as Kafka's brokers do, and has no others."""
 
     def tell(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         assert request.replica_id == ANY_REPLICA

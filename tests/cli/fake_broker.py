@@ -163,7 +163,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 class OtherServer:
-    """Something that is no broker: sends `greeting` to whoever connects and has sent something, then closes, or never
+    """Something that is no broker: sends `greeting` to a client that has sent something, then closes, or never
     says a word if the greeting is None."""
 
     def __init__(self, greeting: bytes | None) -> None:

@@ -122,7 +122,7 @@ async def test_a_coordinator_that_has_moved_is_found_again(version: int) -> None
     assert len(second.requests(DeleteGroupsRequest)) == 1
 
 
-async def test_an_address_that_a_broker_gives_and_nobody_can_reach_is_explained() -> None:
+async def test_unreachable_advertised_address_is_explained() -> None:
     with FakeBroker() as broker:
         node = MetadataResponseBroker(node_id=7, host="inside.invalid", port=9092)
         broker.answer(MetadataRequest, MetadataResponse(brokers=[node], topics=[topic("t", 7)]))
@@ -131,7 +131,7 @@ async def test_an_address_that_a_broker_gives_and_nobody_can_reach_is_explained(
                 await client.list_offsets([("t", 0)], LATEST)
 
     assert str(raised.value) == (
-        "cannot reach inside.invalid:9092: the host name is not known; that is where broker 7 tells its clients to go"
+        "cannot reach inside.invalid:9092: the host name is not known; broker 7 advertises this address to its clients"
     )
 
 

@@ -32,7 +32,7 @@ def knows_fenced(broker: FakeBroker, *fenced: DescribeClusterBroker) -> None:
     broker.answer(DescribeClusterRequest, DescribeClusterResponse(cluster_id="c", brokers=[live, *fenced]))
 
 
-def test_status_shows_what_is_not_as_it_should_be_and_how_far_behind() -> None:
+def test_status_shows_degraded_partitions_and_their_lag() -> None:
     with fake_brokers(2) as (first, second):
         first.has_topics(
             topic("bad", partition(0, [0, 1, 2], [0, 1]), partition(-1, [2], [2]), partition(1, [1, 2, 0], [1])),
@@ -104,7 +104,7 @@ def test_status_as_json_names_the_degraded_partitions_only() -> None:
     }
 
 
-def test_a_broker_that_is_known_by_its_replicas_alone_is_shown_as_down() -> None:
+def test_broker_known_by_its_replicas_alone_is_shown_as_down() -> None:
     """Clusters that do not tell of fenced brokers, or that have forgotten one."""
     ranges = {3: (0, 12), 2: (1, 7), 32: (1, 4)}
     with FakeBroker(ranges=ranges) as broker:
@@ -125,7 +125,7 @@ def test_a_broker_that_is_known_by_its_replicas_alone_is_shown_as_down() -> None
     }
 
 
-def test_a_broker_that_tells_only_what_it_leads_leaves_the_lag_unknown() -> None:
+def test_lag_is_unknown_if_only_the_leader_answers() -> None:
     with fake_brokers(2) as (first, second):
         first.has_topics(topic("t", partition(0, [0, 1], [0])), brokers=[first, second])
         has_min_isr(first, t=1)
@@ -146,7 +146,7 @@ def test_a_broker_is_unregistered() -> None:
         assert broker.requests(UnregisterBrokerRequest) == [UnregisterBrokerRequest(broker_id=7)]
 
 
-def test_a_broker_that_nobody_knows_cannot_be_unregistered() -> None:
+def test_an_unknown_broker_cannot_be_unregistered() -> None:
     with FakeBroker() as broker:
         broker.answer(UnregisterBrokerRequest, UnregisterBrokerResponse(error_code=102))
 

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import BrokerConnection
 from ottla.cli.failures import ClientError, NoAnswer
 from ottla.protocol.address import Address
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -17,23 +17,23 @@ def local(port: int) -> Address:
 
 async def failure_of(port: int, timeout_s: float = 5) -> str:
     with pytest.raises(ClientError) as raised:
-        await Connection.open(local(port), timeout_s)
+        await BrokerConnection.open(local(port), timeout_s)
     return str(raised.value).replace(str(port), "PORT")
 
 
 @pytest.mark.parametrize(("theirs", "asked"), [(4, [4]), (3, [4, 3]), (2, [4, 2]), (0, [4, 0])])
 async def test_a_broker_of_any_age_can_be_asked_for_its_versions(theirs: int, asked: list[int]) -> None:
     with FakeBroker(api_versions_max=theirs) as broker:
-        connection = await Connection.open(local(broker.port), 5)
+        connection = await BrokerConnection.open(local(broker.port), 5)
         await connection.close()
 
     assert broker.versions(ApiVersionsRequest) == asked
 
 
-async def test_a_refusal_that_nobody_can_read_leads_to_the_version_that_all_know() -> None:
+async def test_unreadable_refusal_falls_back_to_version_0() -> None:
     with FakeBroker(api_versions_max=3) as broker:
         broker.refuses_oddly = True
-        connection = await Connection.open(local(broker.port), 5)
+        connection = await BrokerConnection.open(local(broker.port), 5)
         await connection.close()
 
     assert broker.versions(ApiVersionsRequest) == [4, 0]
@@ -47,16 +47,16 @@ async def test_a_request_travels_in_the_highest_version_of_both(
 ) -> None:
     ranges = {} if theirs is None else {3: theirs}
     with FakeBroker(ranges=ranges) as broker:
-        connection = await Connection.open(local(broker.port), 5)
+        connection = await BrokerConnection.open(local(broker.port), 5)
         chosen = connection.version_for(MetadataRequest, highest=12)
         await connection.close()
 
     assert chosen == version
 
 
-async def test_a_request_without_a_common_version_is_refused_with_a_sentence() -> None:
+async def test_request_without_a_common_version_is_refused() -> None:
     with FakeBroker(ranges={}) as broker:
-        connection = await Connection.open(local(broker.port), 5)
+        connection = await BrokerConnection.open(local(broker.port), 5)
         with pytest.raises(ClientError, match="does not offer ListGroups in a version that this command speaks"):
             await connection.ask(ListGroupsRequest(), ListGroupsResponse, 5)
         await connection.close()
@@ -71,7 +71,7 @@ async def test_nothing_listens() -> None:
 
 async def test_an_unknown_host_is_said_to_be_unknown() -> None:
     with pytest.raises(NoAnswer, match=r"cannot reach broker\.invalid:9092: the host name is not known"):
-        await Connection.open(Address("broker.invalid", 9092), 5)
+        await BrokerConnection.open(Address("broker.invalid", 9092), 5)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_a_partition_that_does_not_exist_is_named(served: ServedBroker) -> None:
     assert stderr == "Error: topic narrow has no partition 9\n"
 
 
-def test_a_record_larger_than_the_topic_allows_is_refused_by_the_broker(served: ServedBroker) -> None:
+def test_record_above_the_topics_limit_is_refused_by_the_broker(served: ServedBroker) -> None:
     ottla(served, "topics", "create", "small", "--config", "max.message.bytes=1000")
 
     stderr = ottla(served, "produce", "small", stdin="x" * 5000, status=1)

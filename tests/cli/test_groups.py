@@ -172,7 +172,7 @@ def test_describe_as_json() -> None:
 
 
 @pytest.mark.parametrize(("protocol_type", "assignment"), [("connect", b"\x00\x01whatever"), ("consumer", b"\xff")])
-def test_an_assignment_that_is_not_the_consumers_own_is_left_opaque(protocol_type: str, assignment: bytes) -> None:
+def test_assignment_of_another_protocol_type_stays_opaque(protocol_type: str, assignment: bytes) -> None:
     with FakeBroker() as broker:
         group_broker(broker, state="Stable", members=(member("m", assignment),), protocol_type=protocol_type)
 
@@ -265,7 +265,7 @@ def test_a_group_with_members_is_left_alone() -> None:
         assert commits(broker) == {}
 
 
-def test_a_consumer_that_joins_between_plan_and_commit_is_noticed() -> None:
+def test_consumer_that_joins_between_plan_and_commit_is_noticed() -> None:
     with FakeBroker() as broker:
         group_broker(broker, committed={0: 10})
         row = OffsetCommitResponsePartition(partition_index=0, error_code=25)

@@ -145,7 +145,7 @@ def test_elect_sends_what_is_named_and_says_what_was_not_needed() -> None:
         )
 
 
-def test_elect_asks_for_all_partitions_of_a_topic_and_of_the_cluster() -> None:
+def test_elect_expands_topics_and_the_whole_cluster() -> None:
     with FakeBroker() as broker:
         broker.answer(DescribeTopicPartitionsRequest, page(described(0, isr=[0]), described(1, isr=[0])))
         broker.answer(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse())
@@ -222,11 +222,11 @@ def test_reassign_says_what_is_not_moved_when_the_time_is_over() -> None:
             has_log_ends(broker, {("t", 0): 5})
 
         assert refusal_of(first, "partitions", "reassign", "t:0=2,1", "--wait", "--timeout", "0.2") == (
-            "1 of 1 partitions are not where they should be: t:0 has replicas 2,1,0"
+            "1 of 1 partitions have not been moved: t:0 has replicas 2,1,0"
         )
 
 
-def test_reassign_cancels_moves_of_partitions_and_of_whole_topics() -> None:
+def test_reassign_cancels_moves_of_partitions_and_topics() -> None:
     with FakeBroker() as broker:
         broker.answer(ListPartitionReassignmentsRequest, moving(0, 1))
         broker.answer(AlterPartitionReassignmentsRequest, reassigned(0, 0))
@@ -248,15 +248,15 @@ def test_a_move_that_is_refused_is_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("elect", "t"), "which election? give --preferred or --unclean"),
+        (("elect", "t"), "give --preferred or --unclean"),
         (("elect", "--preferred"), "name topics or partitions, or give --all"),
         (("elect", "t", "--all", "--preferred"), "name topics or partitions, or give --all"),
-        (("elect", "t:0=1", "--preferred"), "t:0 needs no replicas here"),
+        (("elect", "t:0=1", "--preferred"), "t:0 takes no replicas here"),
         (("reassign",), "Missing argument"),
-        (("reassign", "t:0"), "where is t to go? write TOPIC:PARTITION=ID,ID,..."),
+        (("reassign", "t:0"), "t has no new replicas: write TOPIC:PARTITION=ID,ID,..."),
         (("reassign", "t:0=1", "t:0=2"), "t:0 is given twice"),
-        (("reassign", "t:0=1", "--cancel"), "t:0 needs no replicas here"),
-        (("reassign", "t:0=1", "--timeout", "1"), "--timeout says how long to --wait"),
+        (("reassign", "t:0=1", "--cancel"), "t:0 takes no replicas here"),
+        (("reassign", "t:0=1", "--timeout", "1"), "--timeout needs --wait"),
     ],
 )
 def test_wrong_usage_is_said_and_ends_with_status_2(arguments: tuple[str, ...], sentence: str) -> None:

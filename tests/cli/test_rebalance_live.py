@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_the_example_shows_every_rebalance_with_its_reason_and_its_owners() -> None:
+def test_example_shows_each_rebalance_with_reason_and_owners() -> None:
     command = [sys.executable, str(ROOT / "examples" / "rebalance_live.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 

@@ -1,5 +1,31 @@
-from ottla.cli.reference import DOCUMENT, document
+"""The generated pages are those of the present code."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
+from ottla.broker.server.apis import APIS
+from ottla.cli.reference import API_VERSIONS, COMMAND_LINE, CONFIGURATION, apis_text, cli_text, configuration_text, main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [(CONFIGURATION, configuration_text), (API_VERSIONS, apis_text), (COMMAND_LINE, cli_text)]
 
 
-def test_the_documented_command_line_is_the_one_there_is() -> None:
-    assert DOCUMENT.read_text() == document(), "run `python -m ottla.cli.reference`"
+@pytest.mark.parametrize(("path", "text"), PAGES, ids=[path.stem for path, _ in PAGES])
+def test_a_generated_page_is_current(path: Path, text: Callable[[], str]) -> None:
+    assert (ROOT / path).read_text() == text(), "run `make docs`"
+
+
+def test_the_pages_name_every_option_and_api() -> None:
+    text = configuration_text()
+    assert all(f"`{name}`" in text for name in [*SERVER_OPTIONS, *TOPIC_OPTIONS])
+    assert all(f"| {api.name} |" in apis_text() for api in APIS.values())
+
+
+def test_pages_are_written_below_the_given_directory(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    main(tmp_path)
+
+    assert {path: (tmp_path / path).read_text() for path, _ in PAGES} == {path: text() for path, text in PAGES}

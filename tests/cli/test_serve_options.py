@@ -82,7 +82,7 @@ def test_everything_given() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=5))
-def test_the_quick_parser_reads_what_click_reads_or_leaves_it_to_click(arguments: list[str]) -> None:
+def test_plain_parser_agrees_with_click_or_leaves_it_to_click(arguments: list[str]) -> None:
     plain = parse_plain(arguments)
 
     assert plain is None or plain == as_click_reads(arguments)
@@ -99,9 +99,9 @@ def test_the_quick_parser_reads_what_click_reads_or_leaves_it_to_click(arguments
         (("--brokers", "0"), "a process runs at least one broker"),
         (("--metadata", "localhost:2379"), "'localhost:2379' is not etcd://HOST:PORT[,HOST:PORT...]"),
         (("--metadata", "etcd://a:1,b", "--node-id", "1"), "'etcd://a:1,b' is not etcd://HOST:PORT[,HOST:PORT...]"),
-        (("--metadata", "etcd://a:1"), "every broker of a cluster needs a number of its own, say which this one has"),
+        (("--metadata", "etcd://a:1"), "every broker of a cluster needs an id of its own"),
         (("--metadata", "etcd://a:1", "--node-id", "1", "--brokers", "2"), "with --metadata a process runs one broker"),
-        (("--ephemeral", "--data-dir", "d"), "--data-dir d asks to keep what it removes"),
+        (("--ephemeral", "--data-dir", "d"), "--data-dir d names a directory, but --ephemeral uses a temporary one"),
         (("--set", "a"), "'a' is not KEY=VALUE"),
         (("--log-format", "xml"), "'xml' is not one of 'console', 'json'"),
         (("--node-id", "x"), "'x' is not a valid integer range"),
@@ -118,7 +118,7 @@ def test_wrong_usage_is_said_and_ends_with_status_2(arguments: tuple[str, ...], 
     assert sentence in result.stderr
 
 
-def test_a_plain_serve_imports_neither_click_nor_rich_nor_a_client() -> None:
+def test_plain_serve_imports_no_click_rich_or_client() -> None:
     program = (
         "import sys; from ottla.cli import main, serve_options; assert serve_options.parse_plain(['--ephemeral']);"
         "print(sorted({'click', 'rich', 'aiokafka', 'asyncio', 'json', 'importlib.metadata'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""A group's story told from its events."""
+"""A group's story from its events."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ def event(event_type: str, mono_ms: int, **fields: Any) -> dict[str, Any]:
 def told(*events: dict[str, Any]) -> list[str]:
     """The lines without their times, which depend on where one is."""
     story = Story()
-    return [line[25:] for each in events for line in story.tell(each) if line]
+    return [line[25:] for each in events for line in story.lines_of(each) if line]
 
 
 def test_a_generation_is_told_with_its_cause_and_its_phases() -> None:
@@ -65,7 +65,7 @@ def test_an_expiry_is_told_with_the_time_that_nothing_was_heard() -> None:
         event("member_removed", 6000, **MEMBER, cause="session expired"),
     )
 
-    assert lines[1:] == ["nothing was heard of app…000001 for 6.000 s", "app…000001 is out: session expired"]
+    assert lines[1:] == ["app…000001 sent no heartbeat for 6.000 s", "app…000001 is out: session expired"]
 
 
 def test_durations_do_not_come_from_two_clocks() -> None:
@@ -80,7 +80,7 @@ def test_durations_do_not_come_from_two_clocks() -> None:
     assert "GENERATION 2 is stable after 2.000 s" in lines[-1]
 
 
-def test_under_an_eager_protocol_a_partition_has_no_owner_from_its_members_rejoin_on() -> None:
+def test_eager_partition_has_no_owner_after_its_member_rejoins() -> None:
     ownership = Ownership()
     ownership.give({"a": {("t", 0), ("t", 1)}}, 0)
     ownership.keep("a", set(), 1000)
@@ -88,7 +88,7 @@ def test_under_an_eager_protocol_a_partition_has_no_owner_from_its_members_rejoi
     assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], 500)
 
 
-def test_under_a_cooperative_protocol_only_what_moves_has_no_owner() -> None:
+def test_cooperative_story_counts_moved_partitions_as_unowned() -> None:
     ownership = Ownership()
     ownership.give({"a": {("t", 0), ("t", 1)}}, 0)
     ownership.keep("a", {("t", 0), ("t", 1)}, 1000)
@@ -166,8 +166,8 @@ def test_a_story_is_followed_until_ctrl_c(telling: ServedBroker, group: str) -> 
 
 
 def test_a_group_without_events_and_a_broker_that_tells_none(telling: ServedBroker, tmp_path: Path) -> None:
-    assert ottla(telling, "groups", "story", "nobody", status=1) == (
-        "Error: there are no events of group nobody in ottla.events\n"
+    assert ottla(telling, "groups", "story", "absent", status=1) == (
+        "Error: there are no events of group absent in ottla.events\n"
     )
     with ServedBroker(tmp_path / "data", QUICK_GROUPS) as silent:
-        assert "ottla.events" in ottla(silent, "groups", "story", "nobody", status=1)
+        assert "ottla.events" in ottla(silent, "groups", "story", "absent", status=1)

@@ -84,7 +84,7 @@ def test_list_shows_topics_by_name_without_internal_ones() -> None:
         assert len(json_of(broker, "topics", "list", "--internal")) == 3
 
 
-def test_describe_shows_partitions_offsets_and_what_was_configured_for_the_topic() -> None:
+def test_describe_shows_partitions_offsets_and_topic_configs() -> None:
     with FakeBroker() as broker:
         broker.has_topics(topic("t", 2))
         broker.answers[ListOffsetsRequest] = offsets_by_timestamp
@@ -153,7 +153,10 @@ def test_create_places_replicas_by_hand() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--assignment", "0=0", "--partitions", "1"), "--assignment says how many partitions and replicas there are"),
+        (
+            ("--assignment", "0=0", "--partitions", "1"),
+            "--assignment cannot be combined with --partitions or --replication-factor",
+        ),
         (("--assignment", "0=0", "--assignment", "0=1"), "partition 0 is given twice"),
         (("--assignment", "0,1"), "'0,1' is not PARTITION=ID,ID,..."),
         (("--assignment", "0=x"), "'x' are not node ids with commas between them"),

@@ -112,9 +112,7 @@ def test_a_checkpoint_of_another_table_is_refused(spark: Any, broker: ServedBrok
             archive.check_checkpoint(spark, checkpoint, [topic], f"{tmp_path}/{table}")
 
 
-def test_a_checkpoint_of_a_query_that_was_cut_off_at_once_is_no_reason_to_refuse(
-    spark: Any, broker: ServedBroker, tmp_path: Path
-) -> None:
+def test_checkpoint_of_an_aborted_query_is_accepted(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
     topic = make_topic(broker, 1)
     produce(broker, topic, ["x"])
     archive_once(spark, broker, [topic], tmp_path / "table")

@@ -152,5 +152,5 @@ async def test_the_example_sums_up_what_was_ordered(spark: Any, broker: ServedBr
     assert sum(row["orders"] for row in sums) == 500
 
 
-def test_the_examples_guide_names_the_schema_that_the_example_reads() -> None:
+def test_examples_guide_names_the_schema_of_the_example() -> None:
     assert f"'{example('revenue').SCHEMA}'" in (EXAMPLE / "README.md").read_text()

@@ -28,7 +28,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_command_has_the_master_the_packages_and_the_jobs_own_arguments() -> None:
+def test_command_has_master_packages_and_job_arguments() -> None:
     command = submit_command("archive", ["--topic", "t"], master="spark://h:7077", settings={"a.b": "c"})
 
     assert command[0].endswith("pyspark/bin/spark-submit")
@@ -107,7 +107,7 @@ def test_the_connector_has_the_version_of_spark() -> None:
 
 # What can be wrong with addresses and paths
 
-LOOPBACK = cluster.Cluster(["10.0.0.1", "127.0.0.1"], {"t": 3})
+LOOPBACK = cluster.ClusterSummary(["10.0.0.1", "127.0.0.1"], {"t": 3})
 
 
 @pytest.mark.parametrize("master", ["local[*]", "spark://localhost:7077", "spark://127.0.0.1:7077"])
@@ -116,11 +116,9 @@ def test_executors_of_this_machine_reach_its_loopback(master: str) -> None:
 
 
 def test_executors_elsewhere_do_not_reach_a_loopback() -> None:
-    with pytest.raises(
-        PipelineError, match=r"tells its clients to go to 127\.0\.0\.1, which executors of spark://m:7077"
-    ):
+    with pytest.raises(PipelineError, match=r"advertises 127\.0\.0\.1, which executors of spark://m:7077"):
         cluster.check_reachable(LOOPBACK, "spark://m:7077")
-    cluster.check_reachable(cluster.Cluster(["10.0.0.1", "kafka"], {}), "spark://m:7077")
+    cluster.check_reachable(cluster.ClusterSummary(["10.0.0.1", "kafka"], {}), "spark://m:7077")
 
 
 def test_a_path_of_this_machine_with_executors_elsewhere() -> None:

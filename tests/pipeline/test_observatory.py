@@ -8,15 +8,23 @@ import pytest
 
 from ottla.pipeline.events import SCHEMA, events_of
 from ottla.pipeline.observatory.lag import lag
-from ottla.pipeline.observatory.leadership import COLUMNS as LEADERSHIP_COLUMNS
 from ottla.pipeline.observatory.leadership import leadership
 from ottla.pipeline.observatory.ownership import partition_ownership
-from ottla.pipeline.observatory.rebalances import COLUMNS as REBALANCE_COLUMNS
 from ottla.pipeline.observatory.rebalances import rebalances
 from ottla.pipeline.observatory.sessions import COLUMNS as SESSION_COLUMNS
 from ottla.pipeline.observatory.sessions import member_sessions
 from ottla.pipeline.observatory.stuck import stuck_members
 from ottla.pipeline.observatory.tables import TABLES, tables_of
+
+REBALANCE_COLUMNS = (
+    "group_id", "incarnation", "generation", "cause", "cause_member_id", "client_reason", "broker", "started_at",
+    "started_ms", "outcome", "duration_ms", "join_phase_ms", "sync_phase_ms", "members", "leader_id", "protocol_name",
+    "slowest_member_id", "slowest_client_id", "slowest_ms", "dropped_members",
+)  # fmt: skip
+LEADERSHIP_COLUMNS = (
+    "topic", "partition", "leader", "leader_epoch", "previous_leader", "led_from", "led_until", "led_ms",
+    "leaderless_ms", "isr_changes", "smallest_isr", "groups", "load_ms",
+)  # fmt: skip
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -103,7 +111,7 @@ def log(spark: Any) -> Log:
 # Events
 
 
-def test_only_events_of_the_version_known_here_are_taken_and_each_once(log: Log) -> None:
+def test_only_events_of_a_known_version_are_read_and_once(log: Log) -> None:
     log.tell(0, "rebalance_started", generation=0)
     log.events += [log.events[0] | {"v": 2, "seq": 7}, log.events[0], {"no": "event"}]
     others = log.spark.createDataFrame(
@@ -122,7 +130,7 @@ def test_the_schema_has_every_field_that_the_tables_read() -> None:
 # Rebalances
 
 
-def test_a_rebalance_has_its_cause_its_phases_and_its_slowest_member(log: Log) -> None:
+def test_rebalance_has_cause_phases_and_slowest_member(log: Log) -> None:
     log.started(0, 3, "member left", "c")
     log.rejoined(20, 3, "a")
     log.rejoined(2900, 3, "b")
@@ -141,7 +149,7 @@ def test_a_rebalance_has_its_cause_its_phases_and_its_slowest_member(log: Log) -
     }  # fmt: skip
 
 
-def test_of_two_that_come_in_one_millisecond_the_later_is_the_slowest(log: Log) -> None:
+def test_later_of_two_joins_in_one_millisecond_is_slowest(log: Log) -> None:
     log.started(0, 1, "member joined", "b")
     log.rejoined(0, 1, "b")
     log.rejoined(0, 1, "a")
@@ -191,7 +199,7 @@ def test_how_a_rebalance_can_end(log: Log) -> None:
     ]
 
 
-def test_generations_of_a_group_that_was_deleted_are_not_mixed_up_with_those_of_its_successor(log: Log) -> None:
+def test_generations_of_a_recreated_group_are_kept_apart(log: Log) -> None:
     for begin in (0, 10_000):
         log.started(begin, 0, "member joined", "a")
         log.generation(begin + 10, 1, ["a"], 10)
@@ -244,7 +252,7 @@ def owned(log: Log) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in frame.orderBy("partition", "owned_from").select(*OWNED).collect()]
 
 
-def test_under_an_eager_protocol_nobody_owns_a_partition_between_rejoin_and_assignment(log: Log) -> None:
+def test_eager_partition_is_unowned_from_rejoin_to_assignment(log: Log) -> None:
     log.completed(0, 1, 5, a=[0, 1])
     log.rejoined(1000, 1, "a")
     log.completed(1300, 2, 5, a=[0], b=[1])
@@ -257,7 +265,7 @@ def test_under_an_eager_protocol_nobody_owns_a_partition_between_rejoin_and_assi
     ]
 
 
-def test_under_a_cooperative_protocol_only_what_moves_is_without_an_owner(log: Log) -> None:
+def test_cooperative_rebalance_leaves_only_moved_partitions_unowned(log: Log) -> None:
     log.completed(0, 1, 5, a=[0, 1])
     log.rejoined(1000, 1, "a", {"t": [0, 1]})
     log.completed(1200, 2, 5, a=[0], b=[])
@@ -271,13 +279,13 @@ def test_under_a_cooperative_protocol_only_what_moves_is_without_an_owner(log: L
     ]
 
 
-def test_a_static_members_restart_moves_nothing_and_its_removal_frees_its_partitions(log: Log) -> None:
-    seat = {"group_instance_id": "i", "client_id": "app"}
-    log.tell(0, "member_assigned", generation=1, member_id="i-1", **seat, assigned={"t": [0]})
+def test_static_member_keeps_partitions_until_it_is_removed(log: Log) -> None:
+    member = {"group_instance_id": "i", "client_id": "app"}
+    log.tell(0, "member_assigned", generation=1, member_id="i-1", **member, assigned={"t": [0]})
     log.tell(
         500, "static_member_replaced", generation=1, group_instance_id="i", old_member_id="i-1", new_member_id="i-2"
     )
-    log.tell(700, "member_removed", generation=1, member_id="i-2", **seat, cause="session expired")
+    log.tell(700, "member_removed", generation=1, member_id="i-2", **member, cause="session expired")
     log.completed(900, 2, 5, a=[0])
 
     assert owned(log) == [(0, "i", 700, None, None), (0, "a", None, "i", 200)]
@@ -305,7 +313,7 @@ def stuck(log: Log, no_progress_ms: int = 20_000) -> list[tuple[Any, ...]]:
     return rows_of(frame, "kind", "owner", "topic", "partition", "duration_ms", "lag", order="kind")
 
 
-def test_a_member_that_commits_no_further_while_there_is_lag_is_stuck(log: Log) -> None:
+def test_member_without_commits_in_spite_of_lag_is_stuck(log: Log) -> None:
     log.completed(0, 1, 5, a=[0], b=[1])
     for number in range(5):
         sample(log, 10_000 * number, [5, 5 + number], [10 + number, 20])
@@ -313,7 +321,7 @@ def test_a_member_that_commits_no_further_while_there_is_lag_is_stuck(log: Log) 
     assert stuck(log) == [("no progress", "a", "t", 0, 40_000, 9)]
 
 
-def test_a_partition_without_lag_is_not_stuck_and_lag_without_owner_has_no_name(log: Log) -> None:
+def test_partition_is_stuck_only_with_lag_and_may_lack_an_owner(log: Log) -> None:
     for number in range(5):
         sample(log, 10_000 * number, [5, 3], [5, 9])
     assert stuck(log) == [("no progress", None, "t", 1, 40_000, 6)]
@@ -329,7 +337,7 @@ def test_a_stretch_ends_with_the_next_commit(log: Log) -> None:
     ]
 
 
-def test_members_that_were_dropped_because_others_waited_for_them(log: Log) -> None:
+def test_members_dropped_because_others_waited_are_listed(log: Log) -> None:
     for cause in ("did not rejoin in time", "member left", "members never synced"):
         log.tell(0, "member_removed", generation=1, member_id="m", client_id="app", cause=cause)
     assert [row[:2] for row in stuck(log)] == [("did not rejoin in time", "m"), ("members never synced", "m")]
@@ -358,7 +366,7 @@ def test_a_leaders_term_lasts_until_the_next_one(log: Log) -> None:
     assert second.led_until is None
 
 
-def test_the_time_that_nobody_led_a_partition(log: Log) -> None:
+def test_leaderless_time_of_a_partition(log: Log) -> None:
     log.leader_changed(0, 0, leader=1, isr=[1])
     log.leader_changed(500, 1, previous_leader=1, isr=[1])
     log.leader_changed(1700, 2, leader=1, isr=[1])
@@ -369,7 +377,7 @@ def test_the_time_that_nobody_led_a_partition(log: Log) -> None:
     ]
 
 
-def test_a_term_that_nobody_told_of_begins_with_the_first_thing_told_in_it(log: Log) -> None:
+def test_term_without_its_event_begins_with_its_first_event(log: Log) -> None:
     log.isr_changed(0, 3, leader=1, isr=[1, 2], left=[3])
     log.isr_changed(600, 5, leader=2, isr=[2, 3], left=[1])
 
@@ -383,7 +391,7 @@ def test_terms_of_one_partition_are_no_terms_of_another(log: Log) -> None:
     assert led(log, "topic", "partition", "led_ms") == [("t", 0, None), ("t", 1, None), ("u", 0, None)]
 
 
-def test_a_coordinator_that_moves_says_how_many_groups_it_has_read_and_how_fast(spark: Any) -> None:
+def test_moved_coordinator_has_group_count_and_load_time(spark: Any) -> None:
     first, second = Log(spark, group=None, broker=1), Log(spark, group=None, broker=2)
     offsets = {"topic": "__consumer_offsets", "partition": 7}
     first.leader_changed(0, 0, leader=1, isr=[1, 2], **offsets)

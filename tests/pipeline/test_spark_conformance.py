@@ -80,7 +80,7 @@ def test_a_batch_is_bounded_by_timestamps(spark: Any, broker: Reachable) -> None
     assert values_of(batch(spark, broker, topic, **by_partition)) == numbers(range(2, 5))
 
 
-def test_a_start_after_the_last_record_is_an_error_or_the_end_as_asked(spark: Any, broker: Reachable) -> None:
+def test_start_after_the_last_record_is_an_error_or_the_end(spark: Any, broker: Reachable) -> None:
     topic = make_topic(broker, 1)
     fill(broker, topic, range(3))
     beyond = {"startingTimestamp": 4_000_000_000_000}

@@ -168,7 +168,7 @@ def test_a_query_reads_every_row_once_over_killed_leaders(read_over_kills: Outco
     assert read_over_kills.values == numbers(range(3 * ROUND))
 
 
-def test_no_end_that_a_client_is_told_goes_back_over_killed_leaders(read_over_kills: Outcome) -> None:
+def test_end_offsets_never_decrease_over_killed_leaders(read_over_kills: Outcome) -> None:
     assert read_over_kills.watched.falls == []
     assert sum(read_over_kills.watched.last) == 3 * ROUND
 
@@ -181,7 +181,7 @@ def test_no_end_that_spark_is_told_goes_back_over_killed_leaders(read_over_kills
 # Writing
 
 
-def test_an_idempotent_sink_writes_every_row_once_over_a_killed_leader(
+def test_idempotent_sink_writes_rows_once_over_killed_leader(
     spark: Any, cluster: ClusterProcesses, checkpoint: str
 ) -> None:
     """The query does not fail: the sink's producer finds the new leader by itself."""

@@ -222,9 +222,7 @@ def test_a_member_that_says_why_it_leaves_is_quoted(spark: Any, play: Play) -> N
     ]
 
 
-def test_a_group_goes_on_in_its_generation_when_its_coordinator_is_killed(
-    spark: Any, cluster: tuple[ClusterThread, Play]
-) -> None:
+def test_group_keeps_its_generation_over_a_killed_coordinator(spark: Any, cluster: tuple[ClusterThread, Play]) -> None:
     brokers, play = cluster
     offsets_partition = partition_for(GROUP, OFFSETS_PARTITIONS)
     play.member("first")

@@ -2,7 +2,7 @@
 
 The bytes were written by kafka-python's encoder, and are kept only if kio reads and writes them the same. So they do
 not come from the code they test. Messages that kafka-python does not know were written by kio. `python -m
-tests.protocol.golden_vectors` writes them anew, which is needed only for messages or versions that were added.
+tests.protocol.golden_vectors` writes them again, which is needed only for messages or versions that were added.
 """
 
 import json

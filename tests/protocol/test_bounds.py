@@ -62,7 +62,7 @@ def test_a_length_beyond_the_bytes_is_refused(length: int) -> None:
         decode(HeartbeatRequest, 0, length.to_bytes(2, "big", signed=True) + b"ab")
 
 
-def test_records_longer_than_the_frame_are_refused_even_if_the_buffer_goes_on() -> None:
+def test_records_longer_than_their_frame_are_refused() -> None:
     partition = PartitionProduceData(index=0, records=b"x" * 100)
     data = encode(ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[partition])]), 7)
 

@@ -71,7 +71,7 @@ def test_aiokafka_s_codecs_are_read():
     assert decompress(Codec.ZSTD, aiokafka.codec.zstd_encode(TEXT)) == TEXT
 
 
-def test_lz4_blocks_are_independent_as_kafka_s_java_reader_demands():
+def test_lz4_blocks_are_independent():
     frame = compress(Codec.LZ4, TEXT)
     assert frame[:4] == b"\x04\x22\x4d\x18"
     assert frame[4] & 0x20, "the flag of independent blocks"
@@ -134,7 +134,7 @@ def test_changed_streams_are_bytes_or_a_documented_error(codec: Codec, data: st.
 
 
 @pytest.mark.parametrize("declared", [1 << 20, (1 << 32) - 1])
-def test_a_snappy_length_that_the_input_cannot_reach_gets_no_room(declared: int):
+def test_impossible_snappy_length_allocates_no_memory(declared: int):
     varint = bytearray()
     while declared > 0x7F:
         varint.append(declared & 0x7F | 0x80)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.protocol.codec import decode, decode_whole, decoder, encode, encode_parts, frame_encoder, frame_parts_encoder
+from ottla.protocol.codec import decode, decode_whole, decoder, encode, frame_encoder, frame_parts_encoder
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message, response_header_is_tagged
 from tests.protocol.golden_vectors import message_of, values_of, vectors_of
@@ -17,14 +17,13 @@ def test_there_is_a_vector_for_each_version(cls: type[Message]) -> None:
 
 
 @every_message
-def test_vectors_are_decoded_to_their_values_and_encoded_to_their_bytes(cls: type[Message]) -> None:
+def test_vectors_decode_to_values_and_encode_to_bytes(cls: type[Message]) -> None:
     for version, data, values in vectors_of(cls):
         message = decode_whole(cls, version, data)
 
         assert values_of(message, version) == values
         assert encode(message, version) == data
         assert encode(message_of(cls, values), version) == data
-        assert b"".join(encode_parts(message, version)) == data
 
 
 @every_message

@@ -28,7 +28,7 @@ def test_each_oracle_knows_every_version_but_those_listed() -> None:
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
-def test_kafka_python_writes_the_same_bytes_and_reads_the_same_values(cls: type[Message]) -> None:
+def test_kafka_python_writes_and_reads_the_same_message(cls: type[Message]) -> None:
     for version in (known for known in versions(cls) if (cls.__name__, known) not in UNKNOWN_TO_KAFKA_PYTHON):
         rng = random.Random(f"kafka-python {cls.__name__} {version}")
         for _ in range(EXAMPLES):

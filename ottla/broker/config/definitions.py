@@ -17,10 +17,8 @@ from ottla.broker.config.options import (
     long,
     options_of,
 )
-from ottla.broker.config.server_cluster import ClusterOptions
-from ottla.broker.config.server_events import EventOptions
-from ottla.broker.config.server_group import GroupOptions, OffsetsOptions
-from ottla.broker.config.server_listeners import ListenerOptions
+from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions
+from ottla.broker.config.server_group import EventOptions, GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
@@ -31,8 +29,7 @@ from ottla.broker.config.server_log import (
     MessageOptions,
     TopicCreationOptions,
 )
-from ottla.broker.config.server_network import NetworkOptions
-from ottla.broker.config.server_replication import ReplicationOptions
+from ottla.broker.config.server_network import ListenerOptions, NetworkOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -61,79 +58,108 @@ class TopicOptions:
         "cleanup.policy",
         ("delete",),
         CLEANUP_POLICIES,
-        "Whether old segments are deleted, or compacted to the last record of each key, or both. "
-        "With an empty list they are kept for ever.",
+        "Whether old segments are deleted, or compacted to the last record of each key, or both. With an empty "
+        "list they are retained forever.",
         may_be_empty=True,
     )
     compression_type = choice(
         "compression.type",
         "producer",
         COMPRESSION_TYPES,
-        "How batches are compressed on disk. 'producer' keeps what the producer sent.",
+        "Compression of batches on disk; 'producer' keeps the compression of the producer.",
     )
     delete_retention_ms = long(
-        "delete.retention.ms", 86400000, "How long compaction keeps the marks of deleted keys.", at_least=0
+        "delete.retention.ms", 86400000, "How long compaction retains tombstones, in milliseconds.", at_least=0
     )
     file_delete_delay_ms = long(
-        "file.delete.delay.ms", 60000, "How long the files of a deleted segment stay on disk.", at_least=0
+        "file.delete.delay.ms",
+        60000,
+        "How long the files of a deleted segment remain on disk, in milliseconds.",
+        at_least=0,
     )
     flush_messages = long(
         "flush.messages",
         LONG_MAX,
-        "Records after which the log is synced to disk; 1 syncs before each acknowledgement.",
+        "Number of records after which the log is synced to disk; 1 syncs before each acknowledgement.",
         at_least=1,
     )
-    flush_ms = long("flush.ms", LONG_MAX, "The longest a record stays unsynced to disk.", at_least=0)
+    flush_ms = long(
+        "flush.ms", LONG_MAX, "Maximum time that a record remains unsynced to disk, in milliseconds.", at_least=0
+    )
     index_interval_bytes = integer(
-        "index.interval.bytes", 4096, "Bytes of records between two entries of an index.", at_least=0
+        "index.interval.bytes", 4096, "Bytes of records between two index entries.", at_least=0
     )
     max_compaction_lag_ms = long(
-        "max.compaction.lag.ms", LONG_MAX, "Age at which a record becomes due for compaction.", at_least=1
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "Maximum time that a record remains uncompacted, in milliseconds.",
+        at_least=1,
     )
     max_message_bytes = integer(
-        "max.message.bytes", 1048588, "Size of the largest record batch accepted, after compression.", at_least=0
+        "max.message.bytes", 1048588, "Maximum size of a record batch after compression, in bytes.", at_least=0
     )
     message_timestamp_after_max_ms = long(
-        "message.timestamp.after.max.ms", 3600000, "How far a timestamp may lie after the broker's clock.", at_least=0
+        "message.timestamp.after.max.ms",
+        3600000,
+        "Maximum time by which a record's timestamp may be later than the broker's clock, in milliseconds.",
+        at_least=0,
     )
     message_timestamp_before_max_ms = long(
         "message.timestamp.before.max.ms",
         LONG_MAX,
-        "How far a timestamp may lie before the broker's clock.",
+        "Maximum time by which a record's timestamp may be earlier than the broker's clock, in milliseconds.",
         at_least=0,
     )
     message_timestamp_type = choice(
         "message.timestamp.type",
         "CreateTime",
         TIMESTAMP_TYPES,
-        "Whether a record carries the producer's time or the time of its append.",
+        "Whether a record's timestamp is the one of its producer or the time of its append.",
     )
     min_cleanable_dirty_ratio = fraction(
-        "min.cleanable.dirty.ratio", 0.5, "Share of the log that must be uncompacted before it is compacted again."
+        "min.cleanable.dirty.ratio",
+        0.5,
+        "Minimum ratio of uncompacted bytes to all bytes of the log at which it is compacted again.",
     )
     min_compaction_lag_ms = long(
-        "min.compaction.lag.ms", 0, "How long a record stays before it may be compacted away.", at_least=0
+        "min.compaction.lag.ms", 0, "Minimum time that a record remains uncompacted, in milliseconds.", at_least=0
     )
     min_insync_replicas = integer(
-        "min.insync.replicas", 1, "In-sync replicas without which acks=all is refused.", at_least=1
+        "min.insync.replicas",
+        1,
+        "Minimum number of in-sync replicas for acks=all; with fewer, produce requests are refused.",
+        at_least=1,
     )
     preallocate = always_false(
-        "preallocate", "Whether a new segment file takes its full size on disk at once.", why=NO_PREALLOCATION
+        "preallocate", "Whether a new segment file is allocated on disk at its full size.", why=NO_PREALLOCATION
     )
     retention_bytes = long(
-        "retention.bytes", -1, "Size of a partition above which its oldest segments go; -1 for no bound.", at_least=-1
+        "retention.bytes",
+        -1,
+        "Size of a partition above which its oldest segments are deleted, in bytes; -1 for no limit.",
+        at_least=-1,
     )
-    retention_ms = long("retention.ms", 604800000, "How long records are kept; -1 for ever.", at_least=-1)
+    retention_ms = long(
+        "retention.ms", 604800000, "How long records are retained, in milliseconds; -1 for no limit.", at_least=-1
+    )
     segment_bytes = integer(
-        "segment.bytes", 1073741824, "Size at which the log starts a new segment file.", at_least=14
+        "segment.bytes", 1073741824, "Size at which the log rolls to a new segment, in bytes.", at_least=14
     )
     segment_index_bytes = integer(
-        "segment.index.bytes", 10485760, "Size of an index at which its segment is rolled.", at_least=4
+        "segment.index.bytes",
+        10485760,
+        "Maximum size of an index, in bytes. A segment whose index is full is rolled.",
+        at_least=4,
     )
     segment_jitter_ms = long(
-        "segment.jitter.ms", 0, "The most by which a roll by age is moved forward at random.", at_least=0
+        "segment.jitter.ms",
+        0,
+        "Maximum random time by which the log rolls earlier than its age requires, in milliseconds.",
+        at_least=0,
     )
-    segment_ms = long("segment.ms", 604800000, "Age at which the log starts a new segment file.", at_least=1)
+    segment_ms = long(
+        "segment.ms", 604800000, "Age at which the log rolls to a new segment, in milliseconds.", at_least=1
+    )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
         False,

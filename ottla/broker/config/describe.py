@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of a topic or a broker."""
+"""The configs of a topic or a broker, as DescribeConfigs returns them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
 from ottla.broker.config.topic import shown_value, values_of_topic_config
 from ottla.cluster.image import Listener
 
-# Their values are what the broker has made of them: a free port is a number.
-TOLD_BY_IDENTITY = ("listeners", "advertised.listeners")
+# BrokerIdentity has the values in effect: the port that was bound in place of 0.
+OF_IDENTITY = ("listeners", "advertised.listeners")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterato
 
 
 def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
-    """All properties of this broker that an Identity does not tell, with those set at run time for it or for all
+    """All properties of this broker except those of BrokerIdentity, with the values set at run time for it or for all
     brokers."""
     for option in SERVER_OPTIONS.values():
-        if option.name in TOLD_BY_IDENTITY:
+        if option.name in OF_IDENTITY:
             continue
         synonyms = tuple(value for each in _family(option) for value in server.values_of(each))
         first = next(server.values_of(option))
@@ -46,8 +46,8 @@ def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What a broker may be told on its command line, and clients look up under the names of Kafka's properties."""
+class BrokerIdentity:
+    """What the command line sets, under the names of Kafka's properties."""
 
     node_id: int
     listeners: Sequence[Listener]
@@ -55,11 +55,18 @@ class Identity:
     data_dir: str
 
     def entries(self) -> Iterator[ConfigEntry]:
-        yield _fixed("node.id", Kind.INT, str(self.node_id), "The broker's number in its cluster.")
+        yield _fixed("node.id", Kind.INT, str(self.node_id), "Id of this broker in its cluster.")
         yield _fixed("broker.id", Kind.INT, str(self.node_id), "The same as node.id.")
-        yield _fixed("listeners", Kind.STRING, _list(self.listeners), "Where connections are accepted.")
-        yield _fixed("advertised.listeners", Kind.STRING, _list(self.advertised_listeners), "What clients are told.")
-        yield _fixed("log.dirs", Kind.STRING, self.data_dir, "The directory the data is kept in.")
+        yield _fixed(
+            "listeners", Kind.STRING, _list(self.listeners), "Addresses on which the broker accepts connections."
+        )
+        yield _fixed(
+            "advertised.listeners",
+            Kind.STRING,
+            _list(self.advertised_listeners),
+            "Addresses that clients and other brokers connect to.",
+        )
+        yield _fixed("log.dirs", Kind.STRING, self.data_dir, "Directory in which the broker stores its logs.")
 
 
 def _list(listeners: Sequence[Listener]) -> str:

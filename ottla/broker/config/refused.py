@@ -1,38 +1,35 @@
-"""Properties of Kafka's that this broker refuses by name, each with the reason.
-
-Nothing is accepted that would do nothing.
-"""
+"""Kafka's properties that the broker refuses, each with the reason: a property without effect is not accepted."""
 
 from collections.abc import Iterable
 
 from ottla.broker.config.options import ConfigError
 
-_ONE_LOOP = "Ottla serves all connections from one event loop and has no such threads or queues"
+_ONE_LOOP = "all connections are served by one event loop, which has no such threads or queues"
 _COMMAND_LINE = "is given on the command line"
 _NO_TRANSACTIONS = "transactions are not supported"
 _NO_SECURITY = "TLS, SASL and ACLs are not supported"
-_NO_KRAFT = "Ottla keeps its metadata in a store of its own and runs no controller quorum"
+_NO_KRAFT = "metadata is kept in a metadata store, not in a KRaft controller quorum"
 _NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams protocols are not supported"
-_NO_REPLICATION = "partitions have one replica, there is nothing to replicate"
-_NO_CLEANER_TUNING = "compaction runs without buffers, threads or limits to set"
-_NO_PLUGINS = "classes of Java cannot be plugged into this broker"
+_INTER_BROKER = "the protocol between brokers cannot be configured"
+_NO_CLEANER_TUNING = "the log cleaner has no buffers, threads or limits to configure"
+_NO_PLUGINS = "Java classes cannot be loaded"
 _NO_TIERED_STORAGE = "tiered storage is not supported"
 _NO_QUOTAS = "quotas are not supported"
-_NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later is supported, always"
-_NO_LEVELS = "compression levels cannot be set"
+_NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is supported"
+_NO_LEVELS = "compression levels cannot be configured"
 
 _REASONS = {
     "log.dir": f"the data directory {_COMMAND_LINE}, as --data-dir",
     "log.dirs": f"the data directory {_COMMAND_LINE}, as --data-dir",
-    "node.id": f"the broker's number {_COMMAND_LINE}, as --node-id",
-    "broker.id": f"the broker's number {_COMMAND_LINE}, as --node-id",
+    "node.id": f"the broker's id {_COMMAND_LINE}, as --node-id",
+    "broker.id": f"the broker's id {_COMMAND_LINE}, as --node-id",
     "num.network.threads": _ONE_LOOP,
     "num.io.threads": _ONE_LOOP,
     "background.threads": _ONE_LOOP,
     "num.recovery.threads.per.data.dir": _ONE_LOOP,
     "queued.max.requests": _ONE_LOOP,
     "queued.max.request.bytes": _ONE_LOOP,
-    "log.flush.scheduler.interval.ms": "log.flush.interval.ms is kept to the moment, without a scheduler",
+    "log.flush.scheduler.interval.ms": "log.flush.interval.ms is observed exactly, without a scheduler",
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
     "authorizer.class.name": _NO_SECURITY,
     "super.users": _NO_SECURITY,
@@ -71,10 +68,10 @@ _REASON_OF_PREFIX = {
     "controller.": _NO_KRAFT,
     "metadata.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
-    "inter.broker.": _NO_REPLICATION,
-    "leader.imbalance.per.": "the controller gives back every leadership that it can",
+    "inter.broker.": _INTER_BROKER,
+    "leader.imbalance.per.": "the controller moves every leadership back to its preferred replica, without a threshold",
     "group.consumer.": _NO_CONSUMER_PROTOCOL,
-    "group.coordinator.": "the group coordinator has no threads, protocols or linger to set",
+    "group.coordinator.": "the group coordinator has no threads, protocols or linger time to configure",
     "group.share.": _NO_CONSUMER_PROTOCOL,
     "group.streams.": _NO_CONSUMER_PROTOCOL,
     "share.": _NO_CONSUMER_PROTOCOL,
@@ -94,7 +91,7 @@ _REASON_OF_PREFIX = {
 
 
 def unknown_property(name: str, known: Iterable[str], what: str = "property") -> ConfigError:
-    """Why `name` cannot be set: a feature that is not here, or else a name nobody knows, with the nearest that is."""
+    """Why `name` cannot be set: an unsupported feature, or an unknown name, with the most similar known one."""
     reason = _REASONS.get(name) or next(
         (reason for prefix, reason in _REASON_OF_PREFIX.items() if name.startswith(prefix)), None
     )
@@ -108,5 +105,5 @@ def unknown_property(name: str, known: Iterable[str], what: str = "property") ->
 
 
 def refused_properties() -> dict[str, str]:
-    """Every name with its reason; a trailing `*` stands for all names that begin so."""
+    """Every name with its reason; a trailing `*` stands for all names with that prefix."""
     return _REASONS | {f"{prefix}*": reason for prefix, reason in _REASON_OF_PREFIX.items()}

@@ -1,6 +1,14 @@
-"""Server properties of a broker's life in its cluster: session, shutdown, and what it does as controller."""
+"""Server properties of a broker in its cluster: session, shutdown, controller, and how followers replicate."""
 
-from ottla.broker.config.options import boolean, integer, long
+from ottla.broker.config.options import Kind, Option, Update, boolean, integer, long
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _selector(text: str) -> str | None:
+    if text not in ("", RACK_AWARE_SELECTOR):
+        raise ValueError(f"expected {RACK_AWARE_SELECTOR}")
+    return text or None
 
 
 class ClusterOptions:
@@ -20,32 +28,104 @@ class ClusterOptions:
     initial_broker_registration_timeout_ms = integer(
         "initial.broker.registration.timeout.ms",
         60000,
-        "How long a starting broker tries to reach its metadata store.",
+        "How long a starting broker tries to reach its metadata store, in milliseconds.",
         at_least=0,
     )
     controlled_shutdown_enable = boolean(
-        "controlled.shutdown.enable", True, "Whether a broker that stops lets others take over what it leads first."
+        "controlled.shutdown.enable", True, "Whether a broker that stops moves its leaderships to other replicas first."
     )
     controlled_shutdown_max_retries = integer(
         "controlled.shutdown.max.retries",
         3,
-        "How many times controlled.shutdown.retry.backoff.ms a broker that stops waits until it leads nothing.",
+        "A broker that stops waits at most this many times controlled.shutdown.retry.backoff.ms until it leads no "
+        "partition.",
         at_least=0,
     )
     controlled_shutdown_retry_backoff_ms = long(
         "controlled.shutdown.retry.backoff.ms",
         5000,
-        "With controlled.shutdown.max.retries, how long a broker that stops waits until it leads nothing.",
+        "Multiplied by controlled.shutdown.max.retries, the maximum time that a broker that stops waits until it "
+        "leads no partition, in milliseconds.",
         at_least=0,
     )
     auto_leader_rebalance_enable = boolean(
         "auto.leader.rebalance.enable",
         True,
-        "Whether the controller gives leadership back to the first replica of a partition when that is in sync.",
+        "Whether the controller moves leadership back to the preferred replica of a partition when it is in sync.",
     )
     leader_imbalance_check_interval_seconds = long(
         "leader.imbalance.check.interval.seconds",
         300,
-        "How often the controller looks for partitions that are not led by their first replica.",
+        "Interval between checks of the controller for partitions not led by their preferred replica, in seconds.",
         at_least=1,
+    )
+
+
+class ReplicationOptions:
+    num_replica_fetchers = integer(
+        "num.replica.fetchers",
+        1,
+        "Number of connections on which a follower fetches from one leader.",
+        at_least=1,
+    )
+    replica_lag_time_max_ms = long(
+        "replica.lag.time.max.ms",
+        30000,
+        "A follower that has not caught up for this long leaves the ISR.",
+        at_least=1,
+    )
+    replica_fetch_max_bytes = integer(
+        "replica.fetch.max.bytes",
+        # Kafka's default is 1 MiB, which is one batch of a busy producer (docs/decisions/0014-bulk-replication.md).
+        4194304,
+        "Maximum number of bytes that a follower fetches from one partition at a time. The first batch is always "
+        "returned whole.",
+        at_least=0,
+    )
+    replica_fetch_response_max_bytes = integer(
+        "replica.fetch.response.max.bytes",
+        10485760,
+        "Maximum size of the response to a follower's fetch, in bytes. The first batch is always returned whole.",
+        at_least=0,
+    )
+    replica_fetch_min_bytes = integer(
+        "replica.fetch.min.bytes",
+        1,
+        "Minimum number of bytes for which the leader holds a follower's fetch.",
+        at_least=0,
+    )
+    replica_fetch_wait_max_ms = integer(
+        "replica.fetch.wait.max.ms",
+        500,
+        "Maximum time that the leader holds a follower's fetch, in milliseconds.",
+        at_least=0,
+    )
+    replica_fetch_backoff_ms = integer(
+        "replica.fetch.backoff.ms",
+        1000,
+        "Maximum time that a follower waits after an error before it fetches again, in milliseconds.",
+        at_least=0,
+    )
+    replica_socket_timeout_ms = integer(
+        "replica.socket.timeout.ms",
+        30000,
+        "How long a follower waits for the leader's response, in milliseconds. At least replica.fetch.wait.max.ms.",
+        at_least=1,
+    )
+    replica_socket_receive_buffer_bytes = integer(
+        "replica.socket.receive.buffer.bytes",
+        65536,
+        "SO_RCVBUF of a follower's socket, in bytes. The operating system's default applies when this is not set "
+        "or -1.",
+        at_least=-1,
+    )
+    replica_selector_class = Option[str | None](
+        "replica.selector.class",
+        Kind.STRING,
+        None,
+        "When set, a consumer that names its rack is directed to an in-sync replica in that rack (KIP-392). The "
+        "class is not loaded; its name selects the behaviour.",
+        parse=_selector,
+        bounds=RACK_AWARE_SELECTOR,
+        update=Update.READ_ONLY,
     )

@@ -23,144 +23,150 @@ _DYNAMIC = Update.CLUSTER_WIDE
 
 
 class TopicCreationOptions:
-    num_partitions = integer(
-        "num.partitions", 1, "Partitions of a topic that is created without a number of its own.", at_least=1
-    )
+    num_partitions = integer("num.partitions", 1, "Default number of partitions of a new topic.", at_least=1)
     default_replication_factor = integer(
         "default.replication.factor",
         1,
-        "Replicas of each partition of a topic that is created without a number of its own. "
-        "At most the number of brokers.",
+        "Default replication factor of a new topic. At most the number of brokers.",
         at_least=1,
         at_most=32767,
     )
     auto_create_topics_enable = boolean(
         "auto.create.topics.enable",
         True,
-        "Whether asking for the metadata of an unknown topic creates it, when the client allows that.",
+        "Whether a metadata request for an unknown topic creates the topic, if the client allows it.",
     )
     delete_topic_enable = boolean(
-        "delete.topic.enable", True, "Whether topics can be deleted. Otherwise DeleteTopics is refused."
+        "delete.topic.enable", True, "Whether topics can be deleted. Otherwise DeleteTopics requests are refused."
     )
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit",
         2000,
-        "The most partitions one DescribeTopicPartitions response carries; the client continues from its cursor.",
+        "Maximum number of partitions in one DescribeTopicPartitions response; the client continues from its cursor.",
         at_least=1,
     )
 
 
 class LogOptions:
     log_segment_bytes = integer(
-        "log.segment.bytes", 1073741824, "Size at which a log starts a new segment file.", at_least=14, update=_DYNAMIC
+        "log.segment.bytes",
+        1073741824,
+        "Size at which a log rolls to a new segment, in bytes.",
+        at_least=14,
+        update=_DYNAMIC,
     )
     log_roll_ms = optional_long(
         "log.roll.ms",
-        "Age at which a log starts a new segment file. When absent, log.roll.hours holds.",
+        "Age at which a log rolls to a new segment, in milliseconds. If this is not set, log.roll.hours applies.",
         at_least=1,
         update=_DYNAMIC,
     )
-    log_roll_hours = integer(
-        "log.roll.hours", 168, "Age at which a log starts a new segment file, in hours.", at_least=1
-    )
+    log_roll_hours = integer("log.roll.hours", 168, "Age at which a log rolls to a new segment, in hours.", at_least=1)
     log_roll_jitter_ms = optional_long(
         "log.roll.jitter.ms",
-        "The most by which a roll by age is moved forward at random. When absent, log.roll.jitter.hours holds.",
+        "Maximum random time by which a log rolls earlier than its age requires, in milliseconds. If this is not "
+        "set, log.roll.jitter.hours applies.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_roll_jitter_hours = integer(
-        "log.roll.jitter.hours", 0, "The most by which a roll by age is moved forward at random, in hours.", at_least=0
+        "log.roll.jitter.hours",
+        0,
+        "Maximum random time by which a log rolls earlier than its age requires, in hours.",
+        at_least=0,
     )
     log_retention_ms = optional_long(
         "log.retention.ms",
-        "How long records are kept; -1 for ever. When absent, log.retention.minutes holds.",
+        "How long records are retained, in milliseconds; -1 for no limit. If this is not set, "
+        "log.retention.minutes applies.",
         at_least=-1,
         update=_DYNAMIC,
     )
     log_retention_minutes = optional_integer(
         "log.retention.minutes",
-        "How long records are kept, in minutes; -1 for ever. When absent, log.retention.hours holds.",
+        "How long records are retained, in minutes; -1 for no limit. If this is not set, log.retention.hours applies.",
         at_least=-1,
     )
     log_retention_hours = integer(
-        "log.retention.hours", 168, "How long records are kept, in hours; -1 for ever.", at_least=-1
+        "log.retention.hours", 168, "How long records are retained, in hours; -1 for no limit.", at_least=-1
     )
     log_retention_bytes = long(
         "log.retention.bytes",
         -1,
-        "Size of a partition above which its oldest segments are deleted; -1 for no bound.",
+        "Size of a partition above which its oldest segments are deleted, in bytes; -1 for no limit.",
         at_least=-1,
         update=_DYNAMIC,
     )
     log_retention_check_interval_ms = long(
         "log.retention.check.interval.ms",
         300000,
-        "How often logs are looked at for segments that retention lets go.",
+        "Interval between checks for segments that retention deletes, in milliseconds.",
         at_least=1,
     )
     log_cleanup_policy = choices(
         "log.cleanup.policy",
         ("delete",),
         CLEANUP_POLICIES,
-        "What happens to old segments: they are deleted, or compacted to the last record of each key, or both.",
+        "Whether old segments are deleted, or compacted to the last record of each key, or both.",
         update=_DYNAMIC,
     )
     log_segment_delete_delay_ms = long(
         "log.segment.delete.delay.ms",
         60000,
-        "How long the files of a deleted segment stay on disk for readers that still hold them.",
+        "How long the files of a deleted segment remain on disk for readers that still use them, in milliseconds.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_index_size_max_bytes = integer(
         "log.index.size.max.bytes",
         10485760,
-        "Size of an offset or time index at which its segment is rolled.",
+        "Maximum size of an offset or time index, in bytes. A segment whose index is full is rolled.",
         at_least=4,
         update=_DYNAMIC,
     )
     log_index_interval_bytes = integer(
         "log.index.interval.bytes",
         4096,
-        "Bytes of records between two entries of an index. Smaller finds offsets faster and takes more room.",
+        "Bytes of records between two index entries. A smaller interval finds offsets faster and needs more space.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_flush_interval_messages = long(
         "log.flush.interval.messages",
         LONG_MAX,
-        "Records after which a log is synced to disk; an acknowledgement waits for the sync it is due for.",
+        "Number of records after which a log is synced to disk. The append that reaches it is acknowledged after "
+        "the sync.",
         at_least=1,
         update=_DYNAMIC,
     )
     log_flush_interval_ms = optional_long(
         "log.flush.interval.ms",
-        "The longest a record stays unsynced to disk. When absent, syncing is left to the operating system.",
+        "Maximum time that a record remains unsynced to disk, in milliseconds. If this is not set, syncing is "
+        "left to the operating system.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_flush_offset_checkpoint_interval_ms = integer(
         "log.flush.offset.checkpoint.interval.ms",
         60000,
-        "How often the recovery points of all logs are written to their checkpoint file.",
+        "Interval between checkpoints of the recovery points of all logs, in milliseconds.",
         at_least=1,
     )
     log_flush_start_offset_checkpoint_interval_ms = integer(
         "log.flush.start.offset.checkpoint.interval.ms",
         60000,
-        "How often the start offsets of all logs are written to their checkpoint file.",
+        "Interval between checkpoints of the log start offsets of all logs, in milliseconds.",
         at_least=1,
     )
     replica_high_watermark_checkpoint_interval_ms = long(
         "replica.high.watermark.checkpoint.interval.ms",
         5000,
-        "How often the high watermarks of all logs are written to their checkpoint file.",
+        "Interval between checkpoints of the high watermarks of all logs, in milliseconds.",
         at_least=1,
     )
     log_preallocate = always_false(
         "log.preallocate",
-        "Whether a new segment file takes its full size on disk at once.",
+        "Whether a new segment file is allocated on disk at its full size.",
         why=NO_PREALLOCATION,
         update=_DYNAMIC,
     )
@@ -170,7 +176,7 @@ class MessageOptions:
     message_max_bytes = integer(
         "message.max.bytes",
         1048588,
-        "Size of the largest record batch that is accepted, after compression.",
+        "Maximum size of a record batch after compression, in bytes.",
         at_least=0,
         update=_DYNAMIC,
     )
@@ -178,13 +184,13 @@ class MessageOptions:
         "compression.type",
         "producer",
         COMPRESSION_TYPES,
-        "How batches are compressed on disk. 'producer' keeps what the producer sent.",
+        "Compression of batches on disk; 'producer' keeps the compression of the producer.",
         update=_DYNAMIC,
     )
     min_insync_replicas = integer(
         "min.insync.replicas",
         1,
-        "In-sync replicas without which a produce request with acks=all is refused.",
+        "Minimum number of in-sync replicas for a produce request with acks=all; with fewer it is refused.",
         at_least=1,
         # Leaders and the controller go by it together: as in Kafka with eligible leader replicas (KIP-966).
         update=Update.ONLY_CLUSTER_WIDE,
@@ -192,41 +198,42 @@ class MessageOptions:
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
         False,
-        "Whether a replica that may lack acknowledged records can become leader when no other is left.",
+        "Whether a replica that may lack acknowledged records can become leader when no other replica is available.",
         update=_DYNAMIC,
     )
     log_message_timestamp_type = choice(
         "log.message.timestamp.type",
         "CreateTime",
         TIMESTAMP_TYPES,
-        "Whether a record carries the producer's time or the time of its append.",
+        "Whether a record's timestamp is the one of its producer or the time of its append.",
         update=_DYNAMIC,
     )
     log_message_timestamp_before_max_ms = long(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
-        "How far a record's timestamp may lie before the broker's clock.",
+        "Maximum time by which a record's timestamp may be earlier than the broker's clock, in milliseconds.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_message_timestamp_after_max_ms = long(
         "log.message.timestamp.after.max.ms",
         3600000,
-        "How far a record's timestamp may lie after the broker's clock.",
+        "Maximum time by which a record's timestamp may be later than the broker's clock, in milliseconds.",
         at_least=0,
         update=_DYNAMIC,
     )
     producer_id_expiration_ms = integer(
         "producer.id.expiration.ms",
         86400000,
-        "How long a partition remembers the sequence numbers of an idempotent producer that has fallen silent.",
+        "A partition forgets the sequence numbers of an idempotent producer that has been inactive for this many "
+        "milliseconds.",
         at_least=1,
         update=_DYNAMIC,
     )
     producer_id_expiration_check_interval_ms = integer(
         "producer.id.expiration.check.interval.ms",
         600000,
-        "How often partitions are looked at for producers to forget.",
+        "Interval between checks for producer ids that have expired, in milliseconds.",
         at_least=1,
     )
 
@@ -236,34 +243,35 @@ class CleanerOptions:
     log_cleaner_backoff_ms = long(
         "log.cleaner.backoff.ms",
         15000,
-        "How long the cleaner rests after a round in which it found nothing to do.",
+        "How long the log cleaner sleeps when no log needs cleaning, in milliseconds.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_cleaner_min_cleanable_ratio = fraction(
         "log.cleaner.min.cleanable.ratio",
         0.5,
-        "Share of a log that must be uncompacted before it is compacted again.",
+        "Minimum ratio of uncompacted bytes to all bytes of a log at which it is compacted again.",
         update=_DYNAMIC,
     )
     log_cleaner_delete_retention_ms = long(
         "log.cleaner.delete.retention.ms",
         86400000,
-        "How long compaction keeps the marks of deleted keys, so that readers from the start can see them.",
+        "How long compaction retains tombstones, so that consumers that read from the beginning see them, in "
+        "milliseconds.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_cleaner_min_compaction_lag_ms = long(
         "log.cleaner.min.compaction.lag.ms",
         0,
-        "How long a record stays as it is before it may be compacted away.",
+        "Minimum time that a record remains uncompacted, in milliseconds.",
         at_least=0,
         update=_DYNAMIC,
     )
     log_cleaner_max_compaction_lag_ms = long(
         "log.cleaner.max.compaction.lag.ms",
         LONG_MAX,
-        "Age at which a record becomes due for compaction whatever the share of uncompacted data.",
+        "Maximum time that a record remains uncompacted, whatever the ratio of uncompacted bytes, in milliseconds.",
         at_least=1,
         update=_DYNAMIC,
     )

@@ -1,8 +1,99 @@
-"""Server properties of sockets, connections and requests."""
+"""Server properties of listeners, connections, sockets and requests."""
 
-from ottla.broker.config.options import INT_MAX, Update, integer, long, optional_text, text_option
+import re
+from collections.abc import Callable
+
+from ottla.broker.config.options import INT_MAX, Kind, Option, Update, integer, long, optional_text, text_option
+from ottla.cluster.image import Listener
+from ottla.protocol.address import parse_address
+
+PLAINTEXT = "PLAINTEXT"
+"""The only security protocol; and the name of the default listener."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_EVERYWHERE = ("", "0.0.0.0", "::")
 
 _DYNAMIC = Update.CLUSTER_WIDE
+
+
+class ListenerOptions:
+    listeners = Option[tuple[Listener, ...]](
+        "listeners",
+        Kind.LIST,
+        (),
+        "Addresses on which the broker accepts connections, each with a listener name. The default is one listener, "
+        f"{PLAINTEXT}, at the address of --listen.",
+        parse=lambda text: _listeners(text, _listened_on),
+        bounds="a list of NAME://HOST:PORT",
+        update=Update.READ_ONLY,
+    )
+    advertised_listeners = Option[tuple[Listener, ...]](
+        "advertised.listeners",
+        Kind.LIST,
+        (),
+        "The address of each listener as clients and other brokers reach it: a client gets the addresses of the "
+        "listener it is connected to. The default is where the listener is, or --advertise.",
+        parse=lambda text: _listeners(text, _advertised),
+        bounds="a list of NAME://HOST:PORT",
+        update=Update.READ_ONLY,
+    )
+    inter_broker_listener_name = optional_text(
+        "inter.broker.listener.name",
+        "Name of the listener that brokers use among each other; by default the first listener. A fetch is "
+        "accepted as a follower's on this listener only.",
+    )
+    listener_security_protocol_map = Option[tuple[str, ...]](
+        "listener.security.protocol.map",
+        Kind.LIST,
+        (f"{PLAINTEXT}:{PLAINTEXT}",),
+        f"Security protocol of each listener; only {PLAINTEXT} is supported.",
+        parse=lambda text: _protocols(text),
+        bounds=f"a list of NAME:{PLAINTEXT}",
+        update=Update.READ_ONLY,
+    )
+
+
+def _listeners(text: str, check: Callable[[Listener], None]) -> tuple[Listener, ...]:
+    found: dict[str, Listener] = {}
+    for part in text.split(",") if text else ():
+        listener = _listener(part.strip())
+        check(listener)
+        if listener.name in found:
+            raise ValueError(f"{listener.name} is given twice")
+        found[listener.name] = listener
+    return tuple(found.values())
+
+
+def _listener(text: str) -> Listener:
+    """Names are in capitals, whatever they are written in, as with Kafka."""
+    name, separator, address = text.partition("://")
+    try:
+        if not separator or not _NAME.fullmatch(name):
+            raise ValueError
+        return Listener(name.upper(), *parse_address(address, port_min=0, host_required=False))
+    except ValueError:
+        raise ValueError(f"'{text}' is not NAME://HOST:PORT") from None
+
+
+def _listened_on(listener: Listener) -> None:
+    """Every address is valid; port 0 is any free port."""
+
+
+def _advertised(listener: Listener) -> None:
+    if listener.host in _EVERYWHERE or listener.port == 0:
+        raise ValueError(f"{listener} is not an address that clients can connect to")
+
+
+def _protocols(text: str) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, colon, protocol = (word.strip() for word in part.partition(":"))
+        if not (colon and _NAME.fullmatch(name) and protocol):
+            raise ValueError(f"'{part.strip()}' is not NAME:{PLAINTEXT}")
+        if protocol.upper() != PLAINTEXT:
+            raise ValueError(f"{protocol} of {name} is not supported, only {PLAINTEXT} is")
+        found[name.upper()] = PLAINTEXT
+    return tuple(f"{name}:{protocol}" for name, protocol in found.items())
 
 
 def _per_ip_overrides(text: str) -> str:
@@ -25,45 +116,49 @@ class NetworkOptions:
     socket_send_buffer_bytes = integer(
         "socket.send.buffer.bytes",
         102400,
-        "Send buffer of a connection's socket (SO_SNDBUF). "
-        "Unless this is set, and with -1, the operating system decides.",
+        "SO_SNDBUF of a connection's socket, in bytes. The operating system's default applies when this is not "
+        "set or -1.",
         at_least=-1,
     )
     socket_receive_buffer_bytes = integer(
         "socket.receive.buffer.bytes",
         102400,
-        "Receive buffer of a connection's socket (SO_RCVBUF). "
-        "Unless this is set, and with -1, the operating system decides.",
+        "SO_RCVBUF of a connection's socket, in bytes. The operating system's default applies when this is not "
+        "set or -1.",
         at_least=-1,
     )
     socket_request_max_bytes = integer(
         "socket.request.max.bytes",
         104857600,
-        "Size of the largest request. A connection that announces a larger one is closed.",
+        "Maximum size of a request in bytes. A connection that announces a larger one is closed.",
         at_least=1,
     )
     socket_listen_backlog_size = integer(
         "socket.listen.backlog.size",
         50,
-        "Connections the operating system holds that the broker has not accepted yet.",
+        "Maximum number of connections that wait in the operating system to be accepted.",
         at_least=1,
     )
     connections_max_idle_ms = long(
         "connections.max.idle.ms",
         600000,
-        "Idle connections are closed after this many milliseconds: they neither send a request nor read an answer.",
+        "Idle connections, which neither send a request nor read a response, are closed after this many milliseconds.",
         at_least=1,
     )
     max_connections = integer(
-        "max.connections", INT_MAX, "The most connections at one time.", at_least=0, update=_DYNAMIC
+        "max.connections", INT_MAX, "Maximum number of open connections.", at_least=0, update=_DYNAMIC
     )
     max_connections_per_ip = integer(
-        "max.connections.per.ip", INT_MAX, "The most connections from one address.", at_least=0, update=_DYNAMIC
+        "max.connections.per.ip",
+        INT_MAX,
+        "Maximum number of open connections from one IP address.",
+        at_least=0,
+        update=_DYNAMIC,
     )
     max_connections_per_ip_overrides = text_option(
         "max.connections.per.ip.overrides",
         "",
-        "Addresses with a limit of their own, as HOST:COUNT,HOST:COUNT.",
+        "Limits for single addresses in place of max.connections.per.ip, as HOST:COUNT,HOST:COUNT.",
         parse=_per_ip_overrides,
         bounds="a list of HOST:COUNT",
         update=_DYNAMIC,
@@ -71,22 +166,23 @@ class NetworkOptions:
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
         INT_MAX,
-        "The most connections accepted per second; further ones wait.",
+        "Maximum number of connections accepted per second; further connections wait.",
         at_least=0,
         update=_DYNAMIC,
     )
     fetch_max_bytes = integer(
         "fetch.max.bytes",
         57671680,
-        "Size of the largest fetch response, whatever the client asks for. One batch is always sent whole. "
-        "Responses that clients have not read share 48 MiB, and are smaller when that is in use.",
+        "Maximum size of a fetch response in bytes, whatever limit the client gives. The first batch is always "
+        "returned whole. Responses that clients have not read yet share 48 MiB of memory and are smaller when it "
+        "is in use.",
         at_least=1024,
     )
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
-        "The most fetch sessions kept; those of consumers take 48 MiB of memory at most. "
-        "Clients without one send their whole list of partitions each time.",
+        "Maximum number of fetch sessions; those of consumers use at most 48 MiB of memory. A client without a "
+        "session sends its full list of partitions in every request.",
         at_least=0,
     )
     broker_rack = optional_text("broker.rack", "The rack of this broker, which clients see in its metadata.")

@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
-from ottla.broker.config.describe import ConfigEntry, Identity, broker_entries, cluster_default_entries, topic_entries
+from ottla.broker.config.describe import (
+    BrokerIdentity,
+    ConfigEntry,
+    broker_entries,
+    cluster_default_entries,
+    topic_entries,
+)
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
@@ -75,7 +81,7 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
     if name == ALL_BROKERS:
         return cluster_default_entries(config)
     listeners = parts.listeners
-    identity = Identity(node_id, listeners.opened, listeners.endpoints, str(parts.log_directory.path))
+    identity = BrokerIdentity(node_id, listeners.opened, listeners.endpoints, str(parts.log_directory.path))
     return chain(identity.entries(), broker_entries(config))
 
 

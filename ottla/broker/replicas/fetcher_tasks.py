@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Protocol
 
-from ottla.broker.config.server_replication import ReplicationOptions
+from ottla.broker.config.server_cluster import ReplicationOptions
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, SocketOptions

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.config.server_listeners import PLAINTEXT
+from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.runtime import StartError
 from ottla.broker.server.network import Network, address_for_clients
 from ottla.cluster.image import Listener

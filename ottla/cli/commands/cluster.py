@@ -1,4 +1,4 @@
-"""`ottla cluster`: what the brokers of a cluster say of it."""
+"""`ottla cluster`: the state of brokers and partitions."""
 
 from dataclasses import asdict
 from typing import Any
@@ -21,15 +21,15 @@ TITLES = {
 
 @click.group()
 def cluster() -> None:
-    """Look at a whole cluster."""
+    """Show the state of a cluster, unregister brokers."""
 
 
 @cluster.command("status")
 @broker_options
 def status(session: Session) -> None:
-    """Show brokers, controller, and the partitions that are not as they should be.
+    """Show brokers, controller and degraded partitions.
 
-    A follower's lag is counted in records; a broker's lag is that of the partition it is furthest behind with.
+    A follower's lag is counted in records; a broker's lag is the largest of its partitions.
     """
     found = session.run(operations.cluster_status)
     if session.output.as_json:
@@ -87,7 +87,7 @@ def _counts(found: ClusterStatus) -> dict[str, int]:
 
 
 def _as_json(found: ClusterStatus) -> dict[str, Any]:
-    """Of the partitions only those that are not as they should be: `ottla partitions describe` has them all."""
+    """Only degraded partitions: `ottla partitions describe` lists all."""
     return {
         "cluster_id": found.cluster_id,
         "controller": found.controller,
@@ -109,14 +109,14 @@ def _as_json(found: ClusterStatus) -> dict[str, Any]:
 
 @cluster.command("unregister")
 @click.argument("node_id", metavar="NODE-ID", type=click.IntRange(min=0))
-@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def unregister(session: Session, node_id: int, yes: bool) -> None:
-    """Make the cluster forget a broker that will not come back.
+    """Unregister a broker that will not come back.
 
-    Its replicas stay assigned to it until they are moved with `ottla partitions reassign`.
+    Its replicas remain assigned to it until `ottla partitions reassign` moves them.
     """
-    confirm(f"Forget broker {node_id}?", yes=yes)
+    confirm(f"Unregister broker {node_id}?", yes=yes)
     session.run(lambda client: operations.unregister_broker(client, node_id))
     if session.output.as_json:
         session.output.json({"unregistered": node_id})

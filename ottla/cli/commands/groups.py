@@ -1,5 +1,6 @@
-"""`ottla groups`: list, describe and delete consumer groups, tell their story, and reset their offsets."""
+"""`ottla groups`: list, describe and delete consumer groups, show their events, and reset their offsets."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from time import time
@@ -7,14 +8,15 @@ from typing import Any
 
 import click
 
+from ottla.cli.arguments import checked, parse_datetime, parse_duration, parse_topics
 from ottla.cli.client import Client
 from ottla.cli.commands.topics import confirm
 from ottla.cli.operations import groups as operations
 from ottla.cli.operations import offset_reset
 from ottla.cli.operations.offset_reset import Goal, Reset, Target
-from ottla.cli.operations.story_reader import tell_story
-from ottla.cli.output import Output
-from ottla.cli.progress import progress
+from ottla.cli.operations.story import Event, Story
+from ottla.cli.operations.story_reader import read_story
+from ottla.cli.output import Output, progress
 from ottla.cli.session import Session, broker_options, run_to_end
 
 WAYS_TO_RESET = ("--to-earliest", "--to-latest", "--to-offset", "--shift-by", "--to-datetime", "--by-duration")
@@ -44,7 +46,7 @@ def list_groups(session: Session) -> None:
 def describe_groups(session: Session, group_ids: Sequence[str]) -> None:
     """Show state, members, assignments and lag.
 
-    For every partition: the committed offset, the log end offset and how far they are apart.
+    For every partition: the committed offset, the log end offset and the lag.
     """
 
     async def describe(client: Client) -> list[operations.GroupDescription]:
@@ -106,20 +108,29 @@ def _assignment(member: operations.MemberDescription) -> str:
 
 @groups.command("story")
 @click.argument("group_id", metavar="GROUP")
-@click.option("--follow", is_flag=True, help="Go on telling, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Continue with new events, until Ctrl-C.")
 @broker_options
 def story(session: Session, group_id: str, follow: bool) -> None:
-    """Tell what happened to a group, and why, generation by generation.
+    """Show what happened to a group, and why, generation by generation.
 
-    It is read from the topic ottla.events, which an Ottla broker writes with ottla.events.enable=true.
+    The events come from the topic ottla.events, which an Ottla broker writes with ottla.events.enable=true.
     With --json, each event is a JSON object on a line of its own.
     """
-    run_to_end(tell_story(session, group_id, follow=follow))
+    write = _event_as_json if session.output.as_json else _paragraphs(Story())
+    run_to_end(read_story(session.config, group_id, write, session.output.lines, follow=follow))
+
+
+def _event_as_json(event: Event) -> str:
+    return json.dumps(event, ensure_ascii=False)
+
+
+def _paragraphs(story: Story) -> Callable[[Event], str | None]:
+    return lambda event: "\n".join(story.lines_of(event)) or None
 
 
 @groups.command("delete")
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None:
     """Delete groups that have no members, and their offsets."""
@@ -135,47 +146,33 @@ def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None
         session.output.json({"deleted": list(group_ids)})
 
 
-def _checked(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A click callback that turns the ValueError of `parse` into wrong usage."""
-
-    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error), context, parameter) from error
-
-    return callback
-
-
 @groups.command("reset-offsets")
 @click.argument("group_id", metavar="GROUP")
 @click.option(
-    "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, callback=_checked(offset_reset.parse_topics),
-    help="Which partitions; repeatable.",
+    "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, callback=checked(parse_topics),
+    help="Reset these partitions; repeatable.",
 )  # fmt: skip
-@click.option("--all-topics", is_flag=True, help="Every partition the group has committed an offset for.")
-@click.option("--to-earliest", is_flag=True, help="To the first offset that is kept.")
-@click.option("--to-latest", is_flag=True, help="To the end: only what is written from now on.")
+@click.option("--all-topics", is_flag=True, help="Reset every partition with a committed offset.")
+@click.option("--to-earliest", is_flag=True, help="To the log start offset.")
+@click.option("--to-latest", is_flag=True, help="To the log end offset.")
 @click.option("--to-offset", metavar="OFFSET", type=click.IntRange(min=0), help="To this offset.")
 @click.option("--shift-by", metavar="N", type=int, help="Forward by N, or back if N is negative.")
 @click.option(
-    "--to-datetime", metavar="TIME", callback=_checked(offset_reset.parse_datetime),
+    "--to-datetime", metavar="TIME", callback=checked(parse_datetime),
     help="To the first record at or after a time like 2026-03-01T12:00:00+01:00.",
 )  # fmt: skip
 @click.option(
-    "--by-duration", metavar="DURATION", callback=_checked(offset_reset.parse_duration),
-    help="To the first record younger than a duration like PT1H30M or P7D.",
+    "--by-duration", metavar="DURATION", callback=checked(parse_duration),
+    help="To the first record within the last DURATION, like PT1H30M or P7D.",
 )  # fmt: skip
-@click.option("--execute", is_flag=True, help="Commit; without it the plan is only shown.")
+@click.option("--execute", is_flag=True, help="Commit the offsets; by default they are only shown.")
 @broker_options
 def reset_offsets(
     session: Session, group_id: str, topics: dict[str, list[int]], all_topics: bool, execute: bool, **ways: Any
 ) -> None:
-    """Set the committed offsets of a group that has no members. Shows the plan; commits it with --execute."""
+    """Reset the committed offsets of a group without members. Shows the new offsets; commits them with --execute."""
     if bool(topics) == all_topics:
-        raise click.UsageError("say which partitions: either --topic or --all-topics")
+        raise click.UsageError("give either --topic or --all-topics")
     goal = _goal(**ways)
 
     async def reset(client: Client) -> list[Reset]:
@@ -217,5 +214,5 @@ def _goal(
     if by_duration is not None:
         goals.append(Goal(Target.TIMESTAMP, max(0, round(time() * 1000) - by_duration)))
     if len(goals) != 1:
-        raise click.UsageError(f"say where to: exactly one of {', '.join(WAYS_TO_RESET)}")
+        raise click.UsageError(f"give exactly one of {', '.join(WAYS_TO_RESET)}")
     return goals[0]

@@ -5,11 +5,11 @@ from dataclasses import asdict
 
 import click
 
+from ottla.cli.arguments import PartitionArgument, parse_partition
 from ottla.cli.client import Client, TopicPartition
 from ottla.cli.operations import partitions as operations
-from ottla.cli.operations.partition_moves import moved
-from ottla.cli.operations.partitions import Election, PartitionOutcome
-from ottla.cli.partition_arguments import PartitionArgument, parse_partition
+from ottla.cli.operations.partitions import ElectionType, MoveProgress, PartitionOutcome
+from ottla.cli.output import progress_bar
 from ottla.cli.session import Session, broker_options
 from ottla.protocol.errors import ErrorCode
 
@@ -23,10 +23,10 @@ def partitions() -> None:
 @click.argument("topics", metavar="[TOPIC...]", nargs=-1)
 @broker_options
 def describe(session: Session, topics: Sequence[str]) -> None:
-    """Show leaders, replicas, and who of them is in sync.
+    """Show leaders, replicas and ISR.
 
-    Of all topics but internal ones, unless some are named. ELR are the eligible leader replicas, which have all that
-    was acknowledged though they have left the ISR; "moving" names what a reassignment adds (+) and removes (-).
+    Without TOPIC, all topics except internal ones. ELR are the eligible leader replicas, which have left the ISR but
+    have all acknowledged records; "moving" shows the replicas that a reassignment adds (+) and removes (-).
     """
     described = session.run(lambda client: operations.describe_partitions(client, topics))
     if session.output.as_json:
@@ -46,28 +46,34 @@ def _moving(state: operations.PartitionState) -> str:
 
 @partitions.command("elect")
 @click.argument("places", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
-@click.option("--all", "everywhere", is_flag=True, help="All partitions there are.")
+@click.option("--all", "everywhere", is_flag=True, help="All partitions of the cluster.")
 @click.option(
-    "--preferred", "election", flag_value="PREFERRED", help="Make the first replica lead, if it is alive and in sync."
+    "--preferred",
+    "election",
+    flag_value="PREFERRED",
+    help="Elect the preferred (first) replica if it is live and in sync.",
 )
 @click.option(
     "--unclean",
     "election",
     flag_value="UNCLEAN",
-    help="Give a partition without leader any that is alive; records that only others have are lost.",
+    help="Elect any live replica of a partition without a leader; records that only other replicas have are lost.",
 )
 @broker_options
 def elect(session: Session, places: Sequence[str], everywhere: bool, election: str | None) -> None:
     """Elect leaders of partitions."""
     if election is None:
-        raise click.UsageError("which election? give --preferred or --unclean")
+        raise click.UsageError("give --preferred or --unclean")
     if everywhere == bool(places):
         raise click.UsageError("name topics or partitions, or give --all")
     wanted = [_without_replicas(parse_partition(place)) for place in places]
 
     async def elected(client: Client) -> list[PartitionOutcome]:
-        keys = None if everywhere else await _expanded(client, wanted)
-        return await operations.elect_leaders(client, Election[election], keys)
+        if everywhere:
+            return await operations.elect_leaders(client, ElectionType[election], None)
+        keys, topics = _split(wanted)
+        keys += await operations.partitions_of(client, topics)
+        return await operations.elect_leaders(client, ElectionType[election], dict.fromkeys(keys))
 
     outcomes = session.run(elected)
     _report(session, outcomes, done="elected", passing={ErrorCode.ELECTION_NOT_NEEDED: "no election needed"})
@@ -76,7 +82,7 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 @partitions.command("reassign")
 @click.argument("places", metavar="TOPIC:PARTITION=ID,ID,...", nargs=-1, required=True)
 @click.option("--cancel", is_flag=True, help="Cancel reassignments under way; then write TOPIC or TOPIC:PARTITION.")
-@click.option("--wait", is_flag=True, help="Wait until all is copied and moved.")
+@click.option("--wait", is_flag=True, help="Wait until the reassignments are complete.")
 @click.option(
     "--timeout",
     "wait_s",
@@ -88,11 +94,11 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 def reassign(session: Session, places: Sequence[str], cancel: bool, wait: bool, wait_s: float | None) -> None:
     """Move partitions to other brokers.
 
-    The brokers named become the replicas of the partition, the first of them the preferred leader. New replicas copy
-    what they lack, then the old ones are removed.
+    The brokers become the replicas of the partition, the first of them the preferred one. The old replicas are removed
+    when the new ones are in sync.
     """
     if wait_s is not None and not wait:
-        raise click.UsageError("--timeout says how long to --wait")
+        raise click.UsageError("--timeout needs --wait")
     arguments = [parse_partition(place) for place in places]
     if cancel:
         _cancel(session, [_without_replicas(argument) for argument in arguments])
@@ -101,26 +107,33 @@ def reassign(session: Session, places: Sequence[str], cancel: bool, wait: bool, 
     outcomes = session.run(lambda client: operations.reassign(client, targets))
     _report(session, outcomes, done="moving", quiet=wait)
     if wait:
-        outcome = session.run(lambda client: moved(client, targets, wait_s))
-        _report_moves(session, targets, outcome)
+        _report_moves(session, targets, session.run(lambda client: _moved(client, targets, wait_s)))
+
+
+async def _moved(
+    client: Client, targets: Mapping[TopicPartition, tuple[int, ...]], wait_s: float | None
+) -> dict[TopicPartition, tuple[int, ...]]:
+    progress = MoveProgress(len(targets))
+
+    def state() -> tuple[int, str]:
+        to_copy = "" if progress.records_to_copy is None else f", {progress.records_to_copy:,} records to copy"
+        return progress.moved, f"{progress.moved} of {progress.partitions} partitions moved{to_copy}"
+
+    async with progress_bar(len(targets), state):
+        return await operations.wait_for_moves(client, targets, wait_s, progress)
 
 
 def _cancel(session: Session, arguments: Sequence[PartitionArgument]) -> None:
-    async def cancelled(client: Client) -> list[PartitionOutcome]:
-        whole = {argument.topic for argument in arguments if argument.partition is None}
-        keys = {argument.key for argument in arguments if argument.partition is not None}
-        # Of a topic that is named as a whole, only what is being moved.
-        keys |= {key for key in await operations.list_moves(client) if key[0] in whole}
-        return await operations.reassign(client, dict.fromkeys(sorted(keys))) if keys else []
-
-    _report(session, session.run(cancelled), done="cancelled")
+    keys, topics = _split(arguments)
+    outcomes = session.run(lambda client: operations.cancel_reassignments(client, keys, topics))
+    _report(session, outcomes, done="cancelled")
 
 
 def _targets(arguments: Iterable[PartitionArgument]) -> dict[TopicPartition, tuple[int, ...]]:
     targets: dict[TopicPartition, tuple[int, ...]] = {}
     for argument in arguments:
         if argument.partition is None or argument.replicas is None:
-            raise click.UsageError(f"where is {argument.topic} to go? write TOPIC:PARTITION=ID,ID,...")
+            raise click.UsageError(f"{argument.topic} has no new replicas: write TOPIC:PARTITION=ID,ID,...")
         if argument.key in targets:
             raise click.UsageError(f"{argument.topic}:{argument.partition} is given twice")
         targets[argument.key] = argument.replicas
@@ -129,20 +142,17 @@ def _targets(arguments: Iterable[PartitionArgument]) -> dict[TopicPartition, tup
 
 def _without_replicas(argument: PartitionArgument) -> PartitionArgument:
     if argument.replicas is not None:
-        raise click.UsageError(f"{argument.topic}:{argument.partition} needs no replicas here")
+        raise click.UsageError(f"{argument.topic}:{argument.partition} takes no replicas here")
     return argument
 
 
-async def _expanded(client: Client, arguments: Iterable[PartitionArgument]) -> list[TopicPartition]:
-    """All partitions of the topics that are named as a whole, and the others."""
-    keys: dict[TopicPartition, None] = {}
-    for argument in arguments:
-        if argument.partition is not None:
-            keys[argument.key] = None
-            continue
-        states = await operations.describe_partitions(client, [argument.topic])
-        keys.update(dict.fromkeys((state.topic, state.partition) for state in states))
-    return list(keys)
+def _split(arguments: Iterable[PartitionArgument]) -> tuple[list[TopicPartition], list[str]]:
+    """The partitions, and the topics that are named as a whole."""
+    arguments = list(arguments)
+    return (
+        [argument.key for argument in arguments if argument.partition is not None],
+        [argument.topic for argument in arguments if argument.partition is None],
+    )
 
 
 def _report(
@@ -153,7 +163,7 @@ def _report(
     passing: Mapping[int, str] | None = None,
     quiet: bool = False,
 ) -> None:
-    """Say what came of each partition. Raises ClickException if an error is not one of those that may pass."""
+    """Print the outcome of each partition. Raises ClickException for an error that is not in `passing`."""
     passing = passing or {}
     failures = [each for each in outcomes if each.error is not None and each.code not in passing]
     if session.output.as_json and not (quiet and not failures):
@@ -172,7 +182,7 @@ def _report_moves(
     targets: Mapping[TopicPartition, tuple[int, ...]],
     replicas: Mapping[TopicPartition, tuple[int, ...]],
 ) -> None:
-    """Raises ClickException if a partition is not where it was to go."""
+    """Raises ClickException if a partition has not been moved."""
     late = [key for key, target in targets.items() if replicas.get(key) != target]
     if session.output.as_json:
         session.output.json(
@@ -187,7 +197,7 @@ def _report_moves(
     if late:
         name, index = late[0]
         now = f"{name}:{index} has replicas {_written(replicas.get(late[0], ()))}"
-        raise click.ClickException(f"{len(late)} of {len(targets)} partitions are not where they should be: {now}")
+        raise click.ClickException(f"{len(late)} of {len(targets)} partitions have not been moved: {now}")
 
 
 def _written(replicas: Iterable[int]) -> str:

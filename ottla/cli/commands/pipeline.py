@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.session import parse_settings
+from ottla.cli.arguments import parse_settings
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.launch import JOBS, environment, submit_command
 
@@ -17,13 +17,18 @@ from ottla.pipeline.launch import JOBS, environment, submit_command
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=True,
 )
-@click.option("--master", metavar="URL", default="local[*]", show_default=True, help="Of the Spark cluster.")
+@click.option("--master", metavar="URL", default="local[*]", show_default=True, help="URL of the Spark cluster.")
 @click.option(
     "--jars", metavar="DIRECTORY", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Take Spark's jars from here instead of Maven Central.",
+    help="Directory of Spark's jars, in place of Maven Central.",
 )  # fmt: skip
 @click.option(
-    "--conf", "settings", metavar="KEY=VALUE", multiple=True, callback=parse_settings, help="Of Spark; repeatable."
+    "--conf",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=parse_settings,
+    help="Of Spark's configuration.",
 )
 @click.option("--show", is_flag=True, help="Print the spark-submit command and do nothing.")
 @click.argument("job", type=click.Choice(JOBS))

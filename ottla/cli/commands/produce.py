@@ -2,14 +2,18 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
 
+from ottla.cli.arguments import parse_settings
 from ottla.cli.failures import INTERRUPTED_STATUS
-from ottla.cli.messages import Message, from_json
-from ottla.cli.operations.produce import STDIN, Destination, Tally, produce_lines
-from ottla.cli.session import Session, broker_options, parse_settings, run_to_end
+from ottla.cli.operations.produce import STDIN, Destination, MakeRecord, Tally, produce_lines
+from ottla.cli.output import progress_bar
+from ottla.cli.records import ProducerRecord, record_from_json
+from ottla.cli.session import Session, broker_options, run_to_end
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -17,13 +21,27 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.command()
 @click.argument("topic")
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--key", help="The key of every record.")
-@click.option("--key-separator", metavar="TEXT", help=r"Each line is KEY, this text, VALUE; \t is a tab.")
-@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, callback=parse_settings, help="Repeatable.")
-@click.option("--partition", metavar="N", type=click.IntRange(min=0), help="Default: by the hash of the key.")
-@click.option("--null-marker", metavar="TEXT", help="A value of exactly this text is a null (a tombstone).")
+@click.option("--key", help="Key of every record.")
+@click.option("--key-separator", metavar="TEXT", help=r"Text between key and value of each line; \t is a tab.")
+@click.option(
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parse_settings,
+    help="Header of every record; repeatable.",
+)
+@click.option(
+    "--partition",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Default: by the hash of the key.",
+)
+@click.option("--null-marker", metavar="TEXT", help="Text that stands for a null value (a tombstone).")
 @click.option("--from-json", is_flag=True, help="Each line is a JSON object as `ottla consume --json` writes it.")
-@click.option("--acks", type=click.Choice(("0", "1", "all")), default="all", show_default=True)
+@click.option(
+    "--acks", type=click.Choice(("0", "1", "all")), default="all", show_default=True, help="Acknowledgements."
+)
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
 @broker_options
 def produce(
@@ -41,11 +59,9 @@ def produce(
 ) -> None:
     """Produce every line of standard input, or of FILEs, as a record."""
     if from_json and (key is not None or key_separator is not None or null_marker is not None):
-        raise click.UsageError(
-            "--from-json brings keys and nulls itself: leave --key, --key-separator, --null-marker out"
-        )
+        raise click.UsageError("--from-json cannot be combined with --key, --key-separator or --null-marker")
     if key is not None and key_separator is not None:
-        raise click.UsageError("give either --key or --key-separator")
+        raise click.UsageError("--key and --key-separator cannot be combined")
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     shape = _Shape(
@@ -57,10 +73,25 @@ def produce(
     )
     destination = Destination(topic, acks=acks, compression=None if compression == "none" else compression)
     make = shape.from_json if from_json else shape.from_line
-    tally = run_to_end(produce_lines(session, destination, files or (STDIN,), make))
+    tally = run_to_end(_produced(session, destination, files or (STDIN,), make))
     _report(session, topic, tally)
     if tally.was_interrupted:
         sys.exit(INTERRUPTED_STATUS)
+
+
+async def _produced(session: Session, destination: Destination, files: Sequence[str], make: MakeRecord) -> Tally:
+    """With a progress bar, unless the lines are typed."""
+    tally = Tally()
+    is_typed = STDIN in files and sys.stdin.isatty()
+    bar = progress_bar(_total_bytes(files), lambda: (tally.bytes_read, f"{tally.acknowledged:,} records"))
+    async with nullcontext() if is_typed else bar:
+        await produce_lines(session.config, destination, files, make, tally)
+    return tally
+
+
+def _total_bytes(files: Sequence[str]) -> int | None:
+    """None for standard input, whose size is unknown."""
+    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +104,16 @@ class _Shape:
     headers: tuple[tuple[str, bytes], ...]
     partition: int | None
 
-    def from_line(self, line: bytes) -> Message:
+    def from_line(self, line: bytes) -> ProducerRecord:
         key, value = self.key, line
         if self.separator is not None:
             key, found, value = line.partition(self.separator)
             if not found:
                 raise ValueError(f"has no key separator {self.separator.decode()!r}")
-        return Message(None if value == self.null_marker else value, key, self.headers, self.partition)
+        return ProducerRecord(None if value == self.null_marker else value, key, self.headers, self.partition)
 
-    def from_json(self, line: bytes) -> Message:
-        message = from_json(line)
+    def from_json(self, line: bytes) -> ProducerRecord:
+        message = record_from_json(line)
         partition = message.partition if self.partition is None else self.partition
         return replace(message, headers=message.headers + self.headers, partition=partition)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.serve_options import OPTIONS, Option, serve, usage_error
+from ottla.cli.serve_options import OPTIONS, ServeOption, serve, usage_error
 
 
-def _click_option(option: Option) -> click.Option:
+def _click_option(option: ServeOption) -> click.Option:
     kind: Any = None
     if option.choices:
         kind = click.Choice(option.choices)

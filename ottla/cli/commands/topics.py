@@ -6,13 +6,12 @@ from dataclasses import asdict
 
 import click
 
+from ottla.cli.arguments import parse_assignments, parse_settings
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
 from ottla.cli.operations import topics as operations
-from ottla.cli.output import Output
-from ottla.cli.partition_arguments import parse_assignments
-from ottla.cli.progress import progress
-from ottla.cli.session import Session, broker_options, parse_settings
+from ottla.cli.output import Output, progress
+from ottla.cli.session import Session, broker_options
 
 
 @click.group()
@@ -21,7 +20,7 @@ def topics() -> None:
 
 
 @topics.command("list")
-@click.option("--internal", is_flag=True, help="Show internal topics too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @broker_options
 def list_topics(session: Session, internal: bool) -> None:
     """List the topics of a cluster."""
@@ -53,9 +52,9 @@ def list_topics(session: Session, internal: bool) -> None:
     metavar="PARTITION=ID,ID,...",
     multiple=True,
     callback=parse_assignments,
-    help="The replicas of a partition by hand, the first to lead; repeatable, for every partition.",
+    help="Replicas of a partition, the first one preferred; repeat for every partition.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic that exists as it is.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing for a topic that exists.")
 @broker_options
 def create_topics(
     session: Session,
@@ -68,7 +67,7 @@ def create_topics(
 ) -> None:
     """Create topics."""
     if assignment and not (partitions is None and replication_factor is None):
-        raise click.UsageError("--assignment says how many partitions and replicas there are")
+        raise click.UsageError("--assignment cannot be combined with --partitions or --replication-factor")
     created: list[str] = []
 
     async def create(client: Client) -> None:
@@ -100,7 +99,7 @@ def create_topics(
 def describe_topics(session: Session, names: Sequence[str]) -> None:
     """Show partitions, leaders, offsets and configs.
 
-    Of all topics but internal ones, unless some are named.
+    Without TOPIC, all topics except internal ones.
     """
 
     async def describe(client: Client) -> list[operations.TopicDescription]:
@@ -129,7 +128,7 @@ def _print_topic(output: Output, topic: operations.TopicDescription) -> None:
 
 @topics.command("alter")
 @click.argument("name", metavar="TOPIC")
-@click.option("--partitions", metavar="N", type=click.IntRange(min=1), help="Add partitions until there are N.")
+@click.option("--partitions", metavar="N", type=click.IntRange(min=1), help="Increase the number of partitions to N.")
 @click.option(
     "--config",
     "configs",
@@ -138,7 +137,7 @@ def _print_topic(output: Output, topic: operations.TopicDescription) -> None:
     callback=parse_settings,
     help="A topic config; repeatable.",
 )
-@click.option("--unset", metavar="KEY", multiple=True, help="Return a config to the broker's value; repeatable.")
+@click.option("--unset", metavar="KEY", multiple=True, help="Reset a config to the broker's value; repeatable.")
 @broker_options
 def alter_topic(
     session: Session, name: str, partitions: int | None, configs: dict[str, str], unset: Sequence[str]
@@ -164,10 +163,10 @@ def alter_topic(
 
 @topics.command("delete")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def delete_topics(session: Session, names: Sequence[str], yes: bool) -> None:
-    """Delete topics and everything in them."""
+    """Delete topics and their records."""
     confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
 
     async def delete(client: Client) -> None:
@@ -181,6 +180,6 @@ def delete_topics(session: Session, names: Sequence[str], yes: bool) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask when somebody is there to answer; a script has said what it wants."""
+    """Ask on a terminal; a script is not asked."""
     if not yes and sys.stdin.isatty():
         click.confirm(question, abort=True)

@@ -1,10 +1,12 @@
-"""What `ottla cluster` does, as functions of a client."""
+"""What `ottla cluster` and `ottla ping` do, as functions of a client."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.cli.client import Client, TopicPartition
-from ottla.cli.failures import check
+from ottla.cli.client import Client, ClientConfig, TopicPartition
+from ottla.cli.connection import BrokerConnection
+from ottla.cli.failures import NoAnswer, check
 from ottla.cli.operations.replica_progress import LogEnds, lags, log_ends
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode
@@ -24,7 +26,7 @@ MIN_ISR = "min.insync.replicas"
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
     """`address` is None for a broker that is known only from the replicas it should have. `lag` counts the records that
-    the partition it is furthest behind with has more than it; None: it follows nothing, or it cannot be told."""
+    it lacks in the partition it is furthest behind in; None: it follows nothing, or the lag is unknown."""
 
     node_id: int
     address: str | None
@@ -74,7 +76,7 @@ class ClusterStatus:
 
 
 async def cluster_status(client: Client) -> ClusterStatus:
-    """Asks every broker that is there for the ends of its logs."""
+    """Asks every live broker for its log end offsets."""
     metadata = await client.metadata(None)
     min_isr = await _min_isr(client, [str(topic.name) for topic in metadata.topics])
     rows = {
@@ -136,7 +138,7 @@ def _greatest(values: Iterable[int | None]) -> int | None:
 
 
 async def _fenced_brokers(client: Client) -> list[tuple[int, str, str | None]]:
-    """Brokers that are registered and not live, as far as the cluster tells of them (KIP-1073)."""
+    """Brokers that are registered and not live, if the cluster lists them (KIP-1073)."""
     if await client.version_at_controller(DescribeClusterRequest) is None:
         return []
     request = DescribeClusterRequest(include_fenced_brokers=True)
@@ -149,7 +151,7 @@ async def _fenced_brokers(client: Client) -> list[tuple[int, str, str | None]]:
 
 
 async def _min_isr(client: Client, topics: Sequence[str]) -> dict[str, int]:
-    """`min.insync.replicas` of the topics that tell."""
+    """`min.insync.replicas` of the topics that can be described."""
     if not topics:
         return {}
     resources = [
@@ -170,7 +172,7 @@ def _known(node_id: int) -> int | None:
 
 
 async def unregister_broker(client: Client, node_id: int) -> None:
-    """Make the cluster forget a broker; raises Refused when it knows none of this id."""
+    """Unregister a broker; raises Refused when none with this id is registered."""
 
     async def attempt() -> None:
         request = UnregisterBrokerRequest(broker_id=node_id)
@@ -178,3 +180,19 @@ async def unregister_broker(client: Client, node_id: int) -> None:
         check(f"cannot unregister broker {node_id}", response.error_code, response.error_message)
 
     await client.retrying(attempt)
+
+
+async def first_answer(config: ClientConfig) -> tuple[str, float]:
+    """The first broker that answers, and after how many milliseconds. Raises NoAnswer when none does."""
+    last: NoAnswer | None = None
+    for address in config.bootstrap:
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            connection = await BrokerConnection.open(address, config.timeout_s)
+        except NoAnswer as error:
+            last = error
+            continue
+        await connection.close()
+        return str(address), round((asyncio.get_running_loop().time() - asked_at) * 1000, 1)
+    assert last is not None, "there is at least one bootstrap address"
+    raise last

@@ -27,7 +27,7 @@ from ottla.protocol.primitives import DecodeError
 
 NO_OFFSET = -1
 DEAD = "Dead"
-# States in which nobody holds a partition, so that offsets may be changed from outside.
+# States in which no member owns a partition, so that offsets can be changed by an admin client.
 STATES_WITHOUT_MEMBERS = ("Empty", DEAD)
 
 

@@ -1,9 +1,7 @@
 """Which offsets `ottla groups reset-offsets` will commit."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 
 from ottla.cli.client import EARLIEST, LATEST, Client, TopicPartition
@@ -11,12 +9,6 @@ from ottla.cli.failures import ClientError, Refused
 from ottla.cli.operations.groups import STATES_WITHOUT_MEMBERS, committed_offsets, group_state
 from ottla.cli.operations.topics import existing_topic
 from ottla.protocol.errors import ErrorCode
-
-DURATION = re.compile(
-    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
-SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 class Target(Enum):
@@ -95,33 +87,3 @@ def _committed(partition: TopicPartition, committed: Mapping[TopicPartition, int
     except KeyError:
         topic, index = partition
         raise ClientError(f"cannot shift {topic}-{index}: the group has committed no offset for it") from None
-
-
-def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:
-    """`NAME` or `NAME:0,2`; raises ValueError with a sentence."""
-    topics: dict[str, list[int]] = {}
-    for text in texts:
-        name, colon, numbers = text.partition(":")
-        partitions = numbers.split(",") if colon else []
-        if not name or not all(number.isascii() and number.isdecimal() for number in partitions):
-            raise ValueError(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")
-        topics[name] = [int(number) for number in partitions]
-    return topics
-
-
-def parse_datetime(text: str) -> int:
-    """Milliseconds since 1970; a time without an offset is the local one. Raises ValueError with a sentence."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a time like 2026-03-01T12:00:00 or 2026-03-01T12:00:00+01:00") from None
-    return max(0, round(moment.timestamp() * 1000))
-
-
-def parse_duration(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration of weeks to seconds. Raises ValueError with a sentence."""
-    found = DURATION.fullmatch(text.upper())
-    if found is None or not any(found.groups()):
-        raise ValueError(f"{text!r} is not a duration like PT1H30M or P7D")
-    seconds = sum(float(number) * SECONDS[unit] for unit, number in found.groupdict().items() if number)
-    return round(seconds * 1000)

@@ -1,6 +1,8 @@
 """What `ottla partitions` does, as functions of a client."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -30,13 +32,15 @@ from ottla.protocol.messages.list_partition_reassignments import (
 )
 from ottla.protocol.messages.metadata import MetadataResponsePartition
 
-# Codes of a partition that say that it has no leader or lacks replicas just now, which is what is to be shown.
+# Codes of a partition without a leader or with unavailable replicas: it is shown as it is.
 SHOWN = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE)
+
+POLL_S = 0.5
 
 PartitionRow = DescribeTopicPartitionsResponsePartition | MetadataResponsePartition
 
 
-class Election(IntEnum):
+class ElectionType(IntEnum):
     """The types of ElectLeaders (KIP-460)."""
 
     PREFERRED = 0
@@ -45,7 +49,7 @@ class Election(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """`elr` are the eligible leader replicas, None where the cluster does not tell (before Kafka 4.0)."""
+    """`elr` are the eligible leader replicas, None where the cluster does not report them (before Kafka 4.0)."""
 
     topic: str
     partition: int
@@ -61,7 +65,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What came of a request for one partition: `error` is a sentence, None where it was done."""
+    """The result of a request for one partition: `error` is a sentence, None for success."""
 
     topic: str
     partition: int
@@ -84,8 +88,8 @@ async def describe_partitions(client: Client, topics: Sequence[str]) -> list[Par
     if not names:
         return []
     moves = await list_moves(client)
-    tells_elr = await client.version_at_controller(DescribeTopicPartitionsRequest) is not None
-    rows = await _from_description(client, names) if tells_elr else await _from_metadata(client, names)
+    has_elr = await client.version_at_controller(DescribeTopicPartitionsRequest) is not None
+    rows = await _from_description(client, names) if has_elr else await _from_metadata(client, names)
     states = (_state(key, row, moves.get(key)) for key, row in rows.items())
     return sorted(states, key=lambda each: (each.topic, each.partition))
 
@@ -132,9 +136,9 @@ async def _from_description(client: Client, names: Sequence[str]) -> Mapping[Top
 
 
 async def elect_leaders(
-    client: Client, election: Election, partitions: Iterable[TopicPartition] | None
+    client: Client, election: ElectionType, partitions: Iterable[TopicPartition] | None
 ) -> list[PartitionOutcome]:
-    """One outcome for each partition; for None, all there are, only for those that were in need of an election."""
+    """One outcome for each partition; for None, all partitions, only for those that needed an election."""
     topics = None
     if partitions is not None:
         topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in _by_topic(partitions).items()]
@@ -155,7 +159,7 @@ async def elect_leaders(
 
 
 async def reassign(client: Client, targets: Mapping[TopicPartition, Sequence[int] | None]) -> list[PartitionOutcome]:
-    """Begin to move partitions to other replicas, the first to be preferred; None gives up the move of a partition."""
+    """Begin to move partitions to other replicas, the first to be preferred; None cancels the move of a partition."""
     topics = [
         ReassignableTopic(name=name, partitions=[_target(index, targets[name, index]) for index in indexes])
         for name, indexes in _by_topic(targets).items()
@@ -172,6 +176,22 @@ async def reassign(client: Client, targets: Mapping[TopicPartition, Sequence[int
         ]
 
     return sorted(await client.retrying(attempt), key=lambda each: (each.topic, each.partition))
+
+
+async def cancel_reassignments(
+    client: Client, partitions: Iterable[TopicPartition], topics: Collection[str]
+) -> list[PartitionOutcome]:
+    """Cancel the moves of these partitions, and of those partitions of the topics that are being moved."""
+    keys = {*partitions, *(key for key in await list_moves(client) if key[0] in topics)}
+    return await reassign(client, dict.fromkeys(sorted(keys))) if keys else []
+
+
+async def partitions_of(client: Client, topics: Iterable[str]) -> list[TopicPartition]:
+    """All partitions of these topics."""
+    found: list[TopicPartition] = []
+    for topic in topics:
+        found += [(state.topic, state.partition) for state in await describe_partitions(client, [topic])]
+    return found
 
 
 async def list_moves(client: Client, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Move]:
@@ -200,8 +220,30 @@ async def list_moves(client: Client, partitions: Iterable[TopicPartition] | None
     return await client.retrying(attempt)
 
 
+class MoveProgress:
+    """How many partitions have been moved, and how many records their new replicas still lack."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.moved = 0
+        self.records_to_copy: int | None = None
+
+
+async def wait_for_moves(
+    client: Client, partitions: Collection[TopicPartition], wait_s: float | None, progress: MoveProgress
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas of the partitions once no move of them is under way, or after `wait_s`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while moves := await list_moves(client, partitions):
+                progress.moved = progress.partitions - len(moves)
+                progress.records_to_copy = await records_to_copy(client, moves)
+                await asyncio.sleep(POLL_S)
+    return await replicas_of(client, partitions)
+
+
 async def records_to_copy(client: Client, moves: Mapping[TopicPartition, Move]) -> int | None:
-    """How many records the replicas that are being added lack in all; None where none of them tells."""
+    """How many records the replicas that are being added lack in all; None if that is unknown of all of them."""
     leaders: dict[TopicPartition, int] = {}
     for topic in (await client.metadata(sorted({name for name, _ in moves}))).topics:
         leaders.update({(str(topic.name), row.partition_index): row.leader_id for row in topic.partitions})

@@ -3,30 +3,38 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
-from ottla.cli import client_log
-from ottla.cli.client import Client
+from ottla.cli.client import ClientConfig
 from ottla.cli.failures import ClientError
-from ottla.cli.lines import Readable, read_lines
-from ottla.cli.messages import Message
+from ottla.cli.operations.client_library import on_signals, show_errors_only
 from ottla.cli.operations.topics import reachable_partitions
-from ottla.cli.progress import show_bar
-from ottla.cli.session import Session
+from ottla.cli.records import ProducerRecord
 
 STDIN = "-"
 # Long enough to fill batches from a pipe, too short to be felt at a keyboard.
 LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
-# How large a record may be is for the broker to say; this is only what the library will try.
+# The broker limits the size of a record; this is only the largest request that the library sends.
 REQUEST_BYTES_MAX = 256 * 1024 * 1024
 
-MakeMessage = Callable[[bytes], Message]
+CHUNK_BYTES = 256 * 1024
+# Read ahead by this many chunks while the producer waits for its broker.
+CHUNKS_AHEAD = 8
+
+MakeRecord = Callable[[bytes], ProducerRecord]
+
+
+class Readable(Protocol):
+    """An unbuffered stream: `read` returns what is there, and waits only if nothing is."""
+
+    def read(self, size: int, /) -> bytes | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +67,30 @@ class Tally:
             self.failure = error
 
 
-async def produce_lines(session: Session, destination: Destination, files: Sequence[str], make: MakeMessage) -> Tally:
-    """Produce all lines of `files`; returns when everything sent has been acknowledged. Raises ClientError."""
+async def produce_lines(
+    config: ClientConfig, destination: Destination, files: Sequence[str], make: MakeRecord, tally: Tally
+) -> None:
+    """Produce all lines of `files`, counted in `tally`; returns when everything sent has been acknowledged.
+
+    Raises ClientError."""
     topic = destination.topic
-    async with Client(session.bootstrap, session.timeout_s) as client:
+    async with config.client() as client:
         partitions = await reachable_partitions(client, topic, create_missing=True)
     from aiokafka.errors import KafkaError
 
-    tally = Tally()
     started_at = monotonic()
     try:
-        producer = await _started_producer(session, destination)
+        producer = await _started_producer(config, destination)
         try:
             sending = asyncio.create_task(_send(producer, topic, partitions, _messages(files, make, tally), tally))
-            async with _shown(tally, files):
-                with _cancelled_by_interrupt(sending, tally), suppress(asyncio.CancelledError):
-                    await sending
+
+            def interrupt() -> None:
+                """Ctrl-C ends the reading; what has been read is still delivered."""
+                tally.was_interrupted = True
+                sending.cancel()
+
+            with on_signals(signal.SIGINT, act=interrupt), suppress(asyncio.CancelledError):
+                await sending
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
@@ -84,28 +100,27 @@ async def produce_lines(session: Session, destination: Destination, files: Seque
         lost = tally.sent - tally.acknowledged
         why = _sentence(tally.failure)
         raise ClientError(f"{lost} of {tally.sent} records to {topic} were not acknowledged: {why}")
-    return tally
 
 
-async def _started_producer(session: Session, destination: Destination) -> Any:
+async def _started_producer(config: ClientConfig, destination: Destination) -> Any:
     from aiokafka import AIOKafkaProducer
 
-    client_log.show_errors_only()
+    show_errors_only()
     producer = AIOKafkaProducer(
-        bootstrap_servers=session.bootstrap_servers,
+        bootstrap_servers=config.bootstrap_servers,
         client_id="ottla",
         acks=destination.acks if destination.acks == "all" else int(destination.acks),
         compression_type=destination.compression,
         linger_ms=LINGER_MS,
         max_batch_size=BATCH_BYTES,
         max_request_size=REQUEST_BYTES_MAX,
-        request_timeout_ms=int(session.timeout_s * 1000),
+        request_timeout_ms=config.timeout_ms,
     )
     await producer.start()
     return producer
 
 
-async def _messages(files: Sequence[str], make: MakeMessage, tally: Tally) -> AsyncIterator[Message]:
+async def _messages(files: Sequence[str], make: MakeRecord, tally: Tally) -> AsyncIterator[ProducerRecord]:
     for file in files:
         name = "standard input" if file == STDIN else file
         read = 0
@@ -129,7 +144,7 @@ def _opened(file: str) -> AbstractContextManager[Readable]:
 
 
 async def _send(
-    producer: Any, topic: str, partitions: Collection[int], messages: AsyncIterator[Message], tally: Tally
+    producer: Any, topic: str, partitions: Collection[int], messages: AsyncIterator[ProducerRecord], tally: Tally
 ) -> None:
     async for message in messages:
         if message.partition is not None and message.partition not in partitions:
@@ -147,45 +162,47 @@ async def _send(
         tally.watch(delivery)
 
 
-@contextmanager
-def _cancelled_by_interrupt(sending: "asyncio.Task[None]", tally: Tally) -> Generator[None]:
-    """Ctrl-C ends the reading; what has been read is still delivered."""
-
-    def interrupt() -> None:
-        tally.was_interrupted = True
-        sending.cancel()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-
-
-@asynccontextmanager
-async def _shown(tally: Tally, files: Sequence[str]) -> AsyncGenerator[None]:
-    """A progress bar on standard error, unless lines are typed or nobody watches."""
-    if not sys.stderr.isatty() or (STDIN in files and sys.stdin.isatty()):
-        yield
-        return
-    bar = asyncio.create_task(
-        show_bar(_total_bytes(files), lambda: (tally.bytes_read, f"{tally.acknowledged:,} records"))
-    )
-    try:
-        yield
-    finally:
-        bar.cancel()
-        with suppress(asyncio.CancelledError):
-            await bar
-
-
-def _total_bytes(files: Sequence[str]) -> int | None:
-    """None when nobody knows: standard input may go on for ever."""
-    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
-
-
 def _sentence(error: BaseException) -> str:
     """The client library's errors begin with their number and class: `[Error 10] MessageSizeTooLargeError: ...`."""
     words = str(error).splitlines()
     return words[0] if words else type(error).__name__
+
+
+async def read_lines(stream: Readable) -> AsyncIterator[list[bytes]]:
+    """The lines that have come so far, as they come, without their ends; the last one may lack its newline.
+
+    A thread of its own reads and is never joined: one that is blocked on a terminal cannot be cancelled. It must not
+    hold the lock of a buffered reader then, which the interpreter needs when it exits; hence unbuffered.
+    """
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(CHUNKS_AHEAD)
+    arguments = (stream, chunks, room, asyncio.get_running_loop())
+    threading.Thread(target=_read_chunks, args=arguments, name="ottla-read-lines", daemon=True).start()
+    rest = b""
+    while chunk := await chunks.get():
+        room.release()
+        if isinstance(chunk, OSError):
+            raise chunk
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest.removesuffix(b"\r")]
+
+
+def _read_chunks(
+    stream: Readable,
+    chunks: "asyncio.Queue[bytes | OSError]",
+    room: threading.Semaphore,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    # A loop that is closed refuses: the command has ended for another reason.
+    with suppress(RuntimeError):
+        while True:
+            try:
+                chunk: bytes | OSError = stream.read(CHUNK_BYTES) or b""
+            except OSError as error:
+                chunk = error
+            room.acquire()
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+            if not chunk or isinstance(chunk, OSError):
+                return

@@ -1,4 +1,4 @@
-"""How far each replica of a partition has come, asked of the brokers that have them."""
+"""The log end offsets of replicas, from the brokers that have them."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,19 +17,21 @@ from ottla.protocol.messages.list_offsets import (
 ANY_REPLICA = -2
 
 LogEnds = Mapping[tuple[TopicPartition, int], int]
-"""Log end offsets by partition and node id, of the replicas that told."""
+"""Log end offsets by partition and node id, of the replicas that answered."""
 
 
 async def log_ends(client: Client, replicas: Mapping[TopicPartition, Sequence[int]]) -> LogEnds:
-    """All brokers are asked at once. A broker that does not answer tells nothing, and so does one that answers only
-    for what it leads."""
+    """All brokers are asked at once. Replicas of brokers that do not answer are missing, and so are those of a broker
+    that answers only for the partitions it leads."""
     by_node: dict[int, list[TopicPartition]] = {}
     for partition, node_ids in replicas.items():
         for node_id in node_ids:
             if node_id in client.brokers:
                 by_node.setdefault(node_id, []).append(partition)
-    told = await asyncio.gather(*(_log_ends_at(client, node_id, asked) for node_id, asked in by_node.items()))
-    return {(partition, node_id): end for node_id, ends in zip(by_node, told, strict=True) for partition, end in ends}
+    answers = await asyncio.gather(*(_log_ends_at(client, node_id, asked) for node_id, asked in by_node.items()))
+    return {
+        (partition, node_id): end for node_id, ends in zip(by_node, answers, strict=True) for partition, end in ends
+    }
 
 
 def lags(

@@ -25,7 +25,7 @@ from ottla.protocol.address import parse_address
 if TYPE_CHECKING:
     from ottla.cluster.store import MetadataStore
 
-# Until then, whoever has waited for the broker has the machine to himself.
+# Until then, the clients that waited for the broker have the processor for themselves.
 SETTLED_AFTER_S = 0.5
 
 

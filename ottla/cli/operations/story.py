@@ -1,4 +1,4 @@
-"""The story of a consumer group, told from the broker's events (docs/events.md): one paragraph per generation."""
+"""The story of a consumer group as text, from the broker's events (docs/events.md): one paragraph per generation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Ownership:
-    """Who has which partition, from what members are given and what they keep when they join again."""
+    """The owner of each partition, from what members are assigned and what they keep when they rejoin."""
 
     def __init__(self) -> None:
         self.owners: dict[TopicPartition, str] = {}
@@ -45,7 +45,7 @@ class Ownership:
 
 
 @dataclass
-class Clock:
+class EventClock:
     """The time that passes from event to event. Each start of a broker has a clock of its own, which is not set while
     it runs; from one broker to the next, as when a coordinator moves, there is only the time of day."""
 
@@ -65,19 +65,19 @@ class Clock:
 class Story:
     """Gives the lines that an event adds. Events of one group, in their order."""
 
-    _clock: Clock = field(default_factory=Clock)
+    _clock: EventClock = field(default_factory=EventClock)
     _rebalance_ms: int | None = None
     _join_phase_ms: int = 0
     _names: dict[str, str] = field(default_factory=dict[str, str])
     _given: dict[str, set[TopicPartition]] = field(default_factory=dict[str, set[TopicPartition]])
     _ownership: Ownership = field(default_factory=Ownership)
 
-    def tell(self, event: Event) -> list[str]:
+    def lines_of(self, event: Event) -> list[str]:
         if "member_id" in event and "client_id" in event:
             self._names[event["member_id"]] = _name(event)
         self._clock.advance(event)
-        teller = getattr(self, f"_{event['type']}", None)
-        return list(teller(event)) if teller is not None else []
+        write = getattr(self, f"_{event['type']}", None)
+        return list(write(event)) if write is not None else []
 
     # Members.
 
@@ -93,14 +93,14 @@ class Story:
         yield _line(event, f"{self._who(event)} is out: {event['cause']}{_given_reason(event)}")
 
     def _session_expired(self, event: Event) -> Iterator[str]:
-        yield _line(event, f"nothing was heard of {self._who(event)} for {_seconds(event['session_timeout_ms'])}")
+        yield _line(event, f"{self._who(event)} sent no heartbeat for {_seconds(event['session_timeout_ms'])}")
 
     def _pending_member_dropped(self, event: Event) -> Iterator[str]:
-        yield _line(event, f"a newcomer was told its id and is not coming: {event['cause']} ({event['member_id']})")
+        yield _line(event, f"a new member received its id and did not join: {event['cause']} ({event['member_id']})")
 
     def _static_member_replaced(self, event: Event) -> Iterator[str]:
         self._ownership.rename(event["old_member_id"], event["new_member_id"])
-        yield _line(event, f"static member {event['group_instance_id']} restarted and took its seat again")
+        yield _line(event, f"static member {event['group_instance_id']} restarted and rejoined with a new member id")
 
     def _member_synced(self, event: Event) -> Iterator[str]:
         leads = " (leader)" if event["is_leader"] else ""
@@ -144,7 +144,7 @@ class Story:
         )
         yield _line(event, text)
 
-    # Troubles, and the coordinator.
+    # Errors, and the coordinator.
 
     def _missing_assignments(self, event: Event) -> Iterator[str]:
         who = ", ".join(str(self._names.get(each, each)) for each in event["member_ids"])

@@ -1,81 +1,97 @@
 """Reading the events of a group from `ottla.events`, for `ottla groups story`."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from ottla.cli.client import ClientConfig
 from ottla.cli.failures import ClientError
-from ottla.cli.operations.consume import Limits, Source, consume_records
-from ottla.cli.operations.story import Event, Story, order
-from ottla.cli.session import Session
+from ottla.cli.operations.consume import Limits, RecordSource, consume_records
+from ottla.cli.operations.story import Event, order
 
 EVENTS_TOPIC = "ottla.events"
 _OF_EVERY_GROUP = ("dropped",)
+# The copy of an event follows within a few seconds, and after at most this many other events of its group.
+COPIES_WITHIN = 10_000
+
+WriteEvent = Callable[[Event], str | None]
+"""The text of an event; None for one without any."""
 
 
-async def tell_story(session: Session, group_id: str, *, follow: bool) -> None:
-    """What is in the topic now, in order; with `follow` also what comes, until Ctrl-C. Raises ClientError."""
-    source = Source(EVENTS_TOPIC, None, (), from_beginning=True, offset=None)
-    telling = _Telling(group_id, as_json=session.output.as_json)
-    await consume_records(session, source, Limits(None, None, exit_at_end=not follow), telling.tell, telling.tell_past)
-    if telling.is_reading_past:
+async def read_story(
+    config: ClientConfig, group_id: str, write: WriteEvent, show: Callable[[list[str]], bool], *, follow: bool
+) -> None:
+    """Show the events of a group that the topic has, in order; with `follow` also those to come, until Ctrl-C.
+
+    `show` returns false when its output is closed. Raises ClientError."""
+    source = RecordSource(EVENTS_TOPIC, None, (), from_beginning=True, offset=None)
+    reader = StoryReader(group_id, write)
+
+    def take(records: Sequence[Any]) -> bool:
+        return show(reader.read(records))
+
+    def at_end() -> bool:
+        return show(reader.replay_history())
+
+    await consume_records(config, source, Limits(None, None, exit_at_end=not follow), take, at_end)
+    if reader.is_reading_history:
         # Ctrl-C came first.
-        session.output.lines(telling.tell_past())
-    elif not follow and not telling.has_told:
+        show(reader.replay_history())
+    elif not follow and not reader.has_text:
         raise ClientError(f"there are no events of group {group_id} in {EVENTS_TOPIC}")
 
 
-# A copy of an event comes a few seconds after it, and no later than so many others of its group.
-COPIES_WITHIN = 10_000
+class StoryReader:
+    """Turns records into the text of one group's events, each event once.
 
+    The events of a group may be in several partitions. Those that are in the topic at the beginning, its history, are
+    therefore collected, and `replay_history` gives their text in order; `read` gives that of later ones at once."""
 
-class _Telling:
-    """The events of a group may be in several partitions, so what there is already has to be sorted first."""
-
-    def __init__(self, group_id: str, *, as_json: bool) -> None:
-        self.has_told = False
-        self.is_reading_past = True
+    def __init__(self, group_id: str, write: WriteEvent) -> None:
+        self.has_text = False
+        self.is_reading_history = True
         self._group_id = group_id
-        self._as_json = as_json
-        self._story = Story()
-        self._past: list[Event] = []
-        # The latest events, by who told them and as which.
-        self._known: dict[tuple[int, int, int], None] = {}
+        self._write = write
+        self._history: list[Event] = []
+        # The latest events, by the broker, its run and its sequence number.
+        self._seen: dict[tuple[int, int, int], None] = {}
 
-    def tell(self, record: Any, /) -> str | None:
-        event = _event_of(record, self._group_id)
-        if event is None or self._is_copy(event):
-            return None
-        if self.is_reading_past:
-            self._past.append(event)
-            return None
-        return self._text(event)
+    def read(self, records: Sequence[Any]) -> list[str]:
+        events = list(self._new_events(records))
+        if self.is_reading_history:
+            self._history += events
+            return []
+        return self._texts(events)
+
+    def replay_history(self) -> list[str]:
+        self.is_reading_history = False
+        texts = self._texts(sorted(self._history, key=order))
+        self._history.clear()
+        self.has_text = bool(texts)
+        return texts
+
+    def _new_events(self, records: Sequence[Any]) -> Iterator[Event]:
+        for record in records:
+            event = _event_of(record, self._group_id)
+            if event is not None and not self._is_copy(event):
+                yield event
 
     def _is_copy(self, event: Event) -> bool:
-        """What a broker could not be sure to have written, it has written again."""
+        """A broker that cannot be sure that an event was written writes it again."""
         identity = (event["broker"], event["run"], event["seq"])
-        if identity in self._known:
+        if identity in self._seen:
             return True
-        self._known[identity] = None
-        if len(self._known) > COPIES_WITHIN:
-            del self._known[next(iter(self._known))]
+        self._seen[identity] = None
+        if len(self._seen) > COPIES_WITHIN:
+            del self._seen[next(iter(self._seen))]
         return False
 
-    def tell_past(self) -> list[str]:
-        self.is_reading_past = False
-        self._past.sort(key=order)
-        lines = [text for event in self._past if (text := self._text(event)) is not None]
-        self._past.clear()
-        self.has_told = bool(lines)
-        return lines
-
-    def _text(self, event: Event) -> str | None:
-        if self._as_json:
-            return json.dumps(event, ensure_ascii=False)
-        return "\n".join(self._story.tell(event)) or None
+    def _texts(self, events: Sequence[Event]) -> list[str]:
+        return [text for event in events if (text := self._write(event)) is not None]
 
 
 def _event_of(record: Any, group_id: str) -> Event | None:
-    """None for events of others, and for records that are no events of a version known here."""
+    """None for events of other groups, and for records that are no events of a version known here."""
     try:
         value: object = json.loads(record.value or b"")
     except ValueError:

@@ -35,9 +35,9 @@ SET, DELETE = 0, 1
 # CreateTopics takes "as the broker is configured" for an answer since KIP-464.
 BROKER_DEFAULT = -1
 BROKER_DEFAULT_SINCE_VERSION = 4
-# Kafka 4 says once more that a topic does not exist and creates it meanwhile, which takes it a moment. A broker that
-# creates none says so every time, and is believed after about a second and a half.
-CREATION_ANSWERS_DOUBTED = 5
+# Kafka 4 answers that a topic does not exist while it creates it, which takes a moment. A broker that does not create
+# topics gives the same answer every time; it is final after about a second and a half.
+UNKNOWN_TOPIC_ANSWERS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ async def describe_topic(client: Client, name: str) -> TopicDescription:
 
 async def existing_topic(client: Client, name: str, *, create_missing: bool = False) -> MetadataResponseTopic:
     """The topic's metadata, once it has leaders; raises Refused when it does not exist."""
-    answers_to_doubt = CREATION_ANSWERS_DOUBTED if create_missing else 0
+    answers_left = UNKNOWN_TOPIC_ANSWERS_MAX if create_missing else 0
 
     async def attempt() -> MetadataResponseTopic:
-        nonlocal answers_to_doubt
+        nonlocal answers_left
         topic = (await client.metadata([name], create_missing=create_missing)).topics[0]
         error_code = topic.error_code
-        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and answers_to_doubt:
-            answers_to_doubt -= 1
+        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and answers_left:
+            answers_left -= 1
             error_code = ErrorCode.LEADER_NOT_AVAILABLE
         check(f"topic {name}", error_code)
         return topic
@@ -224,7 +224,7 @@ async def _change_configs(client: Client, name: str, *, set_to: Mapping[str, str
 
 
 async def _replace_configs(client: Client, name: str, *, set_to: Mapping[str, str], unset: Iterable[str]) -> Any:
-    """Brokers before Kafka 2.3 know only the whole: what was set before must be said again."""
+    """Brokers before Kafka 2.3 replace all configs: those that are set already must be sent again."""
     wanted = {**await topic_configs(client, name), **set_to}
     for key in unset:
         wanted.pop(key, None)

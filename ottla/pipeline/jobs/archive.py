@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: argparse.Namespace) -> None:
     options = {"failOnDataLoss": str(not arguments.allow_data_loss).lower(), **settings(arguments.option)}
-    seen = cluster.look_at(arguments.bootstrap)
+    seen = cluster.fetch_summary(arguments.bootstrap)
     cluster.check_topics(seen, arguments.topics, arguments.bootstrap)
     spark = open_session("archive")
     cluster.check_reachable(seen, master_of(spark))

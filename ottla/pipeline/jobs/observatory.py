@@ -12,7 +12,7 @@ from ottla.pipeline.session import master_of, open_session
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("observatory", description=f"Make the tables {', '.join(TABLES)}.")
     made.add_argument("--archive", required=True, metavar="PATH", help="The table that ottla.events is archived in.")
-    made.add_argument("--tables", required=True, metavar="PATH", help="A directory; its tables are made anew.")
+    made.add_argument("--tables", required=True, metavar="PATH", help="A directory; its tables are replaced.")
     made.add_argument(
         "--no-progress", type=float, default=60, metavar="SECONDS", help="After so long a member counts as stuck."
     )

@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    seen = cluster.look_at(arguments.bootstrap)
+    seen = cluster.fetch_summary(arguments.bootstrap)
     cluster.check_topics(seen, [arguments.target], arguments.bootstrap)
     spark = open_session("replay")
     cluster.check_reachable(seen, master_of(spark))

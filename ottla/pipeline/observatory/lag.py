@@ -5,8 +5,6 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
 from ottla.pipeline.events import moment
 
-COLUMNS = ("group_id", "topic", "partition", "sampled_at", "sampled_ms", "committed", "end", "lag")
-
 
 def lag(events: DataFrame) -> DataFrame:
     """`lag` is null where the coordinator did not know the partition's end."""

@@ -1,6 +1,6 @@
-"""`leadership`: which broker led each partition from when to when, and how long nobody led it before.
+"""`leadership`: which broker led each partition from when to when, and how long it had no leader before.
 
-A term begins when it is told, or where the broker that should have told it died, with the first event of its epoch.
+A term begins with its event, or, where the broker that should have written it died, with the first event of its epoch.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -9,22 +9,21 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 from ottla.pipeline.events import moment
 
 CONSUMER_OFFSETS = "__consumer_offsets"
-COLUMNS = (
-    "topic", "partition", "leader", "leader_epoch", "previous_leader", "led_from", "led_until", "led_ms",
-    "leaderless_ms", "isr_changes", "smallest_isr", "groups", "load_ms",
-)  # fmt: skip
-"""`led_until` is null of who leads still. `leaderless_ms` is null of the first term. `groups` and `load_ms` tell of
-partitions of `__consumer_offsets` how many groups came to the new coordinator, and how long it took to read them."""
 
 
 def leadership(events: DataFrame) -> DataFrame:
-    """One row per partition and term of a leader."""
+    """One row per partition and term of a leader.
+
+    `led_until` is null of the present leader. `leaderless_ms` is null of the first term. For partitions of
+    `__consumer_offsets`, `groups` is how many groups moved to the new coordinator, and `load_ms` how long it took to
+    load them.
+    """
     terms = _terms(events)
     in_turn = Window.partitionBy("topic", "partition").orderBy("term")
     with_neighbours = (
         terms.withColumn("until_ms", F.lead("from_ms").over(in_turn))
         .withColumn("before_ms", F.lag("from_ms").over(in_turn))
-        .withColumn("nobody_before", F.lag("leader").over(in_turn).isNull())
+        .withColumn("was_leaderless", F.lag("leader").over(in_turn).isNull())
         .withColumn("last_leader", F.last("leader", ignorenulls=True).over(in_turn.rowsBetween(-2, -1)))
     )
     return with_neighbours.where(F.col("leader").isNotNull()).select(
@@ -36,7 +35,7 @@ def leadership(events: DataFrame) -> DataFrame:
         moment("from_ms").alias("led_from"),
         moment("until_ms").alias("led_until"),
         (F.col("until_ms") - F.col("from_ms")).alias("led_ms"),
-        F.when(F.col("nobody_before"), F.col("from_ms") - F.col("before_ms"))
+        F.when(F.col("was_leaderless"), F.col("from_ms") - F.col("before_ms"))
         .when(F.col("before_ms").isNotNull(), F.lit(0))
         .alias("leaderless_ms"),
         "isr_changes",
@@ -48,10 +47,10 @@ def leadership(events: DataFrame) -> DataFrame:
 
 def _terms(events: DataFrame) -> DataFrame:
     """One row per leader epoch of a partition, those without a leader included."""
-    told = _told(events)
+    changes = _leader_events(events)
     in_turn = Window.partitionBy("topic", "partition").orderBy("wall_ms", "leader_epoch", "broker", "run", "seq")
     begins = (F.col("type") == "leader_changed") | (F.col("leader_epoch") != F.lag("leader_epoch").over(in_turn))
-    numbered = told.withColumn("begins", begins.cast("int")).withColumn("term", F.sum("begins").over(in_turn))
+    numbered = changes.withColumn("begins", begins.cast("int")).withColumn("term", F.sum("begins").over(in_turn))
     return numbered.groupBy("topic", "partition", F.coalesce("term", F.lit(0)).alias("term")).agg(
         F.first("leader", ignorenulls=True).alias("leader"),
         F.first("previous_leader", ignorenulls=True).alias("previous_leader"),
@@ -64,10 +63,10 @@ def _terms(events: DataFrame) -> DataFrame:
     )
 
 
-def _told(events: DataFrame) -> DataFrame:
-    """What is told of partitions; a coordinator that has moved is the leader of a partition of its groups."""
-    told = events.where(F.col("type").isin("leader_changed", "isr_changed", "coordinator_moved"))
-    return told.select(
+def _leader_events(events: DataFrame) -> DataFrame:
+    """The events about partitions; a coordinator that has moved is the leader of a partition of its groups."""
+    selected = events.where(F.col("type").isin("leader_changed", "isr_changed", "coordinator_moved"))
+    return selected.select(
         F.coalesce("topic", F.lit(CONSUMER_OFFSETS)).alias("topic"),
         F.col("partition").try_cast("int").alias("partition"),
         F.coalesce("leader", "coordinator").alias("leader"),

@@ -1,7 +1,7 @@
-"""`partition_ownership`: who had each partition from when to when, and how long nobody had it before.
+"""`partition_ownership`: who had each partition from when to when, and how long it had no owner before.
 
-A member holds what it was last given; when it joins again, what it says it keeps; when it is gone, nothing. Of a static
-member the seat counts, so that its restart moves nothing.
+A member holds what it was last given; when it joins again, what it says it keeps; when it is gone, nothing. A static
+member keeps its partitions when it restarts.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -9,17 +9,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
 from ottla.pipeline.events import in_order, moment
 
-COLUMNS = (
-    "group_id", "topic", "partition", "owner", "member_id", "client_id", "generation", "owned_from", "owned_until",
-    "owned_ms", "previous_owner", "unowned_ms",
-)  # fmt: skip
-"""`owner` is the static name of a member, or its id. `unowned_ms` is null of a partition that nobody had before."""
-
 _HELD = "ARRAY<STRUCT<topic: STRING, partition: INT>>"
 
 
 def partition_ownership(events: DataFrame) -> DataFrame:
-    """One row per partition and stretch of ownership."""
+    """One row per partition and stretch of ownership.
+
+    `owner` is the static name of a member, or its id. `unowned_ms` is null of a partition that had no owner before."""
     changes = _changes(events)
     by_partition = Window.partitionBy("group_id", "topic", "partition").orderBy(
         "wall_ms", "taken", "broker", "run", "seq"
@@ -66,7 +62,7 @@ def _changes(events: DataFrame) -> DataFrame:
 
 def _holdings(events: DataFrame) -> DataFrame:
     """What each member holds after each event that changes it. An assignment counts when all have theirs."""
-    told = events.where(F.col("type").isin("member_assigned", "member_rejoined", "member_removed"))
+    selected = events.where(F.col("type").isin("member_assigned", "member_rejoined", "member_removed"))
     by_topic = F.when(F.col("type") == "member_assigned", F.col("assigned")).when(
         F.col("type") == "member_rejoined", F.col("owned")
     )
@@ -79,7 +75,7 @@ def _holdings(events: DataFrame) -> DataFrame:
             ),
         )
     )
-    return told.select(
+    return selected.select(
         "group_id",
         F.coalesce("group_instance_id", "member_id").alias("owner"),
         "member_id",

@@ -1,4 +1,4 @@
-"""`rebalances`: one row each, from what set it off to the generation it ended in, with whoever held it up.
+"""`rebalances`: one row each, from what set it off to the generation it ended in, with the member that delayed it.
 
 A rebalance is known by its group, the group's incarnation and the generation that it ends.
 """
@@ -9,20 +9,17 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 from ottla.pipeline.events import moment
 
 KEY = ["group_id", "incarnation", "ended_generation"]
-COLUMNS = (
-    "group_id", "incarnation", "generation", "cause", "cause_member_id", "client_reason", "broker", "started_at",
-    "started_ms", "outcome", "duration_ms", "join_phase_ms", "sync_phase_ms", "members", "leader_id", "protocol_name",
-    "slowest_member_id", "slowest_client_id", "slowest_ms", "dropped_members",
-)  # fmt: skip
-"""`generation` is the new one. `outcome` is completed, superseded (by the next rebalance, before it had an assignment),
-emptied or open. Durations are milliseconds; `slowest_ms` is how long the others waited for the last to join, or to be
-dropped because it did not."""
-
-_TOLD = ("rebalance_started", "member_joined", "member_rejoined", "generation_started", "generation_completed")
+_EVENT_TYPES = ("rebalance_started", "member_joined", "member_rejoined", "generation_started", "generation_completed")
 HELD_UP = ("did not rejoin in time", "session expired", "new member's join timed out")
 
 
 def rebalances(events: DataFrame) -> DataFrame:
+    """One row per rebalance.
+
+    `generation` is the new one. `outcome` is completed, superseded (by the next rebalance, before it had an
+    assignment), emptied or open. Durations are milliseconds; `slowest_ms` is how long the others waited for the last
+    to join, or to be dropped because it did not.
+    """
     in_turn = Window.partitionBy("group_id", "incarnation").orderBy("started.wall_ms", "ended_generation")
     facts = _facts(events).withColumn("next_mono_ms", F.lead("started.mono_ms").over(in_turn))
     completed_mono_ms = F.col("completed.mono_ms")
@@ -59,18 +56,18 @@ def rebalances(events: DataFrame) -> DataFrame:
 
 
 def _facts(events: DataFrame) -> DataFrame:
-    """One row per rebalance that began: what is told of it, as one struct each, null where it is not told."""
+    """One row per rebalance that began, with its events as one struct each, null where there is none."""
     is_empty = (F.col("type") == "state_changed") & (F.col("to_state") == "Empty")
-    # These are told in the new generation, as is the state of a group that nobody is in any more.
+    # These events carry the new generation, as does the state of a group that has become empty.
     is_after = F.col("type").isin("generation_started", "generation_completed") | is_empty
-    told = events.where(F.col("type").isin(*_TOLD) | is_empty | _is_held_up()).withColumn(
+    selected = events.where(F.col("type").isin(*_EVENT_TYPES) | is_empty | _is_held_up()).withColumn(
         "ended_generation", F.col("generation") - F.when(is_after, 1).otherwise(0)
     )
     is_start = F.col("type") == "rebalance_started"
     started_mono_ms = F.max(F.when(is_start, F.col("mono_ms"))).over(Window.partitionBy(*KEY))
-    of_started = told.withColumn("started_mono_ms", started_mono_ms).where(F.col("started_mono_ms").isNotNull())
+    of_started = selected.withColumn("started_mono_ms", started_mono_ms).where(F.col("started_mono_ms").isNotNull())
     waited_ms = F.greatest(F.col("mono_ms") - F.col("started_mono_ms"), F.lit(0))
-    # The removal that sets a rebalance off comes before its start and holds nobody up.
+    # The removal that sets a rebalance off comes before its start and delays no member.
     is_dropped = _is_held_up() & (F.col("mono_ms") > F.col("started_mono_ms"))
     came = F.col("type").isin("member_joined", "member_rejoined") | is_dropped
     return of_started.groupBy(*KEY).agg(
@@ -80,7 +77,7 @@ def _facts(events: DataFrame) -> DataFrame:
         _one("generation_started", "join_phase_ms", "member_ids", "leader_id", "protocol_name").alias("formed"),
         _one("generation_completed", "sync_phase_ms", "mono_ms").alias("completed"),
         F.min(F.when(is_empty, F.col("mono_ms"))).alias("emptied_mono_ms"),
-        # Of those that came in the same millisecond, the one that was told of last.
+        # Of those that came in the same millisecond, the last event.
         F.max(F.when(came, F.struct(waited_ms.alias("waited_ms"), "seq", "member_id", "client_id"))).alias("slowest"),
         F.count_if(is_dropped).cast("int").alias("dropped_members"),
     )

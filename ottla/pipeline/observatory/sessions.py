@@ -12,6 +12,12 @@ COLUMNS = (
 """`left_at` is null of members that are still there, `joined_at` of those that were there before the first event."""
 
 REPLACED = "static member replaced"
+_WHAT = {
+    "member_joined": "in",
+    "member_rejoined": "again",
+    "member_assigned": "assigned",
+    "member_removed": "out",
+}
 
 
 def member_sessions(events: DataFrame) -> DataFrame:
@@ -39,47 +45,37 @@ def member_sessions(events: DataFrame) -> DataFrame:
 
 def _moments(events: DataFrame) -> DataFrame:
     """What is known of a member at one moment. A static member's restart is the end of one and the start of another."""
-    what = F.element_at(
-        F.create_map(
-            *(
-                F.lit(text)
-                for pair in (
-                    ("member_joined", "in"),
-                    ("member_rejoined", "again"),
-                    ("member_assigned", "assigned"),
-                    ("member_removed", "out"),
-                )
-                for text in pair
-            )
-        ),
-        F.col("type"),
-    )
-    columns = (
-        "group_id",
-        "member_id",
-        "group_instance_id",
-        "client_id",
-        "client_host",
-        "wall_ms",
-        "cause",
-        "client_reason",
-    )
-    told = events.withColumn("what", what).where(F.col("what").isNotNull()).select(*columns, "what")
+    what = F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))
+    moments = events.withColumn("what", F.element_at(what, F.col("type"))).where(F.col("what").isNotNull())
     replaced = events.where(F.col("type") == "static_member_replaced")
-    no_text = F.lit(None).cast("string")
-
-    def of_replaced(member: str, what: str, cause: str | None) -> DataFrame:
-        return replaced.select(
+    return (
+        moments.select(
             "group_id",
-            F.col(member).alias("member_id"),
+            "member_id",
             "group_instance_id",
-            no_text.alias("client_id"),
-            no_text.alias("client_host"),
+            "client_id",
+            "client_host",
             "wall_ms",
-            F.lit(cause).cast("string").alias("cause"),
-            no_text.alias("client_reason"),
-            F.lit(what).alias("what"),
+            "cause",
+            "client_reason",
+            "what",
         )
+        .unionByName(_restart(replaced, "old_member_id", what="out", cause=REPLACED))
+        .unionByName(_restart(replaced, "new_member_id", what="in", cause=None))
+    )
 
-    restarts = of_replaced("old_member_id", "out", REPLACED).unionByName(of_replaced("new_member_id", "in", None))
-    return told.unionByName(restarts)
+
+def _restart(replaced: DataFrame, member: str, *, what: str, cause: str | None) -> DataFrame:
+    """Of a replaced static member, the end of the old one or the start of the new one."""
+    no_text = F.lit(None).cast("string")
+    return replaced.select(
+        "group_id",
+        F.col(member).alias("member_id"),
+        "group_instance_id",
+        no_text.alias("client_id"),
+        no_text.alias("client_host"),
+        "wall_ms",
+        F.lit(cause).cast("string").alias("cause"),
+        no_text.alias("client_reason"),
+        F.lit(what).alias("what"),
+    )

@@ -1,4 +1,4 @@
-"""`stuck_members`: who held others up, or got no further although there was something to read."""
+"""`stuck_members`: members that delayed a rebalance, or made no progress although there were records to read."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
@@ -6,7 +6,6 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 from ottla.pipeline.events import moment
 from ottla.pipeline.observatory.rebalances import HELD_UP
 
-COLUMNS = ("group_id", "kind", "owner", "client_id", "topic", "partition", "since", "until", "duration_ms", "lag")
 NO_PROGRESS = "no progress"
 NEVER_SYNCED = "members never synced"
 
@@ -56,7 +55,7 @@ def _standing_still(lags: DataFrame, ownership: DataFrame, no_progress_ms: int) 
         F.col("owned_until").isNull() | (F.col("owned_until") > F.col("until"))
     )
     found = stretches.where(F.col("duration_ms") >= no_progress_ms).join(owners, partition, "left")
-    # Every owner of the partition has come by; a stretch whose end nobody owned stays, with no owner.
+    # Joined with every owner of the partition; a stretch that ended without an owner stays, with none.
     ranked = found.withColumn("owns", F.coalesce(at_the_end, F.lit(False))).withColumn(
         "rank",
         F.row_number().over(Window.partitionBy(*partition, "stretch").orderBy(F.desc("owns"), F.desc("owned_from"))),

@@ -109,7 +109,7 @@ def lag(title: str, samples: Sequence[Any]) -> str:
 
 
 def leadership(title: str, terms: Sequence[Any]) -> str:
-    """One line per partition: who led it from when to when, and when nobody did."""
+    """One line per partition: its leaders over time, and when it had none."""
     names = list(dict.fromkeys(row["name"] for row in terms))
     color_of = dict(zip(sorted({row["leader"] for row in terms}), cycle(BROKERS), strict=False))
     # Who leads still does so to the right edge.

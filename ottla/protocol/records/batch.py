@@ -108,10 +108,6 @@ class BatchHeader(NamedTuple):
         return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
-    @property
     def last_sequence(self) -> int:
         """The sequence number of the last record, -1 without one. After 2147483647 comes 0."""
         if self.base_sequence < 0:
@@ -191,7 +187,7 @@ def set_max_timestamp(view: bytearray | memoryview, position: int, header: Batch
 
 
 def pack_batch_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of `header`, as it is: whoever builds a batch fills in length and checksum."""
+    """The 61 bytes of `header`, as it is: the caller fills in length and checksum."""
     return _HEADER.pack(*header)
 
 

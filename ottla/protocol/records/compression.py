@@ -26,7 +26,7 @@ class Codec(IntEnum):
 
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""What one batch may decompress to for whoever reads it; no topic takes in more (`storage/validation.py`)."""
+"""Maximum size that one batch may decompress to when it is read; no topic takes in more (`storage/validation.py`)."""
 
 _ROOM_BYTES_MIN = 64 * 1024
 _ROOM_PER_INPUT_BYTE = 8

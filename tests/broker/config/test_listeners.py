@@ -59,10 +59,10 @@ def test_listeners_are_read_and_shown_as_kafka_writes_them() -> None:
         ({"listeners": "A://h"}, "listeners=A://h: 'A://h' is not NAME://HOST:PORT"),
         ({"listeners": "A://h:70000"}, "listeners=A://h:70000: 'A://h:70000' is not NAME://HOST:PORT"),
         ({"listeners": "A://::1:9092"}, "listeners=A://::1:9092: 'A://::1:9092' is not NAME://HOST:PORT"),
-        ({"listeners": "A://h:1,a://h:2"}, "listeners=A://h:1,a://h:2: A is there twice"),
+        ({"listeners": "A://h:1,a://h:2"}, "listeners=A://h:1,a://h:2: A is given twice"),
         (
             {"advertised.listeners": "HOST://0.0.0.0:1"},
-            "advertised.listeners=HOST://0.0.0.0:1: HOST://0.0.0.0:1 is no address that clients can connect to",
+            "advertised.listeners=HOST://0.0.0.0:1: HOST://0.0.0.0:1 is not an address that clients can connect to",
         ),
         (
             {"listener.security.protocol.map": "HOST:SSL"},

@@ -1,11 +1,15 @@
-"""The client library's own log, told to people: one line per event, never a stack."""
+"""What produce and consume share: the log of aiokafka, their client library, and an orderly end at Ctrl-C."""
 
+import asyncio
 import logging
+import signal
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from aiokafka.errors import GroupCoordinatorNotAvailableError, GroupLoadInProgressError
 
-# Who has seen so many has seen enough.
+# More would hide what the command itself prints.
 MESSAGES_MAX = 100
 
 
@@ -19,23 +23,24 @@ class _Once(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        is_new = message not in self._told and len(self._told) < MESSAGES_MAX
+        is_new = message not in self._shown and len(self._shown) < MESSAGES_MAX
         if is_new:
-            self._told.add(message)
+            self._shown.add(message)
         return is_new
 
 
 def _is_lasting(record: logging.LogRecord) -> bool:
-    """A coordinator in the making, as the first group of a cluster meets it, is not an error: the client asks again."""
+    """Not that of a coordinator that is not available yet, as for the first group of a cluster: the client retries."""
     passing = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError)
     return not (isinstance(record.args, tuple) and any(isinstance(argument, passing) for argument in record.args))
 
 
 def show_errors_only() -> None:
+    """One line per error of the library on standard error, without a stack trace."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     handler.addFilter(_is_lasting)
@@ -44,3 +49,16 @@ def show_errors_only() -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.ERROR)
     logger.propagate = False
+
+
+@contextmanager
+def on_signals(*numbers: signal.Signals, act: Callable[[], None]) -> Generator[None]:
+    """Call `act` on the loop at each of these signals, in place of what they do otherwise."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        loop.add_signal_handler(number, act)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.messages import Message, as_text, from_json
-from ottla.cli.record_format import JsonLine, parse_format
+from ottla.cli.records import JsonLine, ProducerRecord, bytes_as_text, parse_format, record_from_json
 
 ANYTHING = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace"))
 
@@ -22,11 +21,11 @@ def test_what_consume_writes_produce_reads(
 ) -> None:
     line = JsonLine()(record(key=key, value=value, headers=tuple(headers), timestamp=5))
 
-    assert from_json(line.encode()) == Message(value, key, tuple(headers), partition=2, timestamp_ms=5)
+    assert record_from_json(line.encode()) == ProducerRecord(value, key, tuple(headers), partition=2, timestamp_ms=5)
 
 
 def test_a_value_that_is_json_itself_is_kept_as_json() -> None:
-    assert from_json(b'{"value": {"a": [1, "\xc3\xa9"]}}').value == '{"a": [1, "é"]}'.encode()
+    assert record_from_json(b'{"value": {"a": [1, "\xc3\xa9"]}}').value == '{"a": [1, "é"]}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -46,11 +45,11 @@ def test_a_value_that_is_json_itself_is_kept_as_json() -> None:
 )
 def test_lines_that_are_no_records_are_refused(line: bytes, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        from_json(line)
+        record_from_json(line)
 
 
 def test_bytes_that_are_no_text_are_written_as_base64() -> None:
-    assert [as_text(b"\xff\x00"), as_text("é".encode()), as_text(None)] == ["base64:/wA=", "é", ""]
+    assert [bytes_as_text(b"\xff\x00"), bytes_as_text("é".encode()), bytes_as_text(None)] == ["base64:/wA=", "é", ""]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from ottla.cli.lines import read_lines
+from ottla.cli.operations.produce import read_lines
 
 
 class Pieces:
@@ -57,7 +57,7 @@ async def test_a_stream_that_breaks_is_an_error() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_command_that_ends_for_another_reason_leaves_its_reader_behind_without_a_word() -> None:
+def test_command_ends_while_its_reader_thread_blocks() -> None:
     async def first_lines() -> list[bytes]:
         async for lines in read_lines(Endless()):
             return lines

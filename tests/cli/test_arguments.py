@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from ottla.cli.partition_arguments import PartitionArgument, parse_partition, parse_replicas
+from ottla.cli.arguments import PartitionArgument, parse_partition, parse_replicas
 
 
 @pytest.mark.parametrize(

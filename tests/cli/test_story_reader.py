@@ -1,0 +1,34 @@
+"""Events of a group that are in their topic twice (docs/events.md)."""
+
+import json
+from types import SimpleNamespace
+
+from ottla.cli.operations.story import Event
+from ottla.cli.operations.story_reader import COPIES_WITHIN, StoryReader
+
+
+def record(seq: int) -> SimpleNamespace:
+    event = {"v": 1, "type": "records_skipped", "group_id": "g", "wall_ms": seq, "broker": 0, "run": 1, "seq": seq}
+    return SimpleNamespace(value=json.dumps(event).encode())
+
+
+def sequence_number(event: Event) -> str:
+    return str(event["seq"])
+
+
+def test_event_that_was_written_twice_is_shown_once() -> None:
+    reader = StoryReader("g", sequence_number)
+    assert reader.read([record(seq) for seq in (1, 0, 1)]) == []
+
+    history = reader.replay_history()
+    later = [reader.read([record(seq)]) for seq in (1, 2, 2)]
+
+    assert history == ["0", "1"]
+    assert later == [[], ["2"], []]
+
+
+def test_a_limited_number_of_events_is_remembered() -> None:
+    reader = StoryReader("g", sequence_number)
+    reader.read([record(seq) for seq in range(COPIES_WITHIN + 5)])
+
+    assert len(reader._seen) == COPIES_WITHIN
