@@ -66,8 +66,8 @@ class LogDirectory:
         files: FileSystem,
         lock: Lock,
         identity: Identity,
-        *,
         config_of: ConfigOf,
+        *,
         notices: Notices,
         when_clean: Callable[[], None],
         when_lost: Callable[[], None],
@@ -125,14 +125,7 @@ class LogDirectory:
         try:
             identity = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
             directory = cls(
-                path,
-                disk,
-                lock,
-                identity,
-                config_of=config_of,
-                notices=notices,
-                when_clean=when_clean,
-                when_lost=when_lost,
+                path, disk, lock, identity, config_of, notices=notices, when_clean=when_clean, when_lost=when_lost
             )
             directory._load(now_wall_ms)
         except OSError as error:
@@ -183,7 +176,7 @@ class LogDirectory:
         Raises KafkaStorageError if the directory keeps its name; that is tried again with `take_due_deletions`, and
         before another log gets the name."""
         log = self._logs.pop((topic, partition))
-        log.retire()
+        log.close_deleted()
         due_ms = now_wall_ms + log.config.file_delete_delay_ms
         self._not_renamed[log.directory] = _Deleted(log.topic_id, due_ms)
         try:

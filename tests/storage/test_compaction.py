@@ -187,7 +187,7 @@ def test_a_truncation_abandons_a_swap_that_recovery_would_finish(prepared: bool)
         swap.prepare()
     append(log, keyed(("new", "1")), keyed(("new", "2")))
 
-    assert log.apply_swap(swap, NOW) is SwapStep.END
+    assert log.swaps.apply(swap, NOW) is SwapStep.END
     assert swap.is_abandoned
     log.flush()
     expected = keys_and_values(log)
