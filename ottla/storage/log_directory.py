@@ -24,8 +24,8 @@ from ottla.storage.deletions import DueDeletions
 from ottla.storage.errors import DataDirectoryError, reason_of, storage_error
 from ottla.storage.files import FileSystem, Lock, OsFileSystem, write_atomically
 from ottla.storage.gaps import mark_without_gaps
-from ottla.storage.identity import Identity, claim
 from ottla.storage.log import Log
+from ottla.storage.meta_properties import MetaProperties, claim
 from ottla.storage.recovery import LogHistory, Notices, open_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -65,7 +65,7 @@ class LogDirectory:
         path: Path,
         files: FileSystem,
         lock: Lock,
-        identity: Identity,
+        meta_properties: MetaProperties,
         config_of: ConfigOf,
         *,
         notices: Notices,
@@ -73,7 +73,7 @@ class LogDirectory:
         when_lost: Callable[[], None],
     ) -> None:
         self.path = path
-        self.identity = identity
+        self.meta_properties = meta_properties
         self.was_closed_cleanly = False
         self.has_lost_records = False
         """Whether recovery cut off what may have been acknowledged."""
@@ -123,9 +123,9 @@ class LogDirectory:
         if lock is None:
             raise DataDirectoryError(f"data directory {path} is in use by another broker")
         try:
-            identity = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
+            meta = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
             directory = cls(
-                path, disk, lock, identity, config_of, notices=notices, when_clean=when_clean, when_lost=when_lost
+                path, disk, lock, meta, config_of, notices=notices, when_clean=when_clean, when_lost=when_lost
             )
             directory._load(now_wall_ms)
         except OSError as error:
