@@ -47,8 +47,8 @@ from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.errors import DataDirectoryError, reason_of
 from ottla.storage.files import FileSystem, OsFileSystem
-from ottla.storage.identity import known_cluster_id, refuse_directory_of_kafka
 from ottla.storage.log_directory import LogDirectory
+from ottla.storage.meta_properties import known_cluster_id, refuse_directory_of_kafka
 from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class Broker:
             when_lost=lambda: self._present_boot().forget(),
         )
         self.log_directory = await opened(self.runtime, open_directory)
-        self.cluster_id = self.log_directory.identity.cluster_id
+        self.cluster_id = self.log_directory.meta_properties.cluster_id
         self.boot = self._present_boot()
 
     def _assemble(self, store: MetadataStore) -> None:

@@ -5,7 +5,7 @@ Short batches are copied. A long one is not: it stays in the buffer that it was 
 until it is let go. That is when the high watermark has passed it, for then every follower in the ISR has it, or when
 all together hold more than `HELD_BYTES_MAX`; who lags further behind is served from the log.
 
-Records do not change once they are in a log; whatever takes some away changes the log's count of `cuts`.
+Records do not change once they are in a log; whatever takes some away changes the log's count of `truncations`.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ class _Kept(NamedTuple):
 class _Tail:
     """Appends to one log that follow each other without a gap, by their base offsets."""
 
-    __slots__ = ("cuts", "end_offset", "kept")
+    __slots__ = ("end_offset", "kept", "truncations")
 
-    def __init__(self, cuts: int, end_offset: int) -> None:
-        self.cuts = cuts
+    def __init__(self, truncations: int, end_offset: int) -> None:
+        self.truncations = truncations
         self.end_offset = end_offset
         self.kept: dict[int, _Kept] = {}
 
@@ -67,10 +67,10 @@ class RecentAppends:
         """`batches` were written to the log, from `offset` to its end. What a batch longer than `COPIED_BYTES_MAX` is a
         view of stays as it is while views of it are left."""
         tail = self._tails.pop(log, None)
-        if tail is None or tail.end_offset != offset or tail.cuts != log.cuts:
+        if tail is None or tail.end_offset != offset or tail.truncations != log.truncations:
             if tail is not None:
                 self._let_go(tail)
-            tail = _Tail(log.cuts, offset)
+            tail = _Tail(log.truncations, offset)
         self._tails[log] = tail
         self._keep(tail, batches)
         if self.held_bytes > HELD_BYTES_MAX:
@@ -105,7 +105,7 @@ class RecentAppends:
         """The batches from `offset` on that fit into `max_bytes`; empty if they must be read from the log."""
         found: list[memoryview] = []
         tail = self._tails.get(log)
-        if tail is not None and tail.cuts == log.cuts:
+        if tail is not None and tail.truncations == log.truncations:
             kept = tail.kept.get(offset)
             while kept is not None:
                 max_bytes -= len(kept.records)

@@ -2,7 +2,7 @@
 
 Reading, and checking what was read, costs a leader as much as sending it. So the last read of each log is kept, of all
 logs together no more than `KEPT_BYTES_MAX`; and what was appended last need not be read at all (`RecentAppends`).
-Records do not change once they are in a log; whatever takes some away changes its count of `cuts`.
+Records do not change once they are in a log; whatever takes some away changes its count of `truncations`.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,16 @@ KEPT_BYTES_MAX = (4 << 20) + (64 << 10)
 
 
 class _Kept(NamedTuple):
-    cuts: int
+    truncations: int
     offset: int
     max_bytes: int
     upper_bound: int
     end_offset: int
     records: memoryview
 
-    def answers(self, cuts: int, offset: int, max_bytes: int, upper_bound: int) -> bool:
+    def answers(self, truncations: int, offset: int, max_bytes: int, upper_bound: int) -> bool:
         """Whether the same read would find the same. One that ended before its bound was ended by its size."""
-        if offset != self.offset or cuts != self.cuts:
+        if offset != self.offset or truncations != self.truncations:
             return False
         if self.end_offset < self.upper_bound:
             return max_bytes == self.max_bytes
@@ -56,11 +56,11 @@ class SharedReads:
             # How much room the partitions before this one leave differs from follower to follower.
             return log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=False).records
         kept = self._kept.get(log)
-        if kept is not None and kept.answers(log.cuts, offset, max_bytes, upper_bound):
+        if kept is not None and kept.answers(log.truncations, offset, max_bytes, upper_bound):
             return kept.records
         result = log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True)
         if keeps:
-            self._keep(log, _Kept(log.cuts, offset, max_bytes, upper_bound, result.end_offset, result.records))
+            self._keep(log, _Kept(log.truncations, offset, max_bytes, upper_bound, result.end_offset, result.records))
         return result.records
 
     def keeps(self, log: Log) -> bool:

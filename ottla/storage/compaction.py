@@ -3,8 +3,8 @@
 A pass has three steps. `plan_compaction` looks at the log and decides whether and how far to clean. `compact` does the
 heavy part on segments that nobody appends to, and may run in a thread: it notes the last offset of every key in the
 dirty part, then writes all segments up to there anew, as `.cleaned` files, without the records that are outdated.
-`begin_swap` says how they are put in place, partly in the thread that owns the log; if the log is cut meanwhile, what
-is not in place is thrown away.
+`begin_swap` says how they are put in place, partly in the thread that owns the log; if the log is truncated in between,
+what is not in place is thrown away.
 
 Offsets never change. A tombstone stays until the delete horizon, a moment written into its batch the first time it is
 cleaned, so that a reader has `delete.retention.ms` to see it. The last batch of each active producer stays, emptied if
@@ -67,7 +67,7 @@ class CompactionPlan:
     last_offsets_of_producers: Mapping[int, int]
     write_epochs: EpochWrite | None
     now_wall_ms: int
-    cuts: int
+    truncations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
         log.roll()
     cleanable = _cleanable_segments(log, now_wall_ms, upper_bound)
     ends = [log.segments.end_of(n, log.log_end_offset) for n in range(len(cleanable))]
-    dirty = [segment for segment, end in zip(cleanable, ends, strict=True) if end > log.cleaned_offset]
+    dirty = [segment for segment, end in zip(cleanable, ends, strict=True) if end > log.swaps.cleaned_offset]
     dirty_bytes = sum(segment.size for segment in dirty)
     if dirty_bytes == 0:
         return None
@@ -117,16 +117,16 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
         files=log.files,
         directory=log.directory,
         sources=sources,
-        dirty_from=max(log.cleaned_offset, dirty[0].base_offset),
+        dirty_from=max(log.swaps.cleaned_offset, dirty[0].base_offset),
         config=config,
         last_offsets_of_producers={
             producer_id: state.batches[-1].last_offset
             for producer_id, state in log.producers.states.items()
             if state.batches
         },
-        write_epochs=log.begin_epochs_write(),
+        write_epochs=log.durability.begin_epochs_write(),
         now_wall_ms=now_wall_ms,
-        cuts=log.cuts,
+        truncations=log.truncations,
     )
 
 
@@ -291,22 +291,22 @@ class _Cleaner:
 
 
 def begin_swap(log: Log, result: CompactionResult) -> SegmentSwap | None:
-    """What puts the cleaned segments in place. None if the log was cut since the plan; then nothing changes."""
-    if log.cuts != result.plan.cuts or log.failure is not None:
+    """What puts the cleaned segments in place. None if the log was truncated since the plan; then nothing changes."""
+    if log.truncations != result.plan.truncations or log.failure is not None:
         for group in result.groups:
             group.new.release()
         _remove_results(result.plan)
         return None
-    return log.begin_swap(list(result.groups), clean_until=result.clean_until)
+    return log.swaps.begin(list(result.groups), clean_until=result.clean_until)
 
 
 def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
-    """The whole swap, here and now. False if the log was cut since the plan. Raises KafkaStorageError."""
+    """The whole swap, here and now. False if the log was truncated since the plan. Raises KafkaStorageError."""
     swap = begin_swap(log, result)
     if swap is None:
         return False
     swap.prepare()
-    while (step := log.apply_swap(swap, now_wall_ms)) is not SwapStep.END:
+    while (step := log.swaps.apply(swap, now_wall_ms)) is not SwapStep.END:
         if step is SwapStep.SYNC:
             swap.sync()
     return not swap.is_abandoned

@@ -1,4 +1,4 @@
-"""Files on their way out: renamed at once, removed when nobody can be reading them any more.
+"""Files on their way out: renamed at once, removed when no reader can have them open any more.
 
 A file that ends in `.deleted` belongs to no log; a crash leaves it to be removed when the directory is opened again.
 Removing a large file may take long, so it is handed out as work for a thread.
@@ -10,6 +10,7 @@ from pathlib import Path
 from ottla.storage.files import FileSystem
 
 DELETED_SUFFIX = ".deleted"
+DUE_AT_ONCE = 0
 
 
 class DueDeletions:
@@ -40,35 +41,35 @@ class DueDeletions:
 
 
 class Deletions:
-    """The condemned files of one log."""
+    """The deleted files of one log that are still on the disk."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
-        self._condemned: list[tuple[int, Path]] = []
+        self._scheduled: list[tuple[int, Path]] = []
 
-    def condemn(self, paths: Sequence[Path], due_ms: int) -> None:
+    def schedule_delete(self, paths: Sequence[Path], due_ms: int) -> None:
         """Rename the files of a segment, the log file first, and let them be removed from `due_ms` on.
 
         Raises OSError if the log file keeps its name; then nothing has changed. An index that outlives its log file is
         removed by the next start."""
         for n, path in enumerate(paths):
             try:
-                self._condemn(path, due_ms)
+                self._schedule(path, due_ms)
             except OSError:
                 if n == 0:
                     raise
 
-    def _condemn(self, path: Path, due_ms: int) -> None:
+    def _schedule(self, path: Path, due_ms: int) -> None:
         target = path.with_name(path.name + DELETED_SUFFIX)
         self._files.rename(path, target)
-        self._condemned.append((due_ms, target))
+        self._scheduled.append((due_ms, target))
 
     def take_due(self, now_ms: int) -> list[Path]:
-        due = [path for due_ms, path in self._condemned if due_ms <= now_ms]
-        self._condemned = [(due_ms, path) for due_ms, path in self._condemned if due_ms > now_ms]
+        due = [path for due_ms, path in self._scheduled if due_ms <= now_ms]
+        self._scheduled = [(due_ms, path) for due_ms, path in self._scheduled if due_ms > now_ms]
         return due
 
     def take_all(self) -> list[Path]:
-        paths = [path for _, path in self._condemned]
-        self._condemned.clear()
+        paths = [path for _, path in self._scheduled]
+        self._scheduled.clear()
         return paths

@@ -26,12 +26,16 @@ class Gaps:
         self._path = directory / NO_GAPS
         self._files = files
 
-    def note(self, until: int) -> None:
-        """Call before anything with a gap below `until` gets into the log. Raises OSError; nothing is noted then."""
-        if self.is_marked:
+    def note(self, until: int) -> bool:
+        """Call before anything with a gap below `until` gets into the log; whether that removed the file.
+
+        Raises OSError; nothing is noted then."""
+        was_marked = self.is_marked
+        if was_marked:
             self._files.remove(self._path)
             self.is_marked = False
         self.until = max(self.until, until)
+        return was_marked
 
     def truncate_from_end(self, log_end_offset: int) -> None:
         self.until = min(self.until, log_end_offset)

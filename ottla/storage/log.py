@@ -1,4 +1,4 @@
-"""The log of one partition: appending, reading, cutting.
+"""The log of one partition: appending, reading, truncation.
 
 Appending has two steps, so that one system call serves all requests of a read event. `append_as_leader` and
 `append_as_follower` check the batches, give them offsets and queue the very buffers they arrived in; `write_pending`
@@ -9,53 +9,237 @@ log is what it was before the queue began.
     offsets     ^ log_start_offset        flushed_offset ^  log_end_offset ^
 
 Everything is called from one thread. What takes long comes in three parts: prepared here, worked off on files alone,
-in a thread if one likes, and applied here (`WouldBlock`, `flushing`, `compaction`, `deletions`).
+in a thread if one likes, and applied here (`WouldBlock`, `durability`, `compaction`, `deletions`).
 """
 
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage.appending import AppendInfo, Appending, Origin
-from ottla.storage.log_base import LoadedLog
+from ottla.storage.append_queue import AppendInfo, AppendQueue, Origin
+from ottla.storage.config import LogConfig
+from ottla.storage.durability import Durability
+from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
+from ottla.storage.epoch_file import EpochFile
+from ottla.storage.files import FileSystem
+from ottla.storage.gaps import Gaps
+from ottla.storage.local_log import LocalLog
+from ottla.storage.log_reader import LogReader
+from ottla.storage.lookup import FoundTimestamp
+from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.producers import LogProducers, ProducersRestore
 from ottla.storage.reader import ReadResult, WouldBlock
-from ottla.storage.reading import Reading
+from ottla.storage.retention import Expired, Retention
+from ottla.storage.segments import Segments
+from ottla.storage.swap import SegmentSwaps
+from ottla.storage.truncation import Truncation
 
 __all__ = ["AppendInfo", "LoadedLog", "Log", "Origin", "ReadResult", "WouldBlock"]
 
 
-class Log(Appending, Reading):
+class LoadedLog(NamedTuple):
+    """What recovery, or the creation of a log, hands over."""
+
+    segments: Segments
+    producers: ProducerStateManager
+    snapshots: ProducerSnapshots
+    epochs: LeaderEpochCache
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    gaps: Gaps
+    cleaned_offset: int
+    """Where compaction goes on."""
+    loaded_at_ms: int
+    stored_epochs: Sequence[EpochEntry] = ()
+    """Those in the file. Below `recovery_point` they are the same as `epochs`."""
+
+
+def _field_of(path: str) -> Any:
+    """A field of a part. Reading it calls no Python code: some are read several times for every batch."""
+    return property(attrgetter(path))
+
+
+class Log:
     """One partition's records. All methods raise KafkaStorageError when the disk fails; other errors they name."""
+
+    config: LogConfig = _field_of("_local.config")
+    log_start_offset: int = _field_of("_local.log_start_offset")
+    log_end_offset: int = _field_of("_local.log_end_offset")
+    failure: KafkaStorageError | None = _field_of("_local.failure")
+    truncations: int = _field_of("_local.truncations")
+    flushed_offset: int = _field_of("durability.flushed_offset")
+    sync_required_offset: int = _field_of("durability.sync_required_offset")
+    needs_flush: bool = _field_of("durability.needs_flush")
+    """Whether acknowledgements wait: of offsets below `sync_required_offset`, until `flushed_offset` is there."""
+    cleaned_offset: int = _field_of("swaps.cleaned_offset")
+    has_pending_writes: bool = _field_of("_queue.has_pending_writes")
+    pending_records: Sequence[bytes | bytearray | memoryview] = _field_of("_queue.batches")
+    """The queued batches, of which the first begins at `log_end_offset`."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        loaded: LoadedLog,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.restored_high_watermark = loaded.log_start_offset
+        self.segments = loaded.segments
+        self.epochs = loaded.epochs
+        self.gaps = loaded.gaps
+        self._durable_when_loaded = (loaded.recovery_point, loaded.segments.active.base_offset)
+        ends = (loaded.log_start_offset, loaded.log_end_offset)
+        self._local = local = LocalLog(files, directory, topic, partition, config, loaded.segments, *ends)
+        self.deletions = local.deletions
+        self._producers = LogProducers(local, loaded.producers, loaded.snapshots, loaded.loaded_at_ms)
+        self._snapshots = loaded.snapshots
+        epoch_file = EpochFile(files, directory, loaded.stored_epochs)
+        self.durability = Durability(local, loaded.snapshots, loaded.epochs, epoch_file, loaded.recovery_point)
+        self.swaps = SegmentSwaps(local, loaded.snapshots, loaded.gaps, loaded.cleaned_offset)
+        shared = (local, self._producers, loaded.epochs, loaded.gaps, self.durability, self.swaps)
+        self._queue = AppendQueue(*shared)
+        self._truncation = Truncation(*shared)
+        self._retention = Retention(local, self._queue, loaded.epochs, loaded.snapshots, self.swaps)
+        self._reader = LogReader(local, loaded.epochs, loaded.gaps)
+        # Called for every batch, fetch or flush, so without a function in between.
+        self.append_as_leader = self._queue.append_as_leader
+        self.append_as_follower = self._queue.append_as_follower
+        self.write_pending = self._queue.write_pending
+        self.read = self._reader.read
+        self.bytes_between = self._reader.bytes_between
+        self.truncate_to = self._truncation.truncate_to
+        self.begin_flush = self.durability.begin_flush
+        self.finish_flush = self.durability.finish_flush
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    def configure(self, config: LogConfig) -> None:
+        """Obey other settings from the next append on."""
+        self._local.configure(config)
+        self._producers.configure()
+        self._queue.configure()
+
+    # Appending and truncation
+
+    def roll(self) -> None:
+        """Begin a new segment at the log end, unless the active one is empty."""
+        self._queue.roll()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log goes on, empty, at `offset`."""
+        self._truncation.truncate_fully_and_start_at(offset)
+
+    def delete_records_before(self, offset: int) -> None:
+        """Raise the log start offset; segments below it go with the next retention pass. Raises OffsetOutOfRange."""
+        self._retention.delete_records_before(offset)
+
+    def apply_retention(self, now_wall_ms: int, high_watermark: int) -> list[Expired]:
+        """Delete old segments: which, and why. Their files are renamed now and due for removal later."""
+        return self._retention.apply(now_wall_ms, high_watermark)
+
+    # Reading
+
+    def is_in_later_segment(self, offset: int, reader_offset: int) -> bool:
+        """Whether the log has rolled between what a reader has read and `offset`."""
+        return self._reader.is_in_later_segment(offset, reader_offset)
+
+    def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> FoundTimestamp | None:
+        """The first record below `upper_bound` that is not older than `timestamp`. Reads the disk and waits for it."""
+        return self._reader.offset_for_timestamp(timestamp, upper_bound)
+
+    def offset_of_max_timestamp(self, upper_bound: int) -> FoundTimestamp | None:
+        """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
+        return self._reader.offset_of_max_timestamp(upper_bound)
+
+    # Leader epochs
+
+    def maybe_assign_leader_epoch(self, epoch: int) -> None:
+        """Note that `epoch` begins at the log end, unless it is known. Its records carry it; a flush makes both
+        durable."""
+        self.epochs.assign(epoch, self._local.next_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The answer to OffsetForLeaderEpoch: (epoch, end offset), each -1 if unknown."""
+        return self.epochs.end_offset_for(epoch, self._local.log_end_offset)
+
+    # Producers
+
+    @property
+    def producers(self) -> ProducerStateManager:
+        """The idempotent producers as of the log end. Raises KafkaStorageError."""
+        return self._producers.manager
+
+    def begin_restore(self) -> ProducersRestore | None:
+        """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.
+
+        Raises KafkaStorageError."""
+        return self._producers.begin_restore()
+
+    def finish_restore(self, restore: ProducersRestore) -> None:
+        self._producers.finish_restore(restore)
+
+    # Durability
+
+    def is_flush_overdue(self, now_wall_ms: int) -> bool:
+        """Whether to flush although no acknowledgement waits: for `flush.ms`, or because a segment is complete."""
+        return self.durability.is_flush_overdue(now_wall_ms)
+
+    def flush(self) -> int:
+        """Make everything written durable, here and now; the recovery point, which is the log end offset."""
+        return self.durability.flush()
+
+    # Closing
 
     def close(self) -> None:
         """Leave everything on disk as a clean shutdown does: nothing has to be scanned or rebuilt at the next start."""
-        assert not self._queue, "a log is not closed while batches are queued"
+        assert not self._queue.batches, "a log is not closed while batches are queued"
         if self.failure is None and not self._is_as_last_closed():
-            self._guarded("close", self._write_all)
+            self._local.guard("close", self._write_all)
             self.flush()
         self.release()
 
     def _is_as_last_closed(self) -> bool:
-        """Nothing was appended, cut or rolled since a close left its snapshot at this offset: the files still hold.
+        """Nothing was appended, truncated or rolled since a close left its snapshot at this offset: the files hold.
 
         Most logs of a broker with thousands see no record between two starts, and four syncs for each take seconds."""
-        ends = (self.log_end_offset, self._active.base_offset)
-        return self.cuts == 0 and ends == self._durable_when_loaded and self.snapshots.has(self.log_end_offset)
+        ends = (self.log_end_offset, self._local.active.base_offset)
+        return self.truncations == 0 and ends == self._durable_when_loaded and self._snapshots.has(self.log_end_offset)
 
     def _write_all(self) -> None:
-        self._active.write_indexes()
-        self.snapshots.write(self.log_end_offset, self.producers.snapshot_bytes())
+        self._local.active.write_indexes()
+        self._producers.write_snapshot(self.log_end_offset)
 
     def release(self) -> None:
         """Let go of all descriptors, writing nothing. The log is not used any more."""
         for segment in self.segments:
             segment.release()
 
-    def retire(self) -> None:
+    def close_deleted(self) -> None:
         """Let go of everything for ever: the files are about to go, and another log may soon live at their place."""
         # Work on the log that is under way in a thread is thrown away when it comes back.
-        self._fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
+        self._local.fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
         for segment in self.segments:
-            segment.retire()
+            segment.close_deleted()
 
     def release_idle(self) -> None:
-        """Let go of descriptors and indexes of segments that nobody appends to; they come back when they are read."""
+        """Let go of descriptors and indexes of inactive segments; they come back when they are read."""
         for segment in self.segments.up_to_active():
             segment.release()

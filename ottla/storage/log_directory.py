@@ -24,8 +24,8 @@ from ottla.storage.deletions import DueDeletions
 from ottla.storage.errors import DataDirectoryError, reason_of, storage_error
 from ottla.storage.files import FileSystem, Lock, OsFileSystem, write_atomically
 from ottla.storage.gaps import mark_without_gaps
-from ottla.storage.identity import Identity, claim
 from ottla.storage.log import Log
+from ottla.storage.meta_properties import MetaProperties, claim
 from ottla.storage.recovery import LogHistory, Notices, open_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -65,15 +65,15 @@ class LogDirectory:
         path: Path,
         files: FileSystem,
         lock: Lock,
-        identity: Identity,
-        *,
+        meta_properties: MetaProperties,
         config_of: ConfigOf,
+        *,
         notices: Notices,
         when_clean: Callable[[], None],
         when_lost: Callable[[], None],
     ) -> None:
         self.path = path
-        self.identity = identity
+        self.meta_properties = meta_properties
         self.was_closed_cleanly = False
         self.has_lost_records = False
         """Whether recovery cut off what may have been acknowledged."""
@@ -123,16 +123,9 @@ class LogDirectory:
         if lock is None:
             raise DataDirectoryError(f"data directory {path} is in use by another broker")
         try:
-            identity = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
+            meta = claim(disk, path, node_id=node_id, cluster_id=cluster_id, new_id=new_id)
             directory = cls(
-                path,
-                disk,
-                lock,
-                identity,
-                config_of=config_of,
-                notices=notices,
-                when_clean=when_clean,
-                when_lost=when_lost,
+                path, disk, lock, meta, config_of, notices=notices, when_clean=when_clean, when_lost=when_lost
             )
             directory._load(now_wall_ms)
         except OSError as error:
@@ -183,7 +176,7 @@ class LogDirectory:
         Raises KafkaStorageError if the directory keeps its name; that is tried again with `take_due_deletions`, and
         before another log gets the name."""
         log = self._logs.pop((topic, partition))
-        log.retire()
+        log.close_deleted()
         due_ms = now_wall_ms + log.config.file_delete_delay_ms
         self._not_renamed[log.directory] = _Deleted(log.topic_id, due_ms)
         try:

@@ -73,7 +73,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self.is_flushed = False
         self.is_index_full = False
-        self._is_retired = False
+        self._is_deleted = False
         self._entries_max = INT32_MAX
         self._files = files
         self._directory = directory
@@ -127,7 +127,7 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            if self._is_retired:
+            if self._is_deleted:
                 # Opening would make a new file where another log's may come to be.
                 raise FileNotFoundError(ENOENT, "the segment was deleted")
             self._file = self._files.open(self.path(LOG_SUFFIX))
@@ -139,9 +139,9 @@ class Segment:
         self._file = None
         self._offset_index = self._time_index = None
 
-    def retire(self) -> None:
+    def close_deleted(self) -> None:
         """Let go for ever: the files go, or belong to another segment from now on."""
-        self._is_retired = True
+        self._is_deleted = True
         self.release()
 
     def rename(self, suffix: str) -> None:
@@ -321,7 +321,7 @@ class Segment:
     def last_modified_ms(self) -> int:
         return self._files.modified_ms(self.path(LOG_SUFFIX))
 
-    # Cutting
+    # Truncation
 
     def cut_point(self, offset: int) -> tuple[int, int]:
         """Where the first batch begins that ends after `offset`: its position and its base offset, at most `offset`."""

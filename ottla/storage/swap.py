@@ -1,12 +1,12 @@
-"""Compacted segments on their way into the place of those they were made from.
+"""Segment swaps: compacted segments on their way into the place of those they were made from.
 
 The parts that wait for the disk run in a thread. `prepare`: all new segments get names that count (`.swap`), and those
 names are made durable. Then the thread that owns the log puts the segments in place, one group after another, still
 under these names. `sync` makes the removal of the old segments durable: should the final name of a new one be durable
 before, an old segment could stand beside it. Then the new segments get their final names.
 
-From the first durable `.swap` on, recovery finishes what is left; so a log that is cut meanwhile abandons the swap
-first: what is not in place is removed, what is in place gets its name.
+From the first durable `.swap` on, recovery finishes what is left; so a log that is truncated in between abandons the
+swap first: what is not in place is removed, what is in place gets its name.
 """
 
 import threading
@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage.checkpoints import COMPACTED_RANGES
+from ottla.storage.errors import storage_error
 from ottla.storage.files import FileSystem
-from ottla.storage.gaps import NO_GAPS
+from ottla.storage.gaps import NO_GAPS, Gaps
+from ottla.storage.local_log import LocalLog
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment import SWAP_SUFFIX, Segment
 
 
@@ -103,10 +106,80 @@ class SegmentSwap:
                 new = self._to_place[-1].new
                 for path in new.existing_paths():
                     self._files.remove(path)
-                new.retire()
+                new.close_deleted()
                 self._to_place.pop()
         if self._to_name and not self.is_synced:
-            # Rare, and nothing may be cut before: a segment of the log must not bear a name that recovery acts upon.
+            # Rare, and nothing may be truncated before: no segment of the log may bear a name that recovery acts upon.
             self._sync()
         while self._to_name:
             self.name_next()
+
+
+class SegmentSwaps:
+    """The swaps of one log, of which one at a time is under way."""
+
+    def __init__(self, local: LocalLog, snapshots: ProducerSnapshots, gaps: Gaps, cleaned_offset: int) -> None:
+        self.cleaned_offset = cleaned_offset
+        """Where compaction goes on."""
+        self._local = local
+        self._snapshots = snapshots
+        self._gaps = gaps
+        self._swap: SegmentSwap | None = None
+
+    def begin_truncation(self) -> None:
+        """Call before any segment is truncated or deleted. Raises OSError, and then none may be."""
+        if self._swap is not None:
+            self._swap.abandon()
+            self._swap = None
+        self._local.truncations += 1
+
+    def truncate_from_end(self, log_end_offset: int) -> None:
+        self.cleaned_offset = min(self.cleaned_offset, log_end_offset)
+
+    def begin(self, groups: list[SwapGroup], *, clean_until: int) -> SegmentSwap:
+        """Put compacted segments, complete and synced, in the place of those they were made from.
+
+        Have the swap `prepare`d in a thread. Then call `apply` until it says END; whenever it says SYNC, have the swap
+        `sync`ed in a thread first. Raises KafkaStorageError."""
+        self.abandon()
+        self._swap = SegmentSwap(self._local.files, self._local.directory, groups, clean_until)
+        return self._swap
+
+    def abandon(self) -> None:
+        """What is not in place by now is not put there. Raises KafkaStorageError."""
+        if self._swap is not None:
+            self._local.attempt("abandon the compaction of", self.begin_truncation)
+
+    def apply(self, swap: SegmentSwap, now_wall_ms: int) -> SwapStep:
+        """Put the next of the new segments in place, or once the removals are durable, give the next one its name.
+
+        Raises KafkaStorageError if the disk has refused the swap, which is abandoned then, or fails now."""
+        if swap is not self._swap:
+            return SwapStep.END
+        if swap.error is not None:
+            self.abandon()
+            raise storage_error("swap segments of", self._local.directory, swap.error)
+        if swap.next_step() is SwapStep.APPLY:
+            self._local.guard("swap segments of", lambda: self._apply(swap, now_wall_ms))
+        step = swap.next_step()
+        if step is SwapStep.END:
+            self.cleaned_offset = swap.clean_until
+            self._swap = None
+        return step
+
+    def _apply(self, swap: SegmentSwap, now_wall_ms: int) -> None:
+        local = self._local
+        local.directory_changed = True
+        if swap.is_synced:
+            swap.name_next()
+            return
+        # A flush on its way has other segments in mind.
+        local.truncations += 1
+        self._gaps.note(swap.clean_until)
+        group = swap.place_next()
+        local.segments.exchange(group.old, [group.new])
+        for segment in group.old:
+            paths = segment.existing_paths()
+            segment.close_deleted()
+            local.deletions.schedule_delete(paths, now_wall_ms + local.config.file_delete_delay_ms)
+            self._snapshots.remove(segment.base_offset)

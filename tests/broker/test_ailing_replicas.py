@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
-from ottla.storage.log import Log
+from ottla.storage.append_queue import AppendQueue
 from tests.broker.clusters import create_topic, running_cluster, state_of, until
 from tests.broker.replicas import ALL, in_sync, leader_of, produced, replica, same_everywhere, three_brokers
 from tests.broker.wire import client_of, fetch
@@ -31,17 +31,17 @@ class Full:
     def __init__(self, patch: pytest.MonkeyPatch, broker: Broker) -> None:
         self.is_full = True
         directory = broker.log_directory.path
-        write_queue = Log._write_queue
+        write_queue = AppendQueue._write_queue
 
-        def write(log: Log) -> None:
-            if not self.is_full or log.directory.parent != directory:
-                write_queue(log)
+        def write(queue: AppendQueue) -> None:
+            if not self.is_full or queue._local.directory.parent != directory:
+                write_queue(queue)
                 return
-            log._queue.clear()
-            log._undo_queue(None)
+            queue.batches.clear()
+            queue._undo_queue(None)
             raise KafkaStorageError("no space is left on the device")
 
-        patch.setattr(Log, "_write_queue", write)
+        patch.setattr(AppendQueue, "_write_queue", write)
 
 
 async def test_a_follower_with_a_full_disk_leaves_the_isr_and_comes_back(

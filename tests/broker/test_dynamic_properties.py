@@ -372,7 +372,7 @@ async def segment_jitter_ms(stage: Stage) -> None:
     await stage.append("x", age_ms=3 * HOUR_MS)
     await stage.append("x", age_ms=HOUR_MS)
     assert len(stage.log.segments) == 2
-    jitter_ms = stage.log._roll_jitter_ms
+    jitter_ms = stage.log._local._roll_jitter_ms
     assert jitter_ms > 0
     await stage.append("x", age_ms=jitter_ms - 1)
     assert len(stage.log.segments) == 3

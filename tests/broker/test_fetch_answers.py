@@ -12,7 +12,7 @@ from ottla.storage.reader import WouldBlock
 
 
 class Log:
-    cuts = 0
+    truncations = 0
 
 
 class Broker:
@@ -40,7 +40,7 @@ def damaged() -> Any:
 
 
 def cut(broker: Broker) -> None:
-    broker.partition.log.cuts += 1
+    broker.partition.log.truncations += 1
 
 
 def move_away_and_back(broker: Broker) -> None:

@@ -112,12 +112,12 @@ async def test_a_log_that_fails_does_not_keep_the_others_from_being_looked_after
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await create_topic(client, "broken")
         broken = broker.replicas.partition("broken", 0).log
-        broken.failure = KafkaStorageError("a disk that failed earlier")
+        broken._local.fail(KafkaStorageError("a disk that failed earlier"))
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
 
         await until(broker, lambda: log.log_start_offset == 3)
-        broken.failure = None
+        broken._local.failure = None
 
 
 async def test_files_of_old_segments_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

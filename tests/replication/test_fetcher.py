@@ -258,7 +258,7 @@ def test_an_answer_to_a_follower_that_was_removed_or_replaced_is_dropped(asks_fo
     assert follower is not None
     log = follower.partition.log
     end_offset, state = log.log_end_offset, follower.state
-    log.retire()
+    log.close_deleted()
     if comes_back:
         talk.fetcher.add(Follower(partition("a"), back_off_ms_max=1000))
 
@@ -396,7 +396,7 @@ def test_partition_whose_sync_failed_is_not_fetched_any_more() -> None:
     log.configure(log.config._replace(flush_messages=1))
     talk.ask()
     talk.hear_of("a", records=data(0, 1))
-    log.failure = KafkaStorageError("a broken disk")
+    log._local.fail(KafkaStorageError("a broken disk"))
 
     facts = talk.fetcher.synced((topic_id("a"), 0))
 

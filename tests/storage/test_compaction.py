@@ -187,11 +187,29 @@ def test_a_truncation_abandons_a_swap_that_recovery_would_finish(prepared: bool)
         swap.prepare()
     append(log, keyed(("new", "1")), keyed(("new", "2")))
 
-    assert log.apply_swap(swap, NOW) is SwapStep.END
+    assert log.swaps.apply(swap, NOW) is SwapStep.END
     assert swap.is_abandoned
     log.flush()
     expected = keys_and_values(log)
     assert [name for name in disk.list_directory(log.directory) if name.endswith((".swap", ".cleaned"))] == []
+    for loss in (Loss.NOTHING, Loss.UNSYNCED):
+        assert keys_and_values(reopened(FakeDisk.after(disk.journal, loss), COMPACTED)) == expected
+
+
+def test_truncation_amid_a_swap_gives_placed_segments_their_names() -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    swap = begin_swap(log, compacted(log))
+    assert swap is not None
+    swap.prepare()
+    assert log.swaps.apply(swap, NOW) is not SwapStep.END
+
+    log.truncate_to(log.log_end_offset - 1)
+
+    assert swap.is_abandoned
+    assert [name for name in disk.list_directory(log.directory) if name.endswith((".swap", ".cleaned"))] == []
+    log.flush()
+    expected = keys_and_values(log)
     for loss in (Loss.NOTHING, Loss.UNSYNCED):
         assert keys_and_values(reopened(FakeDisk.after(disk.journal, loss), COMPACTED)) == expected
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.config import LogConfig
-from ottla.storage.flusher import Flushable, Flusher
+from ottla.storage.durability import Flushable, Flusher
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, new_log, open_directory, read_all, reopened

@@ -43,7 +43,7 @@ def test_a_data_directory_of_kafka_is_opened_as_it_is(tmp_path: Path, was_closed
 
     directory = open_copy(path)
 
-    assert directory.identity.cluster_id == "jaYqGJKLSRm1itpd7nYU8w"
+    assert directory.meta_properties.cluster_id == "jaYqGJKLSRm1itpd7nYU8w"
     log = directory.logs["idem", 0]
     assert (log.log_end_offset, log.epochs.entries, len(log.producers)) == (500, ((0, 0),), 5)
     assert log.topic_id == checkpoints.uuid_from_text("3n1st1zxTvaVM_XYJQTFFQ")

@@ -31,8 +31,8 @@ def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
 
     again = open_directory(disk)
 
-    assert again.identity == directory.identity
-    assert (again.identity.cluster_id, again.identity.node_id) == ("cluster", 1)
+    assert again.meta_properties == directory.meta_properties
+    assert (again.meta_properties.cluster_id, again.meta_properties.node_id) == ("cluster", 1)
     fields = checkpoints.parse_properties(disk.read_bytes(ROOT / "meta.properties"))
     assert (fields["version"], fields["node.id"], fields["cluster.id"]) == ("1", "1", "cluster")
 

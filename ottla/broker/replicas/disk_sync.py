@@ -11,7 +11,7 @@ from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.config import NEVER
-from ottla.storage.flusher import Flushable, Flusher
+from ottla.storage.durability import Flushable, Flusher
 
 if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry

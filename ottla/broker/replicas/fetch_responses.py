@@ -65,15 +65,15 @@ class ColdRead:
 
 def read_cold(replicas: ReplicaManager, runtime: Runtime, cold: Sequence[ColdRead], done: Callable[[], None]) -> None:
     """Reads from the disk in a thread, and fills the answers; then calls `done`."""
-    before = [_cuts(replicas, read.target) for read in cold]
+    before = [_truncations(replicas, read.target) for read in cold]
 
     def work() -> None:
         for read in cold:
             read.run()
 
     def finished() -> None:
-        for read, cuts in zip(cold, before, strict=True):
-            if isinstance(read.error, CorruptMessage) and _cuts(replicas, read.target) != cuts:
+        for read, count in zip(cold, before, strict=True):
+            if isinstance(read.error, CorruptMessage) and _truncations(replicas, read.target) != count:
                 read.error = NotLeaderOrFollower("the log was cut while it was read")
             read.apply()
             if read.error is not None:
@@ -83,10 +83,10 @@ def read_cold(replicas: ReplicaManager, runtime: Runtime, cold: Sequence[ColdRea
     runtime.offload(work, finished)
 
 
-def _cuts(replicas: ReplicaManager, target: FetchTarget) -> tuple[Log, int] | None:
+def _truncations(replicas: ReplicaManager, target: FetchTarget) -> tuple[Log, int] | None:
     """Another value when records were cut off the log: a thread that reads them meanwhile finds no sense in it."""
     partition = replicas.find(target.topic, target.partition)
-    return None if partition is None else (partition.log, partition.log.cuts)
+    return None if partition is None else (partition.log, partition.log.truncations)
 
 
 def find_partition(replicas: ReplicaManager, target: FetchTarget) -> Partition:

@@ -22,8 +22,8 @@ from ottla.replication.facts import BackedOff, Fact, Failed, Fenced, Followed, R
 from ottla.replication.fetcher import SYNC_WAIT_MS, Endpoint, Fetcher, FetcherConfig, Planned
 from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.partition import Partition
-from ottla.storage.flusher import FlushWork
-from ottla.storage.producer_restore import ProducersRestore
+from ottla.storage.durability import FlushWork
+from ottla.storage.producers import ProducersRestore
 
 # Between two attempts to write what the disk would not take.
 RETRY_MS = 2000

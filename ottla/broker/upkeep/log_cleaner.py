@@ -58,7 +58,7 @@ class Cleaner:
         if self._swapping is not None:
             # Nothing may change in a log that is being closed.
             try:
-                self._swapping.log.abandon_swap()
+                self._swapping.log.swaps.abandon()
             except KafkaError as error:
                 self._log_failure(self._swapping, error)
 
@@ -135,7 +135,7 @@ class Cleaner:
         from ottla.storage.swap import SwapStep
 
         try:
-            step = partition.log.apply_swap(swap, self._runtime.clock.wall_ms())
+            step = partition.log.swaps.apply(swap, self._runtime.clock.wall_ms())
             if step is SwapStep.APPLY:
                 self._runtime.soon(lambda: self._apply(partition, result, swap))
                 return

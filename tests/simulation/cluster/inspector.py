@@ -100,7 +100,7 @@ class BrokerInspector:
                 log.log_end_offset,
                 partition.high_watermark,
                 log.log_start_offset,
-                log.cuts,
+                log.truncations,
                 partition.partition_epoch,
                 partition.leader_epoch,
                 partition.leader_id,

@@ -50,14 +50,14 @@ class TrackedLog:
         self._batches: list[Batch] = []
         self._prefixes: dict[int, int] = {0: 0}
         self._sequences: set[tuple[int, int, int]] = set()
-        self._cuts = log.cuts
+        self._truncations = log.truncations
         self._epochs: Any = None
 
     def look(self) -> None:
         """After any change of the log."""
         log = self.log
-        if log.cuts != self._cuts or self.end_offset > log.log_end_offset:
-            self._cuts = log.cuts
+        if log.truncations != self._truncations or self.end_offset > log.log_end_offset:
+            self._truncations = log.truncations
             self._forget_what_was_cut()
         if log.epochs.entries is not self._epochs:
             self._epochs = log.epochs.entries

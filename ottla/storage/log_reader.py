@@ -5,16 +5,24 @@ from contextlib import contextmanager
 
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
 from ottla.storage import lookup
+from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.errors import storage_error
-from ottla.storage.log_base import LogBase
+from ottla.storage.gaps import Gaps
+from ottla.storage.local_log import LocalLog
 from ottla.storage.lookup import FoundTimestamp
 from ottla.storage.reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting
 from ottla.storage.scan import InvalidBatchError
 from ottla.storage.segment import LOG_SUFFIX, Segment
 
 
-class Reading(LogBase):
+class LogReader:
     """The part of a log that answers."""
+
+    def __init__(self, local: LocalLog, epochs: LeaderEpochCache, gaps: Gaps) -> None:
+        self._local = local
+        self._segments = local.segments
+        self._epochs = epochs
+        self._gaps = gaps
 
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True, wait: bool = False
@@ -26,14 +34,15 @@ class Reading(LogBase):
 
         Raises OffsetOutOfRange, CorruptMessage for a damaged batch, and WouldBlock unless `wait`.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        local = self._local
+        if not local.log_start_offset <= offset <= local.log_end_offset:
             raise OffsetOutOfRange(
-                f"offset {offset} of {self.topic}-{self.partition}, "
-                f"which holds {self.log_start_offset} to {self.log_end_offset}"
+                f"offset {offset} of {local.topic}-{local.partition}, "
+                f"which holds {local.log_start_offset} to {local.log_end_offset}"
             )
-        n = self.segments.index_of(offset)
-        while n < len(self.segments) and offset < upper_bound:
-            segment = self.segments[n]
+        n = self._segments.index_of(offset)
+        while n < len(self._segments) and offset < upper_bound:
+            segment = self._segments[n]
             found = self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
             if not found.is_exhausted:
                 if found.records:
@@ -45,24 +54,25 @@ class Reading(LogBase):
     def _read_segment(
         self, n: int, segment: Segment, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool, wait: bool
     ) -> Selection:
+        local = self._local
         try:
             read = SegmentRead(
                 segment.file,
                 segment.name,
                 segment.anchor_for(offset),
                 segment.size,
-                self.segments.end_of(n, self.log_end_offset),
+                self._segments.end_of(n, local.log_end_offset),
                 offset,
                 upper_bound,
                 max_bytes,
                 min_one_batch,
-                self.gaps.until,
-                self.epochs,
+                self._gaps.until,
+                self._epochs,
             )
             return select_waiting(read) if wait else select_nowait(read)
         except CorruptMessage:
             # A damaged index leads into the middle of a batch.
-            if segment is self._active or not segment.remake_indexes(self._index_interval):
+            if segment is local.active or not segment.remake_indexes(local.index_interval):
                 raise
             return self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
         except OSError as error:
@@ -70,39 +80,44 @@ class Reading(LogBase):
 
     def bytes_between(self, offset: int, upper_bound: int) -> int:
         """About how many bytes a reader at `offset` has before it; exact where a read stopped or the log ends."""
+        local = self._local
         if offset >= upper_bound:
             return 0
-        first, last = self.segments.index_of(offset), self.segments.index_of(upper_bound)
-        begin = self.segments[first].anchor_for(offset).position
-        at_end = upper_bound >= self.log_end_offset
-        end = self._active.size if at_end else self.segments[last].anchor_for(upper_bound).position
-        return sum(self.segments[n].size for n in range(first, last)) + end - begin
+        first, last = self._segments.index_of(offset), self._segments.index_of(upper_bound)
+        begin = self._segments[first].anchor_for(offset).position
+        at_end = upper_bound >= local.log_end_offset
+        end = local.active.size if at_end else self._segments[last].anchor_for(upper_bound).position
+        return sum(self._segments[n].size for n in range(first, last)) + end - begin
 
     def is_in_later_segment(self, offset: int, reader_offset: int) -> bool:
         """Whether the log has rolled between what a reader has read and `offset`."""
-        if reader_offset >= self._active.base_offset:
+        local = self._local
+        if reader_offset >= local.active.base_offset:
             return False
-        return self.segments.index_of(offset) > self.segments.index_of(reader_offset)
+        return self._segments.index_of(offset) > self._segments.index_of(reader_offset)
 
     def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> FoundTimestamp | None:
         """The first record below `upper_bound` that is not older than `timestamp`. Reads the disk and waits for it."""
+        local = self._local
         with self._reading():
             return lookup.first_at_or_after(
-                self.segments, timestamp, log_start_offset=self.log_start_offset, upper_bound=upper_bound
+                self._segments, timestamp, log_start_offset=local.log_start_offset, upper_bound=upper_bound
             )
 
     def offset_of_max_timestamp(self, upper_bound: int) -> FoundTimestamp | None:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
+        local = self._local
         with self._reading():
             return lookup.with_largest_timestamp(
-                self.segments, log_start_offset=self.log_start_offset, upper_bound=upper_bound
+                self._segments, log_start_offset=local.log_start_offset, upper_bound=upper_bound
             )
 
     @contextmanager
     def _reading(self) -> Generator[None]:
+        local = self._local
         try:
             yield
         except OSError as error:
-            raise storage_error("read", self.directory, error) from error
+            raise storage_error("read", local.directory, error) from error
         except InvalidBatchError as error:
-            raise CorruptMessage(f"{self.directory.name} is damaged: {error}") from error
+            raise CorruptMessage(f"{local.directory.name} is damaged: {error}") from error

@@ -21,7 +21,7 @@ JAVA_COMMENT = b"#"
 """Java begins every properties file with one, the date."""
 
 
-class Identity(NamedTuple):
+class MetaProperties(NamedTuple):
     """The ids are in Kafka's text form."""
 
     cluster_id: str
@@ -31,22 +31,22 @@ class Identity(NamedTuple):
 
 def claim(
     files: FileSystem, path: Path, *, node_id: int, cluster_id: str | None, new_id: Callable[[], str]
-) -> Identity:
-    """The identity of the directory, which becomes this node's if it is empty. Raises DataDirectoryError or OSError."""
+) -> MetaProperties:
+    """Those of the directory, which becomes this node's if it is empty. Raises DataDirectoryError or OSError."""
     meta_path = path / checkpoints.META_PROPERTIES
     if not files.exists(meta_path):
         _refuse_foreign(files, path)
-        identity = Identity(cluster_id or new_id(), node_id, new_id())
-        write_atomically(files, meta_path, checkpoints.build_properties(_properties_of(identity)))
-        return identity
-    identity = _parse(path, files.read_bytes(meta_path), new_id)
-    if identity.node_id != node_id:
-        raise DataDirectoryError(f"data directory {path} belongs to node {identity.node_id}, this is node {node_id}")
-    if cluster_id is not None and identity.cluster_id != cluster_id:
+        found = MetaProperties(cluster_id or new_id(), node_id, new_id())
+        write_atomically(files, meta_path, checkpoints.build_properties(_properties_of(found)))
+        return found
+    found = _parse(path, files.read_bytes(meta_path), new_id)
+    if found.node_id != node_id:
+        raise DataDirectoryError(f"data directory {path} belongs to node {found.node_id}, this is node {node_id}")
+    if cluster_id is not None and found.cluster_id != cluster_id:
         raise DataDirectoryError(
-            f"data directory {path} belongs to cluster {identity.cluster_id}, this broker to {cluster_id}"
+            f"data directory {path} belongs to cluster {found.cluster_id}, this broker to {cluster_id}"
         )
-    return identity
+    return found
 
 
 def refuse_directory_of_kafka(files: FileSystem, path: Path) -> None:
@@ -73,7 +73,7 @@ def known_cluster_id(files: FileSystem, path: Path) -> str | None:
         return None
 
 
-def _parse(path: Path, content: bytes, new_id: Callable[[], str]) -> Identity:
+def _parse(path: Path, content: bytes, new_id: Callable[[], str]) -> MetaProperties:
     try:
         fields = checkpoints.parse_properties(content)
     except ValueError as error:
@@ -84,17 +84,17 @@ def _parse(path: Path, content: bytes, new_id: Callable[[], str]) -> Identity:
             f"data directory {path} has format version {version}, this broker knows version {VERSION}"
         )
     try:
-        return Identity(fields["cluster.id"], int(fields["node.id"]), fields.get("directory.id") or new_id())
+        return MetaProperties(fields["cluster.id"], int(fields["node.id"]), fields.get("directory.id") or new_id())
     except (KeyError, ValueError) as error:
         raise DataDirectoryError(f"meta.properties in data directory {path} lacks a valid {error}") from error
 
 
-def _properties_of(identity: Identity) -> dict[str, str]:
+def _properties_of(meta: MetaProperties) -> dict[str, str]:
     return {
         "version": VERSION,
-        "cluster.id": identity.cluster_id,
-        "node.id": str(identity.node_id),
-        "directory.id": identity.directory_id,
+        "cluster.id": meta.cluster_id,
+        "node.id": str(meta.node_id),
+        "directory.id": meta.directory_id,
     }
 
 

@@ -1,4 +1,4 @@
-"""Appending: check a batch, give it offsets, queue it; then write the whole queue with one system call."""
+"""The append queue: check a batch, give it offsets, queue it; then write the whole queue with one system call."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -9,11 +9,16 @@ from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
 from ottla.storage.config import INT32_MAX, LogConfig
-from ottla.storage.cutting import Cutting
+from ottla.storage.deletions import DUE_AT_ONCE
+from ottla.storage.durability import Durability
+from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.errors import storage_error
-from ottla.storage.files import File
-from ottla.storage.flushing import Flushing
-from ottla.storage.segment import LOG_SUFFIX
+from ottla.storage.files import Buffer, File
+from ottla.storage.gaps import Gaps
+from ottla.storage.local_log import LocalLog
+from ottla.storage.producers import LogProducers
+from ottla.storage.segment import LOG_SUFFIX, Segment, SegmentMark
+from ottla.storage.swap import SegmentSwaps
 from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
 
 NO_LOG_APPEND_TIME = -1
@@ -54,21 +59,37 @@ _info_of: Callable[[tuple[int, int, int, int, int, bool]], AppendInfo] = partial
 )
 
 
-class Appending(Cutting, Flushing):
+class AppendQueue:
     """The part of a log that grows it."""
 
-    def configure(self, config: LogConfig) -> None:
-        super().configure(config)
-        self._validation = validation_config(config)
+    def __init__(
+        self,
+        local: LocalLog,
+        producers: LogProducers,
+        epochs: LeaderEpochCache,
+        gaps: Gaps,
+        durability: Durability,
+        swaps: SegmentSwaps,
+    ) -> None:
+        # The queued batches, of which the first begins at the log end offset.
+        self.batches: list[Buffer] = []
+        self._local = local
+        self._producers = producers
+        self._epochs = epochs
+        self._gaps = gaps
+        self._durability = durability
+        self._swaps = swaps
+        self._mark: SegmentMark | None = None
+        # Why a queue was lost whose owners have not been notified yet.
+        self._lost: KafkaStorageError | None = None
+        self.configure()
+
+    def configure(self) -> None:
+        self._validation = validation_config(self._local.config)
 
     @property
     def has_pending_writes(self) -> bool:
-        return bool(self._queue) or self._lost_queue is not None
-
-    @property
-    def pending_records(self) -> Sequence[bytes | bytearray | memoryview]:
-        """The queued batches, of which the first begins at `log_end_offset`."""
-        return self._queue
+        return bool(self.batches) or self._lost is not None
 
     def append_as_leader(
         self,
@@ -83,7 +104,8 @@ class Appending(Cutting, Flushing):
 
         Raises the errors of `validate_produced_batch` and of the producer's sequence check; the log is unchanged then.
         """
-        if self.failure is not None or self._lost_queue is not None:
+        local = self._local
+        if local.failure is not None or self._lost is not None:
             self._refuse()
         records, header = validate_produced_batch(
             records,
@@ -93,20 +115,20 @@ class Appending(Cutting, Flushing):
             zstd_allowed=zstd_allowed,
         )
         if header.producer_id >= 0:
-            first = self.producers.check(header)
+            first = self._producers.manager.check(header)
             if first is not None:
                 return AppendInfo(
-                    first.first_offset, first.last_offset, first.timestamp, -1, self.log_start_offset, duplicate=True
+                    first.first_offset, first.last_offset, first.timestamp, -1, local.log_start_offset, duplicate=True
                 )
-        if leader_epoch != self.epochs.latest_epoch:
-            self.maybe_assign_leader_epoch(leader_epoch)
-        base_offset = self._next_offset
+        if leader_epoch != self._epochs.latest_epoch:
+            self._epochs.assign(leader_epoch, local.next_offset)
+        base_offset = local.next_offset
         self._enqueue(records, header, base_offset, now_wall_ms)
         assign_offset_and_epoch(records, 0, base_offset, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
         appended_at = timestamp if self._validation.log_append_time else NO_LOG_APPEND_TIME
-        return _info_of((base_offset, last_offset, timestamp, appended_at, self.log_start_offset, False))
+        return _info_of((base_offset, last_offset, timestamp, appended_at, local.log_start_offset, False))
 
     def append_as_follower(self, records: memoryview, *, now_wall_ms: int) -> int:
         """Queue the whole batches that a leader sent, as they are; the number of them.
@@ -116,79 +138,84 @@ class Appending(Cutting, Flushing):
         log is unchanged then. Raises KafkaStorageError with none of them queued; the batches below `log_end_offset` are
         written then.
         """
-        if self.failure is not None or self._lost_queue is not None:
+        local = self._local
+        if local.failure is not None or self._lost is not None:
             self._refuse()
-        batches = list(validate_replicated(records, self._next_offset))
+        batches = list(validate_replicated(records, local.next_offset))
         self._note_gaps_in(batches)
-        had_queue = bool(self._queue)
+        had_queue = bool(self.batches)
         try:
             for position, header in batches:
-                if header.partition_leader_epoch > self.epochs.latest_epoch:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                if header.partition_leader_epoch > self._epochs.latest_epoch:
+                    self._epochs.assign(header.partition_leader_epoch, header.base_offset)
                 view = records[position : position + header.size_bytes]
                 self._enqueue(view, header, header.base_offset, now_wall_ms)
         except KafkaStorageError:
             if not had_queue:
                 # All that was lost is this caller's, who learns of it now: nobody waits for `write_pending`.
-                self._lost_queue = None
-            self.epochs.truncate_from_end(self.log_end_offset)
+                self._lost = None
+            self._epochs.truncate_from_end(local.log_end_offset)
             raise
         return len(batches)
 
     def _note_gaps_in(self, batches: Sequence[tuple[int, BatchHeader]]) -> None:
-        expected, until = self._next_offset, 0
+        local = self._local
+        expected, until = local.next_offset, 0
         for _, header in batches:
             if header.base_offset > expected:
                 until = header.base_offset
             expected = header.next_offset
         if until:
             try:
-                self._note_gaps(until)
+                if self._gaps.note(until):
+                    local.directory_changed = True
             except OSError as error:
-                raise storage_error("note the gaps of", self.directory, error) from error
+                raise storage_error("note the gaps of", local.directory, error) from error
 
     def _enqueue(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
+        local = self._local
         size = len(records)
-        segment = self._active
+        segment = local.active
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
         if last_offset - segment.base_offset > INT32_MAX:
             # The log end would not do: the gap before the batch may be that wide.
             self._roll_with_queue(base_offset)
-            segment = self._active
+            segment = local.active
         elif segment.end_position and (
-            segment.end_position + size > self._segment_bytes
-            or timestamp - segment.first_timestamp > self._roll_after_ms
+            segment.end_position + size > local.segment_bytes
+            or timestamp - segment.first_timestamp > local.roll_after_ms
             or segment.is_index_full
         ):
-            self._roll_with_queue(self._next_offset)
-            segment = self._active
-        if not self._queue:
+            self._roll_with_queue(local.next_offset)
+            segment = local.active
+        if not self.batches:
             self._mark = segment.mark()
-            self._seen_ms = now_wall_ms
-            if self.flushed_offset == self.log_end_offset:
-                self._oldest_unflushed_ms = now_wall_ms
+            self._producers.seen_ms = now_wall_ms
+            if self._durability.flushed_offset == local.log_end_offset:
+                self._durability.oldest_unflushed_ms = now_wall_ms
         if header.producer_id >= 0:
-            self.producers.update(header, base_offset, now_wall_ms)
-        segment.note(last_offset, timestamp, size, self._index_interval, now_wall_ms)
-        self._queue.append(records)
-        self._next_offset = last_offset + 1
+            self._producers.manager.update(header, base_offset, now_wall_ms)
+        segment.note(last_offset, timestamp, size, local.index_interval, now_wall_ms)
+        self.batches.append(records)
+        local.next_offset = last_offset + 1
 
     def write_pending(self, *, now_wall_ms: int) -> None:
         """Write all queued batches. If that fails, none of those at or after `log_end_offset` is in the log.
 
         An earlier part of a queue that spans two segments may be: whoever waits compares with `log_end_offset`.
         """
-        if self._lost_queue is not None:
-            error, self._lost_queue = self._lost_queue, None
+        if self._lost is not None:
+            error, self._lost = self._lost, None
             raise error
-        if self._queue:
+        if self.batches:
             self._write_queue()
-            if self._waits_for_sync and self._is_sync_due(now_wall_ms):
-                self.sync_required_offset = self.log_end_offset
+            if self._local.waits_for_sync:
+                self._durability.maybe_require_sync(now_wall_ms)
 
     def _write_queue(self) -> None:
-        segment, queue, self._queue = self._active, self._queue, []
+        local = self._local
+        segment, queue, self.batches = local.active, self.batches, []
         try:
             file = segment.file
         except OSError as error:
@@ -199,42 +226,68 @@ class Appending(Cutting, Flushing):
         except OSError as error:
             self._undo_queue(file)
             raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
-        self.producers.settle()
+        self._producers.manager.settle()
         segment.size = segment.end_position
-        self.log_end_offset = self._next_offset
+        local.log_end_offset = local.next_offset
 
     def _undo_queue(self, file: File | None) -> None:
         """Make the log what it was before the queue: in memory, and in the file that took a part of the queue."""
+        local = self._local
         assert self._mark is not None, "a queue begins with a mark"
-        segment = self._active
+        segment = local.active
         segment.rewind(self._mark)
-        self.producers.undo()
-        self._next_offset = self.log_end_offset
-        self.epochs.truncate_from_end(self.log_end_offset)
+        self._producers.manager.undo()
+        local.next_offset = local.log_end_offset
+        self._epochs.truncate_from_end(local.log_end_offset)
         try:
             if file is not None:
                 file.truncate(segment.size)
-            if segment.base_offset > self.log_end_offset:
+            if segment.base_offset > local.log_end_offset:
                 # It was rolled for the batch after a gap. What comes instead may begin before it.
                 self._remove_unused(segment)
         except OSError as error:
             # A torn batch stays at the end of the file. Nothing may be written after it.
-            self._fail(storage_error("cut a torn write off", segment.path(LOG_SUFFIX), error))
+            local.fail(storage_error("cut a torn write off", segment.path(LOG_SUFFIX), error))
 
     def _roll_with_queue(self, base_offset: int) -> None:
         """Write what is queued, then roll. If either fails, the whole queue must hear of it: in `write_pending`."""
-        had_queue = bool(self._queue)
+        had_queue = bool(self.batches)
         try:
             if had_queue:
                 self._write_queue()
             self._roll_at(base_offset)
         except KafkaStorageError as error:
             if had_queue:
-                self._lost_queue = error
+                self._lost = error
             raise
 
+    def roll(self) -> None:
+        """Begin a new segment at the log end, unless the active one is empty."""
+        if self._local.active.size:
+            self._roll_at(self._local.log_end_offset)
+
+    def _roll_at(self, base_offset: int) -> None:
+        assert not self.batches, "queued batches belong to the segment they were queued for"
+        local = self._local
+        try:
+            local.active.write_indexes()
+            self._producers.write_snapshot(base_offset)
+            new = local.create_segment(base_offset)
+        except OSError as error:
+            raise storage_error("begin a segment in", local.directory, error) from error
+        local.segments.add(new)
+        local.set_active(new)
+
+    def _remove_unused(self, segment: Segment) -> None:
+        """Take an empty active segment out, so that the one before it is appended to again. Raises OSError."""
+        self._swaps.begin_truncation()
+        self._local.schedule_delete(segment, DUE_AT_ONCE)
+        self._local.segments.exchange([segment], [])
+        self._producers.snapshots.remove(segment.base_offset)
+        self._local.set_active(self._local.segments.active)
+
     def _refuse(self) -> None:
-        raise self.failure or self._lost_queue or KafkaStorageError()
+        raise self._local.failure or self._lost or KafkaStorageError()
 
 
 def validation_config(config: LogConfig) -> ValidationConfig:

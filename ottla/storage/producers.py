@@ -1,0 +1,151 @@
+"""The idempotent producers of one log, which are read again after a truncation has taken some of their batches.
+
+A snapshot stands at the base offset of each segment, so this may read headers of a whole segment: seconds, if its
+batches are small.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+from ottla.storage.errors import storage_error
+from ottla.storage.files import File
+from ottla.storage.local_log import LocalLog
+from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
+from ottla.storage.producer_state import CorruptSnapshot, ProducerStateManager
+from ottla.storage.scan import InvalidBatchError, scan
+
+
+class LogProducers:
+    """The producers as of the log end, and their snapshots."""
+
+    def __init__(
+        self, local: LocalLog, manager: ProducerStateManager, snapshots: ProducerSnapshots, loaded_at_ms: int
+    ) -> None:
+        self.snapshots = snapshots
+        self.manager = manager
+        self.seen_ms = loaded_at_ms
+        """When a batch was last appended."""
+        self._local = local
+        self.configure()
+
+    def configure(self) -> None:
+        if self.has_loaded:
+            self.manager.expiration_ms = self._local.config.producer_id_expiration_ms
+
+    @cached_property
+    def manager(self) -> ProducerStateManager:
+        """Raises KafkaStorageError.
+
+        A truncation may forget the producers. Then they are read again: by `begin_restore` in a thread, or for the
+        first caller who asks, which may take long."""
+        local = self._local
+        producers = self._new_manager()
+        local.attempt(
+            "restore the producers of",
+            lambda: rebuild_producers(producers, self.snapshots, local.segments, local.log_end_offset, self.seen_ms),
+        )
+        return producers
+
+    def _new_manager(self) -> ProducerStateManager:
+        return ProducerStateManager(self._local.config.producer_id_expiration_ms)
+
+    @property
+    def has_loaded(self) -> bool:
+        return "manager" in self.__dict__
+
+    @property
+    def has_none(self) -> bool:
+        """False also when they are not known."""
+        return self.has_loaded and not self.manager
+
+    def forget(self) -> None:
+        self.__dict__.pop("manager", None)
+
+    def clear(self) -> None:
+        """The log is empty."""
+        self.manager = self._new_manager()
+
+    def write_snapshot(self, offset: int) -> None:
+        """Raises OSError."""
+        self.snapshots.write(offset, self.manager.snapshot_bytes())
+
+    def begin_restore(self) -> "ProducersRestore | None":
+        """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.
+
+        Raises KafkaStorageError."""
+        local = self._local
+        if self.has_loaded or local.failure is not None:
+            return None
+        newest = self.snapshots.newest_first(at_most=local.log_end_offset)[:1]
+        start_offset = max([local.segments[0].base_offset, *newest])
+        try:
+            return ProducersRestore(
+                self._new_manager(),
+                self.snapshots.read(newest[0]) if newest else None,
+                [
+                    _Piece(segment.file.duplicate(), segment.anchor_for(start_offset).position, segment.size)
+                    for segment in list(local.segments)[local.segments.index_of(start_offset) :]
+                ],
+                start_offset=start_offset,
+                end_offset=local.log_end_offset,
+                now_wall_ms=self.seen_ms,
+                truncations=local.truncations,
+            )
+        except OSError as error:
+            raise storage_error("restore the producers of", local.directory, error) from error
+
+    def finish_restore(self, restore: "ProducersRestore") -> None:
+        """If it failed, or the log has changed since, the next caller who asks reads them."""
+        local = self._local
+        as_before = (
+            restore.truncations == local.truncations and restore.end_offset == local.log_end_offset == local.next_offset
+        )
+        if restore.is_complete and as_before and not self.has_loaded:
+            self.manager = restore.producers
+
+
+class _Piece(NamedTuple):
+    file: File
+    position: int
+    size: int
+
+
+class ProducersRestore:
+    """From the newest snapshot, then from the batches after it. `run` in any thread, once."""
+
+    def __init__(
+        self,
+        producers: ProducerStateManager,
+        snapshot: bytes | None,
+        pieces: list[_Piece],
+        *,
+        start_offset: int,
+        end_offset: int,
+        now_wall_ms: int,
+        truncations: int,
+    ) -> None:
+        self.producers = producers
+        self.end_offset = end_offset
+        self.truncations = truncations
+        self.is_complete = False
+        self._snapshot = snapshot
+        self._pieces = pieces
+        self._start_offset = start_offset
+        self._now_wall_ms = now_wall_ms
+
+    def run(self) -> None:
+        """An error leaves `is_complete` False: the log then reads by itself, and raises it."""
+        try:
+            if self._snapshot is not None:
+                self.producers.load(self._snapshot, self._now_wall_ms)
+            for piece in self._pieces:
+                for batch in scan(piece.file, piece.position, piece.size, check_crc=False):
+                    header = batch.header
+                    if header.producer_id >= 0 and header.base_offset >= self._start_offset:
+                        self.producers.replay(header, self._now_wall_ms)
+            self.is_complete = True
+        except (OSError, CorruptSnapshot, InvalidBatchError):
+            pass
+        finally:
+            for piece in self._pieces:
+                piece.file.close()
