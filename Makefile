@@ -11,7 +11,7 @@ MINUTES ?= 2
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim storm fuzz bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim sim-reach storm fuzz bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -48,6 +48,10 @@ record: $(VENV)/ready
 # Run SEEDS seeds of both simulations, of one broker and of a cluster; FIRST=n starts at seed n, WORLD=cluster runs one.
 sim: $(VENV)/ready-dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(WORLD),--world $(WORLD)) --jobs $(shell nproc)
+
+# Which functions and error codes SEEDS seeds of both simulations never reach; REACH=p fails below p percent.
+sim-reach: $(VENV)/ready-dev
+	$(BIN)/python -m tests.simulation.reach --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(REACH),--at-least $(REACH)) --jobs $(shell nproc)
 
 # Three broker processes and etcd, killed and paused for MINUTES under real clients; SEED=s repeats what was done when.
 storm: $(VENV)/ready-dev
