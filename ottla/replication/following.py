@@ -1,6 +1,8 @@
 """Following: what a follower does to its own log, at its leader's word. `Follower` asks the leader, and decides."""
 
+from ottla.protocol.records.batch import iterate_batches
 from ottla.replication.partition_base import PartitionBase
+from ottla.storage.validation import validate_replicated
 
 
 class Following(PartitionBase):
@@ -10,8 +12,25 @@ class Following(PartitionBase):
 
     def append_from_leader(self, records: memoryview, *, wall_ms: int) -> None:
         """Raises CorruptMessage, the log being unchanged then, or KafkaStorageError."""
-        self.log.append_as_follower(records, now_wall_ms=wall_ms)
-        self.log.write_pending(now_wall_ms=wall_ms)
+        log, start = self.log, self.log.log_start_offset
+        if log.log_end_offset == start:
+            self._maybe_start_within_batch(records)
+        log.append_as_follower(records, now_wall_ms=wall_ms)
+        log.write_pending(now_wall_ms=wall_ms)
+        if log.log_start_offset < start:
+            log.delete_records_before(start)
+            self.high_watermark = start
+
+    def _maybe_start_within_batch(self, records: memoryview) -> None:
+        """DeleteRecords may leave a log start within a batch. An empty log takes the whole of that batch, and begins
+        with it."""
+        for _, header in iterate_batches(records):
+            if header.base_offset < self.log.log_start_offset < header.next_offset:
+                # All are checked before the log is changed.
+                for _ in validate_replicated(records, header.base_offset):
+                    pass
+                self.restart_at(header.base_offset)
+            return
 
     def follow(self, leader_high_watermark: int, leader_log_start_offset: int) -> bool:
         """Take over what the leader's answer said; returns whether the high watermark rose (§14.4.4).

@@ -3,7 +3,10 @@
 import pytest
 
 from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.records.batch import assign_offset_and_epoch
+from ottla.protocol.records.record import Record, build_batch
 from ottla.replication.partition import Partition
+from ottla.storage.epoch_cache import EpochEntry
 from tests.replication.support import alone, replica, take
 from tests.storage.support import NOW
 
@@ -80,3 +83,28 @@ def test_a_log_that_begins_anew_knows_no_epoch_of_the_records_that_went() -> Non
 
     assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (7, 7, 7)
     assert target.end_offset_for_epoch(5) == (-1, -1)
+
+
+def test_an_empty_log_takes_the_batch_that_begins_before_its_start() -> None:
+    """§14.5.4: DeleteRecords has left the leader a log start within a batch."""
+    target = follower(records=0)
+    target.restart_at(2)
+    batch = build_batch([Record(timestamp=NOW, key=None, value=b"v") for _ in range(4)])
+    assign_offset_and_epoch(batch, 0, 0, 5)
+
+    target.append_from_leader(memoryview(batch), wall_ms=NOW)
+
+    assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (2, 4, 2)
+    assert target.log.read(2, 1 << 20, upper_bound=4).records == batch
+    assert target.log.epochs.entries == (EpochEntry(5, 2),)
+
+
+def test_a_damaged_batch_before_the_start_leaves_the_log_unchanged() -> None:
+    target = follower(records=0)
+    target.restart_at(2)
+    batch = build_batch([Record(timestamp=NOW, key=None, value=b"v") for _ in range(4)])
+    batch[-1] ^= 1
+
+    with pytest.raises(CorruptMessage):
+        target.append_from_leader(memoryview(batch), wall_ms=NOW)
+    assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (2, 2, 2)
