@@ -10,8 +10,18 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.producing import batch_of, produce_request
@@ -31,6 +41,28 @@ UNTIMELY = {
     ErrorCode.INVALID_REPLICATION_FACTOR,
     ErrorCode.TOPIC_ALREADY_EXISTS,
     *PASSING,
+}
+
+
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+# What may be altered while records are written and read, by the type of resource.
+TOPIC_CONFIGS = {
+    "segment.bytes": ["500", "2000", "1000000"],
+    "segment.ms": ["2000", "600000"],
+    "index.interval.bytes": ["0", "200", "4096"],
+    "segment.index.bytes": ["24", "10485760"],
+    "retention.bytes": ["1500", "-1"],
+    "retention.ms": ["4000", "604800000"],
+    "flush.messages": ["1", "7", "9223372036854775807"],
+    "flush.ms": ["500", "9223372036854775807"],
+    "file.delete.delay.ms": ["0", "3000"],
+}
+BROKER_CONFIGS = {
+    "log.segment.bytes": ["700", "1000000"],
+    "log.cleaner.backoff.ms": ["300", "15000"],
+    "log.index.interval.bytes": ["0", "4096"],
+    "log.segment.delete.delay.ms": ["0", "60000"],
 }
 
 
@@ -69,6 +101,43 @@ class Admin:
         response = await self._ask(DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=REQUEST_TIMEOUT_MS), 5)
         if response is not None:
             self._judge("delete topic", *(result.error_code for result in response.responses))
+
+    async def delete_records(self) -> None:
+        """Of one partition, up to some offset that was committed, or up to the high watermark."""
+        topic, index = self._rng.choice(self._world.partitions)
+        end = self._world.committed_end((topic, index))
+        offset = self._rng.choice([-1, self._rng.randint(0, end), self._rng.randint(0, end // 2)])
+        partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]
+        topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
+        try:
+            wire, _ = await self.client.leader((topic, index))
+            response = await wire.call(request, self._rng.randint(0, 2), within_ms=2 * REQUEST_TIMEOUT_MS)
+        except OSError:
+            return
+        error = ErrorCode(response.topics[0].partitions[0].error_code)
+        # A new leader may not know yet that what was committed is.
+        if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._judge("delete records", error)
+        if error is not ErrorCode.NONE:
+            self.client.metadata_is_stale()
+
+    async def configure(self) -> None:
+        """Alters a few configs of a topic or of all brokers, or gives them back their defaults."""
+        of_topic = self._rng.random() < 0.7
+        choices = TOPIC_CONFIGS if of_topic else BROKER_CONFIGS
+        configs = [
+            AlterableConfig(name=name, config_operation=DELETE, value=None)
+            if self._rng.random() < 0.3
+            else AlterableConfig(name=name, config_operation=SET, value=self._rng.choice(choices[name]))
+            for name in self._rng.sample(sorted(choices), self._rng.randint(1, 3))
+        ]
+        name = self._rng.choice(self._world.topics) if of_topic else ""
+        kind = TOPIC if of_topic else BROKER
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        response = await self._ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        if response is not None:
+            self._judge(f"alter {configs}", *(result.error_code for result in response.responses))
 
     async def _write(self, batches: int) -> None:
         for number in range(batches):

@@ -44,6 +44,8 @@ class Faults:
             "elect": lambda: self._administer("elect", self._admin.elect),
             "reassign": lambda: self._administer("reassign", self._admin.reassign),
             "churn": lambda: self._administer("churn", self._admin.churn),
+            "delete records": lambda: self._administer("delete records", self._admin.delete_records),
+            "configure": lambda: self._administer("configure", self._admin.configure),
         }
 
     async def storm(self) -> None:
@@ -217,3 +219,5 @@ LIVES = ("stop", "kill", "power", "crash", "pause")
 SURROUNDINGS = ("cut", "reset", "stall", "store", "slow", "clock")
 OPERATIONS = ("elect", "reassign", "churn")
 KINDS = LIVES + SURROUNDINGS + OPERATIONS
+# Drawn after everything else of a plan.
+LATER_KINDS = ("delete records", "configure")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage
 from ottla.cluster.updates import ImageUpdate
+from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
@@ -20,8 +21,9 @@ PartitionId = tuple[bytes, int]
 class ClusterInspector:
     """Of the whole cluster, for the whole run."""
 
-    def __init__(self, judge: ClusterJudge, truth: Truth) -> None:
+    def __init__(self, judge: ClusterJudge, truth: Truth, *, compacts: bool) -> None:
         self.judge = judge
+        self.compacts = compacts
         self.truth = truth
         self.committed: dict[PartitionId, Committed] = {}
         # The lives that go on, by broker id.
@@ -139,7 +141,8 @@ class BrokerInspector:
             # The first, or another one after it was moved away and back.
             self._terms.pop(key, None)
             committed = self._cluster.committed_of(key, name)
-            tracked = self._logs[key] = TrackedLog(self._judge, committed, log, f"broker {self._node_id}")
+            kind = CompactedLog if self._cluster.compacts and log.config.is_compacted else TrackedLog
+            tracked = self._logs[key] = kind(self._judge, committed, log, f"broker {self._node_id}")
         tracked.look()
         self._look_at_epochs(partition, key, where)
         if partition.topic == CONSUMER_OFFSETS and self._offsets_terms.get(key) != (

@@ -28,9 +28,13 @@ class ClusterPlan:
     """All machines lose power at once. Only where every write is synced: nobody promises anything else of it."""
     segment_bytes: int
     """Small segments are rolled, synced and recovered one by one."""
+    index_interval_bytes: int
+    compacts: bool
+    """`__consumer_offsets` is compacted all the time."""
+    retention_bytes: int
 
     @classmethod
-    def draw(cls, rng: random.Random, kinds: tuple[str, ...]) -> "ClusterPlan":
+    def draw(cls, rng: random.Random, kinds: tuple[str, ...], later_kinds: tuple[str, ...] = ()) -> "ClusterPlan":
         plan = cls(
             session_timeout_ms=rng.choice([2_000, 3_000, 6_000]),
             lag_ms_max=rng.choice([1_500, 4_000, 10_000]),
@@ -48,10 +52,17 @@ class ClusterPlan:
             fetch_wait_ms=rng.choice([200, 500, 500]),
             blackouts=False,
             segment_bytes=1 << 30,
+            index_interval_bytes=4096,
+            compacts=False,
+            retention_bytes=-1,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
         plan.segment_bytes = rng.choice([500, 3_000, 1 << 30, 1 << 30])
+        plan.index_interval_bytes = rng.choice([0, 300, 4_096])
+        plan.compacts = rng.random() < 0.3
+        plan.retention_bytes = rng.choice([-1, -1, 2_000]) if plan.segment_bytes < 1 << 30 else -1
+        plan.faults |= {kind for kind in later_kinds if rng.random() < 0.3}
         return plan
 
     def settings(self) -> dict[str, str]:
@@ -75,7 +86,18 @@ class ClusterPlan:
             "controlled.shutdown.retry.backoff.ms": 2_000,
             "auto.create.topics.enable": "false",
             "log.segment.bytes": self.segment_bytes,
+            "log.index.interval.bytes": self.index_interval_bytes,
+            "log.retention.bytes": self.retention_bytes,
+            "log.retention.check.interval.ms": 3_000,
+            "log.segment.delete.delay.ms": 2_000,
         }
+        if self.compacts:
+            settings |= {
+                "offsets.topic.segment.bytes": 1_000,
+                "log.cleaner.backoff.ms": 500,
+                "log.cleaner.min.cleanable.ratio": 0.01,
+                "log.cleaner.delete.retention.ms": 5_000,
+            }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return {name: str(value) for name, value in settings.items()}

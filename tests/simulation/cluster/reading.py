@@ -72,6 +72,9 @@ class Reader:
             return
         data = response.responses[0].partitions[0]
         error = ErrorCode(data.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > offset:
+            self._jump_to_the_start(partition, data.log_start_offset)
+            return
         if error is not ErrorCode.NONE:
             self.client.metadata_is_stale()
             self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
@@ -83,6 +86,12 @@ class Reader:
                 self.world.record(read)
                 self.positions[partition] = record.offset + 1
         self.world.judge.counts["records read"] += self.positions.get(partition, 0) - offset
+
+    def _jump_to_the_start(self, partition: Partition, log_start_offset: int) -> None:
+        """What was next has been deleted: `auto.offset.reset` is earliest. It is another stretch of reading."""
+        self.world.judge.counts["records were deleted before they were read"] += 1
+        self.session += 1
+        self.positions[partition] = log_start_offset
 
     async def _ask_for_the_end(self, partition: Partition, wire: Wire, epoch: int) -> None:
         asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=LATEST)

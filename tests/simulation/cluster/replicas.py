@@ -1,7 +1,9 @@
 """The replicas of all partitions, compared batch by batch (I-2, I-3, I-4, I-7, I-9, I-10).
 
 Of every batch a hash is kept that covers it and all before it. Two logs are the same up to an offset if and only if
-their hashes there are, so nothing is read twice, and nothing is compared but numbers.
+their hashes there are, so nothing is read twice, and nothing is compared but numbers. A log that does not start at 0
+goes on from the committed hash at its start. Logs that are compacted are compared record by record, in
+`compacted.py`.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +38,14 @@ class Committed:
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Hash by base offset and leader epoch."""
+    """Hash by base offset and leader epoch; of a single record where the log is compacted."""
+    latest: dict[bytes, "LatestRecord"] = field(default_factory=dict)
+    """By key, where the log is compacted."""
+
+
+class LatestRecord(NamedTuple):
+    offset: int
+    is_tombstone: bool
 
 
 class TrackedLog:
@@ -52,6 +61,14 @@ class TrackedLog:
         self._sequences: set[tuple[int, int, int]] = set()
         self._cuts = log.cuts
         self._epochs: Any = None
+        self._starts_at = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """With the first batch of the log, which may lie before the log start offset."""
+        ends = (end for end in self._committed.prefixes if end <= self.log.log_start_offset)
+        self._starts_at = max(ends, default=0)
+        self._prefixes = {self._starts_at: self._committed.prefixes[self._starts_at]}
 
     def look(self) -> None:
         """After any change of the log."""
@@ -67,7 +84,7 @@ class TrackedLog:
 
     @property
     def end_offset(self) -> int:
-        return self._batches[-1].end_offset if self._batches else 0
+        return self._batches[-1].end_offset if self._batches else self._starts_at
 
     def prefix_at(self, offset: int) -> int | None:
         """The hash of everything below `offset`; None where no batch ends there."""
@@ -104,12 +121,20 @@ class TrackedLog:
             del self._prefixes[batch.end_offset]
             if batch.sequence is not None:
                 self._sequences.discard(batch.sequence)
-            if self._committed.prefixes.get(batch.end_offset) == batch.prefix and log.log_start_offset == 0:
+            was_committed = self._committed.prefixes.get(batch.end_offset) == batch.prefix
+            if was_committed and log.log_start_offset < batch.end_offset:
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
+        if not self._batches:
+            self._begin()
 
     def _is_there(self, batch: Batch) -> bool:
         log = self.log
-        return batch.end_offset <= log.log_end_offset and log.epochs.epoch_at(batch.base_offset) == batch.leader_epoch
+        return batch.end_offset <= log.log_end_offset and self._cached_epoch(batch.base_offset) == batch.leader_epoch
+
+    def _cached_epoch(self, base_offset: int) -> int | None:
+        """Of a batch; the cache begins with the log start offset, which may lie within one."""
+        epoch: int | None = self.log.epochs.epoch_at(max(base_offset, self.log.log_start_offset))
+        return epoch
 
     def _look_at_epochs(self) -> None:
         for one, other in pairwise(self._epochs):
@@ -120,7 +145,11 @@ class TrackedLog:
         try:
             while self.end_offset < self.log.log_end_offset:
                 bound = self.log.log_end_offset
-                content = self.log.read(self.end_offset, 1 << 20, upper_bound=bound, min_one_batch=True, wait=True)
+                # The batch at the log start may begin before it.
+                position = max(self.end_offset, self.log.log_start_offset)
+                content = self.log.read(position, 1 << 20, upper_bound=bound, min_one_batch=True, wait=True)
+                if not content.records:
+                    return
                 for position, header in iterate_batches(content.records):
                     self._add(header, content.records[position : position + header.size_bytes])
         except CorruptMessage as error:
@@ -130,9 +159,9 @@ class TrackedLog:
         if header.base_offset != self.end_offset:
             self.violated("I-9", f"offset {header.base_offset} where {self.end_offset} was next")
         epoch = header.partition_leader_epoch
-        if self.log.epochs.epoch_at(header.base_offset) != epoch:
+        if self._cached_epoch(header.base_offset) != epoch:
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
-        before = self._batches[-1].prefix if self._batches else 0
+        before = self._prefixes[self.end_offset]
         batch = Batch(header.base_offset, header.next_offset, epoch, crc32(content, before), _sequence_of(header))
         if self._committed.known.setdefault((batch.base_offset, epoch), batch.prefix) != batch.prefix:
             self.violated("I-2", f"another log up to the batch of epoch {epoch} at {batch.base_offset} than elsewhere")

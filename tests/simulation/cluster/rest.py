@@ -197,6 +197,10 @@ class Rest:
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True, wait=True)
-            records += [(record.offset, bytes(record.value or b"").decode()) for record in records_of(chunk.records)]
+            records += [
+                (record.offset, bytes(record.value or b"").decode())
+                for record in records_of(chunk.records)
+                if record.offset >= log.log_start_offset
+            ]
             offset = chunk.end_offset
         return FinalLog(log.log_start_offset, tuple(records))

@@ -21,7 +21,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from tests.histories.events import Event
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
-from tests.simulation.cluster.faults import CALM_STORE, KINDS, LONGEST_STALL_MS, Faults
+from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LONGEST_STALL_MS, Faults
 from tests.simulation.cluster.inspector import ClusterInspector
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.node import Node
@@ -52,7 +52,7 @@ class ClusterWorld:
         self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
-        self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS)
+        self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS)
         self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
         self.network.draw_conditions = _draw_conditions
         self.topics = ["alpha", "beta"]
@@ -76,7 +76,7 @@ class ClusterWorld:
             asyncio._set_running_loop(self.loop)
             self.store_machine = StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
         self.truth = Truth(self.judge, self.store_machine.store)
-        self.inspector = ClusterInspector(self.judge, self.truth)
+        self.inspector = ClusterInspector(self.judge, self.truth, compacts=self.plan.compacts)
         settings = self.plan.settings()
         self.nodes = {node_id: Node(self, node_id, settings) for node_id in NODE_IDS}
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
@@ -147,6 +147,12 @@ class ClusterWorld:
         committed = self.inspector.committed.get((topic.topic_id, partition[1]))
         if committed is None or committed.end_offset < end_offset:
             self.judge.violated("I-4", f"{partition}: {values} acknowledged below {end_offset}, beyond {committed}")
+
+    def committed_end(self, partition: Partition) -> int:
+        """What was below a leader's high watermark, so far."""
+        topic = self.truth.image.topic(partition[0])
+        committed = None if topic is None else self.inspector.committed.get((topic.topic_id, partition[1]))
+        return 0 if committed is None else committed.end_offset
 
     async def connect(self, client_id: str) -> ClusterWire:
         return await self.connect_to(self._client_rng.choice(list(self.bootstrap.values())), client_id)

@@ -1,0 +1,93 @@
+"""Replicas of a partition whose log is compacted, compared record by record (I-2, I-3, I-5, I-7, I-9).
+
+Compaction takes records away as it likes, so there is no hash of a whole log. What must survive follows from the keys:
+of every key, the latest committed record or a later one; a tombstone may go when its time is over. A record that is in
+two logs at one offset, in one leader epoch, is the same. After every swap the whole log is read again.
+"""
+
+from typing import Any
+from zlib import crc32
+
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.record import iterate_records
+from tests.simulation.cluster.replicas import Batch, Committed, LatestRecord, TrackedLog
+from tests.simulation.judge import Judge
+
+
+class CompactedLog(TrackedLog):
+    def __init__(self, judge: Judge, committed: Committed, log: Any, owner: str) -> None:
+        self._end_offset = 0
+        self._latest: dict[bytes, LatestRecord] = {}
+        self._records: list[tuple[int, bytes, bool]] = []
+        super().__init__(judge, committed, log, owner)
+
+    def _begin(self) -> None:
+        self._end_offset = self.log.log_start_offset
+        self._latest.clear()
+        self._records.clear()
+        self._batches.clear()
+
+    @property
+    def end_offset(self) -> int:
+        return self._end_offset
+
+    def prefix_at(self, offset: int) -> int | None:
+        """A hash of the latest records of all keys below the log end offset. Tombstones do not count."""
+        if offset != self._end_offset:
+            return None
+        kept = sorted((key, latest.offset) for key, latest in self._latest.items() if not latest.is_tombstone)
+        return crc32(repr(kept).encode())
+
+    def has_committed(self) -> bool:
+        return self._end_offset >= self._committed.end_offset and not self._missing()
+
+    def commit(self, high_watermark: int) -> bool:
+        committed = self._committed
+        if high_watermark <= committed.end_offset:
+            return False
+        if not self.has_committed():
+            self.violated("I-4", f"leads without {self._missing()}, committed below {committed.end_offset}")
+            return False
+        for offset, key, is_tombstone in self._records:
+            if committed.end_offset <= offset < high_watermark:
+                committed.latest[key] = LatestRecord(offset, is_tombstone)
+        committed.end_offset = high_watermark
+        return True
+
+    def _missing(self) -> list[tuple[bytes, LatestRecord]]:
+        return [
+            (key, wanted)
+            for key, wanted in self._committed.latest.items()
+            if not wanted.is_tombstone and (key not in self._latest or self._latest[key].offset < wanted.offset)
+        ]
+
+    def _forget_what_was_cut(self) -> None:
+        had_committed = self.has_committed()
+        self._begin()
+        self._read_on()
+        if had_committed and not self.has_committed():
+            self.violated("I-5", f"cut or compacted away {self._missing()[:3]}, committed")
+
+    def _read_on(self) -> None:
+        while self._end_offset < self.log.log_end_offset:
+            before = self._end_offset
+            super()._read_on()
+            if self._end_offset == before:
+                # Compaction has left nothing before the log end.
+                self._end_offset = self.log.log_end_offset
+
+    def _add(self, header: BatchHeader, content: memoryview) -> None:
+        if header.base_offset < self._end_offset and header.next_offset <= self._end_offset:
+            self.violated("I-9", f"offset {header.base_offset} where {self._end_offset} was next")
+        epoch = header.partition_leader_epoch
+        if self._cached_epoch(header.base_offset) != epoch:
+            self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
+        for record in iterate_records(content):
+            key, value = bytes(record.key or b""), record.value
+            content_hash = crc32(key + b"\0" + bytes(value or b""))
+            if self._committed.known.setdefault((record.offset, epoch), content_hash) != content_hash:
+                self.violated("I-2", f"another record of epoch {epoch} at {record.offset} than elsewhere")
+            self._latest[key] = LatestRecord(record.offset, value is None)
+            self._records.append((record.offset, key, value is None))
+        self._batches.append(Batch(header.base_offset, header.next_offset, epoch, 0, None))
+        self._end_offset = header.next_offset
