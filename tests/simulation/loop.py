@@ -61,7 +61,12 @@ class VirtualClock:
 
 
 class SimulationLoop(asyncio.AbstractEventLoop):
-    def __init__(self, executor_delay_us: Callable[[], int] = lambda: 0, start_us: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        executor_delay_us: Callable[[], int] = lambda: 0,
+        start_us: int = 1_000_000,
+        executor_return_us: Callable[[], int] | None = None,
+    ) -> None:
         self.now_us = start_us
         # Called after every callback, with the process it belonged to.
         self.after_step: Callable[[Process | None], None] | None = None
@@ -71,6 +76,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.on_crash: Callable[[Process], None] | None = None
         self.steps = 0
         self._executor_delay_us = executor_delay_us
+        self._executor_return_us = executor_return_us
         self._ready: deque[tuple[Process | None, asyncio.Handle]] = deque()
         self._scheduled: list[tuple[int, int, Process | None, asyncio.TimerHandle]] = []
         self._timers_set = 0
@@ -210,16 +216,31 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """`func` runs by itself at some later moment, as a callback."""
+        """`func` runs by itself at some later moment, as a callback. What it returns arrives with it, or another moment
+        later where there is an `executor_return_us`: the loop goes on between the two, as beside a real thread."""
         future = self.create_future()
 
         def run() -> None:
             if future.cancelled():
                 return
+            outcome: Any = None
+            failure: Exception | None = None
             try:
-                future.set_result(func(*args))
+                outcome = func(*args)
             except Exception as error:
-                future.set_exception(error)
+                failure = error
+            if self._executor_return_us is None:
+                finish(outcome, failure)
+            else:
+                self.call_at_us(self.now_us + self._executor_return_us(), finish, outcome, failure)
+
+        def finish(outcome: Any, failure: Exception | None) -> None:
+            if future.cancelled():
+                return
+            if failure is None:
+                future.set_result(outcome)
+            else:
+                future.set_exception(failure)
 
         self.call_at_us(self.now_us + self._executor_delay_us(), run)
         return future

@@ -164,3 +164,18 @@ def test_a_process_that_is_killed_while_it_is_stopped_runs_nothing_more(loop):
     loop.resume(process)
     loop.run_forever()
     assert ran == []
+
+
+def test_what_an_executor_returns_arrives_after_other_events(loop):
+    loop = SimulationLoop(executor_delay_us=lambda: 100, executor_return_us=lambda: 900)
+    seen = []
+
+    async def main():
+        loop.call_at_us(loop.now_us + 500, seen.append, "event")
+        await loop.run_in_executor(None, seen.append, "work")
+        seen.append("result")
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+
+    loop.run_until_complete(main())
+    assert seen == ["work", "event", "result"]

@@ -49,7 +49,7 @@ class ClusterWorld:
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.seed = seed
-        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us)
+        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, executor_return_us=self._thread_return_us)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
         self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS)
@@ -67,6 +67,7 @@ class ClusterWorld:
         self.nodes_of_processes: dict[Process, Node] = {}
         self._keep_trace = keep_trace
         self._thread_rng = self.make_rng("threads")
+        self._return_rng = self.make_rng("returns of threads")
         self._client_rng = self.make_rng("clients")
         self._commits = 0
         self._calm_since_us = 0
@@ -314,6 +315,10 @@ class ClusterWorld:
         node = None if process is None else self.nodes_of_processes.get(process)
         factor = SLOW_DISK_FACTOR if node is not None and node.is_slow else 1
         return factor * self._thread_rng.randint(10, 5_000)
+
+    def _thread_return_us(self) -> int:
+        """Mostly at once; sometimes much happens in between."""
+        return self._return_rng.choice([0, 0, self._return_rng.randint(1, 2_000), self._return_rng.randint(1, 50_000)])
 
 
 class WorldsWire(ClusterWire):
