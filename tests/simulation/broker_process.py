@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ DISK_FAULT = "no space is left on the device"
 class JudgedLog:
     """The broker's log: what it says belongs to the trace, and an error is one too many."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, is_disk_failing: Callable[[], bool] = lambda: False) -> None:
+        """Errors that the broker handles may be logged while its disk fails; unhandled ones may not."""
         self._judge = judge
+        self._is_disk_failing = is_disk_failing
 
     def debug(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)
@@ -33,10 +36,13 @@ class JudgedLog:
 
     def error(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)
-        if DISK_FAULT not in str(fields):
+        if DISK_FAULT not in str(fields) and not self._is_disk_failing():
             self._judge.violated("log", f"{event}: {fields}")
 
-    exception = error
+    def exception(self, event: str, **fields: Any) -> None:
+        self._judge.trace.note("log", event)
+        if DISK_FAULT not in str(fields):
+            self._judge.violated("log", f"{event}: {fields}")
 
     def prepare(self) -> None:
         pass

@@ -80,7 +80,7 @@ class CompactedLog(TrackedLog):
         if header.base_offset < self._end_offset and header.next_offset <= self._end_offset:
             self.violated("I-9", f"offset {header.base_offset} where {self._end_offset} was next")
         epoch = header.partition_leader_epoch
-        if self._cached_epoch(header.base_offset) != epoch:
+        if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
         for record in iterate_records(content):
             key, value = bytes(record.key or b""), record.value

@@ -1,6 +1,7 @@
 """What befalls the cluster. Every fault ends by itself, and at once when calm is called for."""
 
 import asyncio
+import errno
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -19,6 +20,15 @@ LONGEST_CUT_MS = 12_000
 LONGEST_ABSENCE_MS = 9_000
 WALL_START_MS = 1_700_000_000_000
 CALM_STORE = StoreConditions()
+# Errors of one kind come together.
+DISK_ERRORS = (
+    (errno.ENOSPC, ("writev", "make_directory")),
+    (errno.ENOSPC, ("writev", "fsync")),
+    (errno.EMFILE, ("open", "sync_directory")),
+    (errno.EIO, ("writev", "truncate")),
+    (errno.EIO, ("fsync",)),
+    (errno.EIO, ("rename", "remove", "sync_directory")),
+)
 
 
 class Faults:
@@ -41,6 +51,7 @@ class Faults:
             "store": self._trouble_the_store,
             "slow": self._slow_disk,
             "clock": self._jump,
+            "disk": self._fail_disk,
             "elect": lambda: self._administer("elect", self._admin.elect),
             "reassign": lambda: self._administer("reassign", self._admin.reassign),
             "churn": lambda: self._administer("churn", self._admin.churn),
@@ -201,6 +212,24 @@ class Faults:
         await self._sleep(500, 8_000)
         node.is_slow = node.disk.is_cold = False
 
+    async def _fail_disk(self) -> None:
+        """A full disk, a bad one, or no descriptors, for a while; then the broker is restarted, for a failed fsync
+        leaves its logs unusable."""
+        node = self._free_node()
+        if node is None:
+            return
+        code, operations = self._rng.choice(DISK_ERRORS)
+        self._note("disk errors", node.host, errno.errorcode[code], *operations)
+        node.is_busy = node.has_failing_disk = True
+        for operation in operations:
+            for _ in range(self._rng.choice([1, 3, 200])):
+                node.disk.fail(operation, OSError(code, "the simulated disk fails"), after=self._rng.choice([0, 0, 5]))
+        await self._sleep(500, 8_000)
+        node.disk.repair()
+        await self._sleep(0, 3_000)
+        node.kill()
+        await self._come_back(node)
+
     async def _jump(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))
         self._note("clock jumps", node.host)
@@ -220,4 +249,4 @@ SURROUNDINGS = ("cut", "reset", "stall", "store", "slow", "clock")
 OPERATIONS = ("elect", "reassign", "churn")
 KINDS = LIVES + SURROUNDINGS + OPERATIONS
 # Drawn after everything else of a plan.
-LATER_KINDS = ("delete records", "configure")
+LATER_KINDS = ("delete records", "configure", "disk")

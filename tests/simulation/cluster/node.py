@@ -45,6 +45,8 @@ class Node:
         # Is being stopped, killed or started, or paused: nothing else of this kind is to happen to it meanwhile.
         self.is_busy = False
         self.is_slow = False
+        # In the present life. It may go on after the disk works again: a log whose fsync failed stays unusable.
+        self.has_failing_disk = False
         self.next_crash_takes_power = False
         self._world = world
         self._rng = world.make_rng(f"node {node_id}")
@@ -80,6 +82,7 @@ class Node:
         world = self._world
         self._lives += 1
         self.began_us = world.loop.now_us
+        self.has_failing_disk = False
         world.trace.note("start", self.host, self._lives)
         process = Process(f"{self.host} life {self._lives}")
         store = world.store_machine.session(self.host, process.context())
@@ -94,7 +97,7 @@ class Node:
             rng=random.Random(self._rng.getrandbits(64)),
             files=self.disk,
             network=HostNetwork(world, self.host),
-            log=JudgedLog(world.judge),  # type: ignore[arg-type]
+            log=JudgedLog(world.judge, lambda: self.has_failing_disk),  # type: ignore[arg-type]
             boot_id=f"boot {self._boots}",
         )
         self.inspector = world.inspector.began(self.node_id, broker)

@@ -35,6 +35,8 @@ class Committed:
 
     name: str
     end_offset: int = 0
+    start_offset: int = 0
+    """The highest log start offset that any replica has had."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class TrackedLog:
     def look(self) -> None:
         """After any change of the log."""
         log = self.log
+        self._committed.start_offset = max(self._committed.start_offset, log.log_start_offset)
         if log.cuts != self._cuts or self.end_offset > log.log_end_offset:
             self._cuts = log.cuts
             self._forget_what_was_cut()
@@ -129,12 +132,15 @@ class TrackedLog:
 
     def _is_there(self, batch: Batch) -> bool:
         log = self.log
-        return batch.end_offset <= log.log_end_offset and self._cached_epoch(batch.base_offset) == batch.leader_epoch
+        return batch.end_offset <= log.log_end_offset and self._agrees_with_cache(batch.base_offset, batch.leader_epoch)
 
-    def _cached_epoch(self, base_offset: int) -> int | None:
-        """Of a batch; the cache begins with the log start offset, which may lie within one."""
-        epoch: int | None = self.log.epochs.epoch_at(max(base_offset, self.log.log_start_offset))
-        return epoch
+    def _agrees_with_cache(self, base_offset: int, epoch: int) -> bool:
+        """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far
+        records were deleted, but not that the cache began there."""
+        entries = self.log.epochs.entries
+        if entries and base_offset < entries[0].start_offset <= self._committed.start_offset:
+            return epoch <= entries[0].epoch
+        return bool(self.log.epochs.epoch_at(base_offset) == epoch)
 
     def _look_at_epochs(self) -> None:
         for one, other in pairwise(self._epochs):
@@ -159,7 +165,7 @@ class TrackedLog:
         if header.base_offset != self.end_offset:
             self.violated("I-9", f"offset {header.base_offset} where {self.end_offset} was next")
         epoch = header.partition_leader_epoch
-        if self._cached_epoch(header.base_offset) != epoch:
+        if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
         before = self._prefixes[self.end_offset]
         batch = Batch(header.base_offset, header.next_offset, epoch, crc32(content, before), _sequence_of(header))
