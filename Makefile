@@ -11,7 +11,7 @@ MINUTES ?= 2
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim sim-reach storm fuzz bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim sim-reach storm fuzz nightly bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -59,6 +59,15 @@ storm: $(VENV)/ready-dev
 
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz --inputs $(N)
+
+# All that takes long, one after another; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
+nightly: SEEDS = 3000
+nightly: MINUTES = 60
+nightly: N = 5000000
+nightly:
+	$(MAKE) sim SEEDS=$(SEEDS)
+	$(MAKE) storm MINUTES=$(MINUTES)
+	$(MAKE) fuzz N=$(N)
 
 bench: $(VENV)/ready-dev
 	$(BIN)/python -m benchmarks $(ARGS)
