@@ -1,0 +1,75 @@
+"""Seeded bugs in what logs do besides growing: rolling, compaction, disk errors, deleted records.
+
+Each is a function that is handed pytest's monkeypatch, as in `traps.py`. `docs/seeded-bugs.md` lists them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.storage.appending import Appending
+from ottla.storage.cutting import Cutting
+from ottla.storage.log_base import LogBase
+
+from ottla.replication.following import Following
+from ottla.storage import compaction
+from ottla.storage.segment import Segment
+
+Patch = Any
+
+
+def compacts_latest_records_away(patch: Patch) -> None:
+    patch.setattr(compaction._Cleaner, "_stays", lambda *_: False)
+
+
+def compacts_every_third_record_away(patch: Patch) -> None:
+    stays = compaction._Cleaner._stays
+    patch.setattr(
+        compaction._Cleaner,
+        "_stays",
+        lambda self, record, header: stays(self, record, header) and record.offset % 3 != 0,
+    )
+
+
+def deletes_records_up_to_the_log_end(patch: Patch) -> None:
+    delete = Cutting.delete_records_before
+    patch.setattr(Cutting, "delete_records_before", lambda self, offset: delete(self, self.log_end_offset))
+
+
+def refuses_batches_across_the_log_start(patch: Patch) -> None:
+    patch.setattr(Following, "_maybe_start_within_batch", lambda *_: None)
+
+
+def keeps_a_refused_write_in_memory(patch: Patch) -> None:
+    """After a write that the disk refused, the next offset is not taken back."""
+
+    def keep(self: Any, file: Any) -> None:
+        if file is not None:
+            file.truncate(self._active.size)
+
+    patch.setattr(Appending, "_undo_queue", keep)
+
+
+def rolls_at_the_wrong_offset(patch: Patch) -> None:
+    roll = LogBase._roll_at
+    patch.setattr(LogBase, "_roll_at", lambda self, base_offset: roll(self, base_offset + 1))
+
+
+def indexes_the_next_offset(patch: Patch) -> None:
+    """Index entries carry the offset after the one they are for."""
+    note = Segment.note
+
+    def noted(self: Any, last_offset: int, timestamp: int, size: int, *rest: Any, **named: Any) -> None:
+        note(self, last_offset + 1, timestamp, size, *rest, **named)
+
+    patch.setattr(Segment, "note", noted)
+
+
+LOG_TRAPS: dict[str, Callable[[Patch], None]] = {
+    "compacts latest records away": compacts_latest_records_away,
+    "compacts every third record away": compacts_every_third_record_away,
+    "deletes records up to the log end": deletes_records_up_to_the_log_end,
+    "refuses batches across the log start": refuses_batches_across_the_log_start,
+    "keeps a refused write in memory": keeps_a_refused_write_in_memory,
+    "rolls at the wrong offset": rolls_at_the_wrong_offset,
+    "indexes the next offset": indexes_the_next_offset,
+}
