@@ -6,12 +6,10 @@ Each is a function that is handed pytest's monkeypatch, as in `traps.py`. `docs/
 from collections.abc import Callable
 from typing import Any
 
-from ottla.storage.appending import Appending
-from ottla.storage.cutting import Cutting
-from ottla.storage.log_base import LogBase
-
 from ottla.replication.following import Following
 from ottla.storage import compaction
+from ottla.storage.append_queue import AppendQueue
+from ottla.storage.retention import Retention
 from ottla.storage.segment import Segment
 
 Patch = Any
@@ -31,8 +29,8 @@ def compacts_every_third_record_away(patch: Patch) -> None:
 
 
 def deletes_records_up_to_the_log_end(patch: Patch) -> None:
-    delete = Cutting.delete_records_before
-    patch.setattr(Cutting, "delete_records_before", lambda self, offset: delete(self, self.log_end_offset))
+    delete = Retention.delete_records_before
+    patch.setattr(Retention, "delete_records_before", lambda self, offset: delete(self, self._local.log_end_offset))
 
 
 def refuses_batches_across_the_log_start(patch: Patch) -> None:
@@ -44,14 +42,14 @@ def keeps_a_refused_write_in_memory(patch: Patch) -> None:
 
     def keep(self: Any, file: Any) -> None:
         if file is not None:
-            file.truncate(self._active.size)
+            file.truncate(self._local.active.size)
 
-    patch.setattr(Appending, "_undo_queue", keep)
+    patch.setattr(AppendQueue, "_undo_queue", keep)
 
 
 def rolls_at_the_wrong_offset(patch: Patch) -> None:
-    roll = LogBase._roll_at
-    patch.setattr(LogBase, "_roll_at", lambda self, base_offset: roll(self, base_offset + 1))
+    roll = AppendQueue._roll_at
+    patch.setattr(AppendQueue, "_roll_at", lambda self, base_offset: roll(self, base_offset + 1))
 
 
 def indexes_the_next_offset(patch: Patch) -> None:
