@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrChange, IsrMember, IsrState, PendingExpandIsr, PendingShrinkIsr
-from ottla.replication.progress import UNKNOWN_BROKER_EPOCH, Contact, ReplicaProgress
+from ottla.replication.replica_progress import UNKNOWN_BROKER_EPOCH, Contact, ReplicaProgress
+from ottla.replication.replica_reads import FollowerFetch
 
 REPLICA_LAG_MS_MAX = 30_000
 
@@ -48,6 +49,12 @@ class ReplicationRules(NamedTuple):
     registrations: Registrations = _ANY_REGISTRATION
     lag_ms_max: int = REPLICA_LAG_MS_MAX
     """`replica.lag.time.max.ms`"""
+
+
+class FetchNoted(NamedTuple):
+    high_watermark_rose: bool
+    isr_change: IsrChange | None
+    """To be sent to the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +130,20 @@ class Leadership:
         return progress is not None and not UNKNOWN_BROKER_EPOCH != broker_epoch < progress.broker_epoch
 
     def note_fetch(
-        self,
-        replica: int,
-        fetch_offset: int,
-        log_start_offset: int,
-        broker_epoch: int,
-        *,
-        leader_end_offset: int,
-        now_ms: int,
-        contact: Contact | None = None,
+        self, fetch: FollowerFetch, *, leader_end_offset: int, now_ms: int, contact: Contact | None = None
     ) -> None:
-        """Raises NotLeaderOrFollower for a broker that has since registered anew, or has no replica any more."""
+        """Raises NotLeaderOrFollower for a broker that has registered again since, or has no replica any more."""
+        replica, broker_epoch = fetch.replica_id, fetch.broker_epoch
         progress = self.followers.get(replica)
         if progress is None:
             raise NotLeaderOrFollower(f"broker {replica} has no replica of {self.term.topic}-{self.term.index}")
-        if not self.knows(replica, broker_epoch):
+        if UNKNOWN_BROKER_EPOCH != broker_epoch < progress.broker_epoch:
             raise NotLeaderOrFollower(
                 f"broker {replica} fetches under broker epoch {broker_epoch}, it is known by {progress.broker_epoch}"
             )
         progress.note_fetch(
-            fetch_offset,
-            log_start_offset,
+            fetch.fetch_offset,
+            fetch.log_start_offset,
             broker_epoch,
             leader_end_offset=leader_end_offset,
             now_ms=now_ms,

@@ -1,7 +1,7 @@
 """Why a follower does not simply truncate to its high watermark: the histories of §14.5.6, told with three brokers."""
 
-from ottla.replication.facts import Truncated
-from ottla.replication.follower import FollowerState
+from ottla.replication.follower_effects import Truncated
+from ottla.replication.replica_follower import FollowerState
 from tests.replication.cluster import Cluster
 from tests.replication.oracle import Oracle, batches_of, log_bytes
 

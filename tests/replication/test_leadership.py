@@ -7,7 +7,8 @@ import pytest
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrOutcome, PendingExpandIsr, PendingShrinkIsr, outcome_of
 from ottla.replication.leadership import Leadership, ReplicationRules, Term
-from ottla.replication.progress import NEVER_MS, ReplicaProgress
+from ottla.replication.replica_progress import NEVER_MS, ReplicaProgress
+from ottla.replication.replica_reads import FollowerFetch
 
 LAG = 100
 
@@ -35,7 +36,7 @@ def fetch(
     leader: Leadership, replica: int, offset: int, *, end: int = 10, now: int = 1000, epoch: int | None = None
 ) -> None:
     epoch = 100 + replica if epoch is None else epoch
-    leader.note_fetch(replica, offset, 0, epoch, leader_end_offset=end, now_ms=now)
+    leader.note_fetch(FollowerFetch(replica, epoch, offset, 0, 5, -1), leader_end_offset=end, now_ms=now)
 
 
 # Progress

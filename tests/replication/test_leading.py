@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.protocol.errors import ErrorCode, NotEnoughReplicas, NotLeaderOrFollower
-from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import ACKS_ALL
 from tests.replication.support import EPOCH, alone, append, leader, note, replica, take
 from tests.storage.support import NOW
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, FencedLeaderEpoch, KafkaError, NotLeaderOrFollower, UnknownLeaderEpoch
 from ottla.replication.isr import IsrChange, IsrOutcome
-from ottla.replication.partition import Partition, Taken
+from ottla.replication.partition import Partition, StateChange
 from tests.fakes.disk import FakeDisk
 from tests.replication.support import EPOCH, leader, note, replica, take
 from tests.storage.support import TOPIC_ID, new_log
@@ -45,7 +45,7 @@ def test_an_older_state_is_ignored() -> None:
     """§14.2.1, I-8"""
     target = leader()
 
-    assert take(target, lead=2, epoch=EPOCH - 1, version=0) is Taken.NOTHING
+    assert take(target, lead=2, epoch=EPOCH - 1, version=0) is StateChange.NONE
 
     assert (target.leader_id, target.leader_epoch) == (1, EPOCH)
 
@@ -53,12 +53,12 @@ def test_an_older_state_is_ignored() -> None:
 def test_what_a_state_means_for_the_replica() -> None:
     target = leader()
 
-    assert take(target, version=1) is Taken.NOTHING
-    assert take(target, version=2, isr=(1, 2)) is Taken.UPDATED
-    assert take(target, version=3, lead=2, epoch=EPOCH + 1) is Taken.FOLLOWS
+    assert take(target, version=1) is StateChange.NONE
+    assert take(target, version=2, isr=(1, 2)) is StateChange.UPDATED
+    assert take(target, version=3, lead=2, epoch=EPOCH + 1) is StateChange.BECAME_FOLLOWER
     assert target.leadership is None
-    assert take(target, version=4, lead=-1, epoch=EPOCH + 2) is Taken.FOLLOWS
-    assert take(target, version=5, lead=1, epoch=EPOCH + 3) is Taken.LEADS
+    assert take(target, version=4, lead=-1, epoch=EPOCH + 2) is StateChange.BECAME_FOLLOWER
+    assert take(target, version=5, lead=1, epoch=EPOCH + 3) is StateChange.BECAME_LEADER
 
 
 def test_a_new_term_of_the_same_leader_knows_nothing_of_its_followers() -> None:
@@ -66,7 +66,7 @@ def test_a_new_term_of_the_same_leader_knows_nothing_of_its_followers() -> None:
     target = leader(records=2)
     note(target, 2, 2)
 
-    assert take(target, epoch=EPOCH + 1, version=2) is Taken.LEADS
+    assert take(target, epoch=EPOCH + 1, version=2) is StateChange.BECAME_LEADER
     assert target.leadership is not None
     assert target.leadership.followers[2].log_end_offset == -1
     assert target.leader_epoch_start == 2
@@ -91,7 +91,7 @@ def test_a_committed_change_is_adopted() -> None:
 
     assert outcome is IsrOutcome.ADOPTED
     assert (target.isr, target.partition_epoch) == ((1, 2, 3), 2)
-    assert take(target, version=2, isr=(1, 2)) is Taken.NOTHING, "metadata tells it too, later"
+    assert take(target, version=2, isr=(1, 2)) is StateChange.NONE, "metadata tells it too, later"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.replicas.shared_reads import SharedReads, read_for_follower
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -9,18 +10,23 @@ from ottla.protocol.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
-from ottla.replication.serving_followers import FollowerFetch
+from ottla.replication.partition import Partition
+from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from tests.replication.support import EPOCH, fetch, leader
 from tests.storage.support import batch
+
+
+def read(target: Partition, request: FollowerFetch, max_bytes: int) -> FollowerRead:
+    return read_for_follower(target, request, max_bytes, at_least_one_batch=True, shared=SharedReads())
 
 
 def test_a_follower_reads_to_the_end_of_the_log_and_counts_only_when_noted() -> None:
     """§14.1.4, §15.3.2, T-18"""
     target = leader(records=2)
 
-    read = target.read_for_follower(fetch(2, 0), 1 << 20, at_least_one_batch=True)
+    found = read(target, fetch(2, 0), 1 << 20)
 
-    assert (len(read.records), read.leader_end_offset, read.diverging) == (2 * len(batch("x")), 2, None)
+    assert (len(found.records), found.leader_end_offset, found.diverging) == (2 * len(batch("x")), 2, None)
     assert target.leadership is not None
     assert target.leadership.followers[2].log_end_offset == -1
 
@@ -66,4 +72,4 @@ def test_a_resigned_leader_does_not_say_that_there_is_nothing() -> None:
 def test_a_follower_that_is_mistaken_is_told(request_: FollowerFetch, error: type[KafkaError]) -> None:
     """§15.1.3, §15.1.4, §14.5.1"""
     with pytest.raises(error):
-        leader(records=2).read_for_follower(request_, 100, at_least_one_batch=True)
+        read(leader(records=2), request_, 100)

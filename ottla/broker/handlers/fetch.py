@@ -17,7 +17,8 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
+from ottla.replication.fetch_session import FetchContext, FetchTarget
+from ottla.replication.replica_progress import PartitionKey
 
 TOPIC_IDS_SINCE = 13
 

@@ -11,6 +11,7 @@ A replica that is the last one in sync, or the only one there is, stays as it is
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.replicas.follower_log import restart, truncate
 from ottla.cluster.alterations import leave
 from ottla.cluster.controller import PartitionChange, transaction_of_leader
 from ottla.cluster.store import CommitResult, Committed
@@ -108,9 +109,9 @@ class AilingReplicas:
         try:
             if base_offset > log.log_start_offset:
                 # To the segment before, so that nothing of the damaged one is read.
-                partition.truncate_to(base_offset - 1)
+                truncate(partition, base_offset - 1)
             else:
-                partition.restart_at(log.log_start_offset)
+                restart(partition, log.log_start_offset)
         except KafkaError as error:
             self._tell(partition, "a damaged segment could not be cut off", str(error))
             return

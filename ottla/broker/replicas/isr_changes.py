@@ -17,7 +17,7 @@ from ottla.cluster.store import CommitResult, Committed, Conflict
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.partition import Partition
-from ottla.replication.progress import UNKNOWN_BROKER_EPOCH
+from ottla.replication.replica_progress import UNKNOWN_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

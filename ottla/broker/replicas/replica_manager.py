@@ -15,15 +15,14 @@ from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
 from ottla.cluster.image import CONSUMER_OFFSETS, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
-from ottla.replication.leadership import ReplicationRules
-from ottla.replication.partition import Partition, Taken
-from ottla.replication.serving_followers import FollowerNoted
+from ottla.replication.leadership import FetchNoted, ReplicationRules
+from ottla.replication.partition import Partition, StateChange
 from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.coordinators.group_coordinator import GroupService
-    from ottla.broker.replicas.fetcher_tasks import Fetching
+    from ottla.broker.replicas.fetcher_tasks import FetcherTasks
 
 __all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
 
@@ -35,7 +34,7 @@ class ReplicaManager(Appends):
         self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
         self._isr_changes = IsrChanges(broker)
         self.ailing = AilingReplicas(broker)
-        self._fetching: Fetching | None = None
+        self._fetching: FetcherTasks | None = None
         self._has_stepped_down = False
         # Told which partitions of `__consumer_offsets` are led here, while it serves.
         self.groups: GroupService | None = None
@@ -97,7 +96,7 @@ class ReplicaManager(Appends):
         if partition.log.has_pending_writes:
             # It was accepted in the term that may end now.
             self.flush_and_notify()
-        taken = partition.take_state(
+        taken = partition.apply_state(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
@@ -108,17 +107,17 @@ class ReplicaManager(Appends):
         )
         self._broker.log_ends.state_applied(partition, state)
         match taken:
-            case Taken.NOTHING:
+            case StateChange.NONE:
                 return
-            case Taken.LEADS:
+            case StateChange.BECAME_LEADER:
                 self._lead(partition)
-            case Taken.FOLLOWS:
+            case StateChange.BECAME_FOLLOWER:
                 self._resign(partition)
                 self._follow(partition)
-            case Taken.UPDATED:
+            case StateChange.UPDATED:
                 pass
         self.tell(partition)
-        if taken is not Taken.UPDATED:
+        if taken is not StateChange.UPDATED:
             self.wake_followers(partition)
         self.ailing.state_taken(partition)
 
@@ -153,7 +152,7 @@ class ReplicaManager(Appends):
         for node_id in update.brokers:
             self._leader_changed(node_id)
         if self._fetching is not None:
-            self._fetching.settle()
+            self._fetching.apply_changes()
         self._broker.log_ends.update()
 
     def configure(self, topic: str, config: LogConfig) -> None:
@@ -188,7 +187,7 @@ class ReplicaManager(Appends):
             self._stop_fetching(partition)
             self._follow(partition)
             if self._fetching is not None:
-                self._fetching.settle()
+                self._fetching.apply_changes()
 
     def write_failed(self, partition: Partition) -> None:
         if partition.has_followers:
@@ -242,7 +241,7 @@ class ReplicaManager(Appends):
             self._stop_fetching(partition)
             return
         host, port = leader.endpoint(self._broker.listeners.inter_broker)
-        self._fetchers().follow(partition, host, port)
+        self._fetchers().add_partition(partition, host, port)
 
     def _leader_changed(self, node_id: int) -> None:
         """A broker has registered, come to life or gone; it may be reached elsewhere."""
@@ -257,14 +256,14 @@ class ReplicaManager(Appends):
 
     def _stop_fetching(self, partition: Partition) -> None:
         if self._fetching is not None:
-            self._fetching.stop(partition.topic, partition.index)
+            self._fetching.remove_partition(partition.topic, partition.index)
 
-    def _fetchers(self) -> "Fetching":
+    def _fetchers(self) -> "FetcherTasks":
         """Imported for the first partition that is led elsewhere: a broker that is alone need not pay for it."""
         if self._fetching is None:
-            from ottla.broker.replicas.fetcher_tasks import Fetching
+            from ottla.broker.replicas.fetcher_tasks import FetcherTasks
 
-            self._fetching = Fetching(self._broker)
+            self._fetching = FetcherTasks(self._broker)
         return self._fetching
 
     # What replication brings.
@@ -282,7 +281,7 @@ class ReplicaManager(Appends):
         if self._fetching is not None:
             self._fetching.synced(partition)
 
-    def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
+    def follower_noted(self, partition: Partition, noted: FetchNoted) -> None:
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
             self.high_watermark_rose(partition)
@@ -297,7 +296,7 @@ class ReplicaManager(Appends):
 
     def log_start_rose(self, partition: Partition) -> None:
         """Records of the leader's log were deleted; followers are to delete theirs."""
-        partition.stir_followers()
+        partition.sessions.mark_dirty()
         self.wake_followers(partition)
 
     def shrink_isrs(self) -> None:

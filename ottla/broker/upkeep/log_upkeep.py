@@ -108,7 +108,7 @@ class Housekeeping:
         log.release_idle()
         removed = log.apply_retention(self._broker.clock.wall_ms(), partition.high_watermark)
         if removed:
-            partition.stir_followers()
+            partition.sessions.mark_dirty()
         for expired in removed:
             self._broker.log.info(
                 "retention",

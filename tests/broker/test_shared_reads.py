@@ -2,12 +2,12 @@
 
 import pytest
 
+from ottla.broker.replicas.shared_reads import KEPT_BYTES_MAX, SharedReads
 from ottla.protocol.errors import OffsetOutOfRange
-from ottla.replication.shared_reads import KEPT_BYTES_MAX, SharedReads
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
-from tests.replication.recent import PLENTY, append_and_tell, as_read_anew, as_sent
+from tests.replication.recent import PLENTY, append_and_tell, as_in_log, as_sent
 from tests.storage.support import append, batch, new_log
 
 # All reads together may be kept of three of them.
@@ -31,7 +31,7 @@ def test_the_next_follower_gets_what_the_first_one_got(log: Log) -> None:
     first = read(reads, log, 1)
 
     assert read(reads, log, 1) is first
-    assert as_sent(first) == as_read_anew(log, 1)
+    assert as_sent(first) == as_in_log(log, 1)
 
 
 def test_who_comes_after_an_append_gets_all_there_is(log: Log) -> None:
@@ -40,7 +40,7 @@ def test_who_comes_after_an_append_gets_all_there_is(log: Log) -> None:
 
     append(log, batch("d"))
 
-    assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
+    assert as_sent(read(reads, log, 1)) == as_in_log(log, 1)
 
 
 def test_a_read_that_ended_by_its_size_is_the_same_after_an_append(log: Log) -> None:
@@ -50,14 +50,14 @@ def test_a_read_that_ended_by_its_size_is_the_same_after_an_append(log: Log) -> 
     append(log, batch("d"))
 
     assert read(reads, log, 0, max_bytes=1) is first
-    assert as_sent(read(reads, log, 0)) == as_read_anew(log, 0)
+    assert as_sent(read(reads, log, 0)) == as_in_log(log, 0)
 
 
-def test_another_offset_is_read_anew(log: Log) -> None:
+def test_another_offset_is_read_again(log: Log) -> None:
     reads = SharedReads()
     read(reads, log, 1)
 
-    assert as_sent(read(reads, log, 2)) == as_read_anew(log, 2)
+    assert as_sent(read(reads, log, 2)) == as_in_log(log, 2)
 
 
 def test_what_was_appended_last_is_not_read(log: Log) -> None:
@@ -65,15 +65,14 @@ def test_what_was_appended_last_is_not_read(log: Log) -> None:
     begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
 
     assert reads.recent.read(log, begin, PLENTY)
-    assert as_sent(read(reads, log, begin)) == as_read_anew(log, begin)
-    assert not reads.keeps(log)
+    assert as_sent(read(reads, log, begin)) == as_in_log(log, begin)
 
 
 def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
     reads = SharedReads()
     append_and_tell(reads.recent, log, batch("d"))
 
-    assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
+    assert as_sent(read(reads, log, 1)) == as_in_log(log, 1)
 
 
 @pytest.mark.parametrize("room", [PLENTY, 1])
@@ -84,8 +83,7 @@ def test_what_was_appended_last_is_not_read_for_a_partition_with_little_room_eit
 
     found = reads.read(log, begin, room, upper_bound=log.log_end_offset, min_one_batch=False)
 
-    assert as_sent(found) == (as_read_anew(log, begin) if room == PLENTY else b"")
-    assert not reads.keeps(log)
+    assert as_sent(found) == (as_in_log(log, begin) if room == PLENTY else b"")
 
 
 def test_who_has_the_only_follower_keeps_nothing_that_was_read(log: Log) -> None:
@@ -93,8 +91,8 @@ def test_who_has_the_only_follower_keeps_nothing_that_was_read(log: Log) -> None
 
     found = reads.read(log, 1, PLENTY, upper_bound=log.log_end_offset, keeps=False)
 
-    assert as_sent(found) == as_read_anew(log, 1)
-    assert not reads.keeps(log)
+    assert as_sent(found) == as_in_log(log, 1)
+    assert read(reads, log, 1) is not found
 
 
 def test_records_that_were_cut_off_are_not_given_out_again(log: Log) -> None:
@@ -104,7 +102,7 @@ def test_records_that_were_cut_off_are_not_given_out_again(log: Log) -> None:
     log.truncate_to(1)
     append(log, batch("other"), batch("records"))
 
-    assert as_sent(read(reads, log, 1)) == as_read_anew(log, 1)
+    assert as_sent(read(reads, log, 1)) == as_in_log(log, 1)
 
 
 def test_what_cannot_be_read_is_not_kept(log: Log) -> None:

@@ -1,4 +1,9 @@
-"""How far a follower has come, as its leader sees it from the fetches that arrive (§14.1)."""
+"""What a leader keeps of its followers: how far each has come (§14.1), which of their sessions watch a partition."""
+
+from typing import Any, Protocol, TypeAlias
+
+PartitionKey: TypeAlias = tuple[str | bytes, int]
+"""Topic name (up to Fetch v12) or topic id (from v13), and partition."""
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
@@ -68,7 +73,8 @@ class ReplicaProgress:
 
         Whoever gives a `contact`, that of the session, notes the next fetch after anything has happened in the
         partition; it may pass over those before."""
-        self.leave_contact()
+        if self._contact is not None:
+            self.leave_contact()
         # A follower that reaches the leader's end as it was at the fetch before counts as caught up then. Otherwise a
         # steady trickle of small batches would keep it out of the ISR for ever.
         if fetch_offset >= leader_end_offset:
@@ -100,3 +106,24 @@ class ReplicaProgress:
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
         """§14.1.3"""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_ms_max
+
+
+class WatchingSession(Protocol):
+    """A fetch session of a follower; its targets by their keys."""
+
+    dirty: dict[PartitionKey, Any]
+    changed: dict[PartitionKey, Any]
+
+
+class WatchingSessions:
+    """The sessions that followers fetch a partition in, and as which target of theirs."""
+
+    __slots__ = ("targets",)
+
+    def __init__(self) -> None:
+        self.targets: dict[WatchingSession, Any] = {}
+
+    def mark_dirty(self) -> None:
+        """Something differs from what followers may have been sent: their next fetch looks at the partition."""
+        for session, target in self.targets.items():
+            session.dirty[target.key] = target
