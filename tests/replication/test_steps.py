@@ -97,6 +97,9 @@ class TruncatesInItsStep(ReplicaFollower):
 
 @pytest.mark.usefixtures("steps")
 def test_truncation_within_a_step_is_found() -> None:
-    with pytest.raises(FileTouched):
+    def walks() -> None:
         for seed in range(15):
             Walk(seed, Kinds(follower=TruncatesInItsStep)).run()
+
+    with pytest.raises(FileTouched):
+        walks()
