@@ -61,7 +61,7 @@ class FollowerSession(FetchSession):
             self.dirty[target.key] = self.dirty.pop(target.key)
 
     def _is_clean(self, target: FetchTarget, partition: Partition, answer: PartitionResult) -> bool:
-        """Nothing but an event in the partition makes the answer to the same question another one."""
+        """Nothing but an event in the partition makes the response to the same fetch another one."""
         return (
             not answer.error_code
             and answer.diverging_epoch is None

@@ -16,7 +16,7 @@ from its leader's responses. All changes of state are committed by the controlle
 Nothing here reads or writes a file: the shell does that with `log`, and reports what it has done. No append is queued
 while a term begins: the shell writes what is queued before.
 
-The offsets are plain fields, and what is asked of a partition for every batch and every fetch is asked of it directly:
+The offsets are plain fields, and what every batch and every fetch calls is a method of the partition itself:
 a property costs a call at each of the many places where the data path looks at the high watermark.
 """
 
@@ -50,7 +50,7 @@ class StateChange(Enum):
     """What a committed state means for this replica."""
 
     NONE = auto()
-    """It is not news."""
+    """It is no newer than what is known."""
     UPDATED = auto()
     """The term goes on, with other replicas or another ISR."""
     BECAME_LEADER = auto()
@@ -187,13 +187,13 @@ class Partition:
             self.maybe_raise_high_watermark(now_ms)
 
     def resign(self) -> None:
-        """The broker stops, or gives the partition away: nobody is led or served from here on."""
+        """The broker stops, or gives the partition away: it leads and serves no replica from here on."""
         self.leader_id = NO_LEADER
         self.leadership = None
         self.sessions.mark_dirty()
 
     def forget_state(self) -> None:
-        """A committed state could not be applied in full: until it is, when it counts as new, nobody is served."""
+        """A committed state could not be applied in full: until it is, when it counts as new, no request is served."""
         self.resign()
         self.partition_epoch = NO_EPOCH
 
@@ -228,7 +228,7 @@ class Partition:
     def acknowledgement(self, last_offset: int, leader_epoch: int) -> ErrorCode | None:
         """The answer to an acks=all append of `leader_epoch` that ends with `last_offset`; None while it waits.
 
-        §15.2.3. An error here means that nobody knows whether the records will survive."""
+        §15.2.3. An error here means that it is unknown whether the records will survive."""
         leadership = self.leadership
         if leadership is None or leader_epoch != self.leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -247,8 +247,8 @@ class Partition:
         if leadership is None:
             return False
         if leadership.followers:
-            # With members in the ELR, the ISR was too small by the rules of whoever wrote the state, whatever `min_isr`
-            # says here (docs/decisions/0009).
+            # With members in the ELR, the ISR was too small by the rules of the broker that wrote the state, whatever
+            # `min_isr` says here (docs/decisions/0009).
             if self.elr or len(self.isr) < self.min_isr:
                 return False
             candidate = leadership.high_watermark_candidate(candidate, now_ms)
@@ -349,7 +349,7 @@ class Partition:
         change = leadership.maybe_expand(fetch.replica_id, self.high_watermark)
         return FetchNoted(self.maybe_raise_high_watermark(now_ms), change)
 
-    # What its leader tells a follower.
+    # What a follower learns from its leader.
 
     def maybe_update_high_watermark(self, leader_high_watermark: int, leader_log_start_offset: int) -> bool:
         """What the leader's response says, after its records are in the log; returns whether it rose (§14.4.4).
@@ -363,7 +363,7 @@ class Partition:
         return self.high_watermark > before
 
     def log_truncated(self) -> None:
-        """Records were cut off the end of the log, or all of them: it may have started again elsewhere."""
+        """Records were dropped from the end of the log, or all of them: it may go on at another offset."""
         log = self.log
         self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
 

@@ -1,7 +1,7 @@
 """The last appends to logs that followers copy, kept in memory for them: most fetches of followers find here what they
 ask for, and the leader need not read and check again what it has just received and written.
 
-Short batches are copied. A long one is not: it stays in the buffer that it was received in, which nobody else uses
+Short batches are copied. A long one is not: it stays in the buffer that it was received in, which is not used again
 until it is let go. That is when the high watermark has passed it, for then every follower in the ISR has it, or when
 all together hold more than `HELD_BYTES_MAX`; who lags further behind is served from the log.
 

@@ -7,12 +7,12 @@ PartitionKey: TypeAlias = tuple[str | bytes, int]
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
-# Earlier than any moment that a clock can tell.
+# Earlier than any moment of a clock.
 NEVER_MS = -(2**62)
 
 
 class Contact:
-    """When a follower last fetched all the partitions of a session, those without news included."""
+    """When a follower last fetched all the partitions of a session, unchanged ones included."""
 
     __slots__ = ("last_fetch_ms",)
 
@@ -23,7 +23,7 @@ class Contact:
 class ReplicaProgress:
     """One follower of one leader, in one term of it.
 
-    A follower that is at the leader's end and has been told everything asks for the partition again and again without
+    A follower that is at the leader's end and was sent everything asks for the partition again and again without
     naming it. Looking at each such partition at each fetch would cost what the session saves; the moments of those
     fetches are those of the session's `contact`, as long as nothing happens in the partition."""
 
@@ -71,7 +71,7 @@ class ReplicaProgress:
     ) -> None:
         """The follower has all records below `fetch_offset`; `leader_end_offset` is the leader's before it read.
 
-        Whoever gives a `contact`, that of the session, notes the next fetch after anything has happened in the
+        A caller that gives a `contact`, that of the session, notes the next fetch after anything has happened in the
         partition; it may pass over those before."""
         if self._contact is not None:
             self.leave_contact()
@@ -94,7 +94,7 @@ class ReplicaProgress:
         self._caught_up_ms = NEVER_MS
 
     def is_seen_by(self, contact: Contact) -> bool:
-        """Whether the fetches of this session count, those without news included."""
+        """Whether the fetches of this session count, unchanged ones included."""
         return self._contact is contact
 
     def leave_contact(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, Patience, ask
 from ottla.broker.runtime import StartError
-from ottla.cluster.controller import first_unsettled, is_unsettled, may_hand_over, may_stop
+from ottla.cluster.controller import first_unfinished, is_unfinished, may_hand_over, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener
 from ottla.cluster.registration import (
@@ -308,7 +308,7 @@ class Membership:
         metadata = self._broker.metadata
         if self._activating or self._is_held_up():
             return
-        self._unsettled = first_unsettled(metadata.image, broker.node_id, metadata.rules_of)
+        self._unsettled = first_unfinished(metadata.image, broker.node_id, metadata.rules_of)
         if self._unsettled is not None:
             return
         self._activating = True
@@ -329,7 +329,7 @@ class Membership:
     def _is_held_up(self) -> bool:
         """By the partition that did so before: not all are looked at with every change."""
         metadata = self._broker.metadata
-        return self._unsettled is not None and is_unsettled(
+        return self._unsettled is not None and is_unfinished(
             metadata.image, self._broker.node_id, self._unsettled, metadata.rules_of
         )
 
