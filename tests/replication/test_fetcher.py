@@ -26,7 +26,7 @@ from ottla.replication.follower_effects import Failed
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import ReplicaFollower
 from tests.fakes.disk import FakeDisk
-from tests.replication.test_follower import data
+from tests.replication.test_replica_follower import data
 from tests.storage.support import NOW, append, batch, new_log
 
 HERE = 9
