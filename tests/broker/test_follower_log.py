@@ -56,7 +56,7 @@ def test_damaged_batch_keeps_those_before_it_out_too() -> None:
     assert target.log.log_end_offset == 3
 
 
-def test_high_watermark_of_a_follower_is_in_its_log_and_never_falls() -> None:
+def test_high_watermark_of_a_follower_stays_in_its_log() -> None:
     """§14.4.4"""
     target = follower(records=3)
 

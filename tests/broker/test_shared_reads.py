@@ -85,7 +85,7 @@ def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
 
 
 @pytest.mark.parametrize("room", [PLENTY, 1])
-def test_what_was_appended_last_is_not_read_for_a_partition_with_little_room_either(log: Log, room: int) -> None:
+def test_recent_appends_are_not_read_from_the_log_with_little_room(log: Log, room: int) -> None:
     """Of all partitions in an answer only the first may be longer than is left."""
     reads = SharedReads()
     begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
@@ -150,7 +150,7 @@ def serve(target: Partition, request: FollowerFetch, max_bytes: int) -> Follower
     return read_for_follower(target, request, max_bytes, at_least_one_batch=True, shared=SharedReads())
 
 
-def test_a_follower_reads_to_the_end_of_the_log_and_counts_only_when_noted() -> None:
+def test_follower_reads_to_the_log_end_and_counts_only_when_noted() -> None:
     """§14.1.4, §15.3.2, T-18"""
     target = leader(records=2)
 
@@ -172,9 +172,7 @@ def test_a_follower_reads_to_the_end_of_the_log_and_counts_only_when_noted() -> 
         (fetch(9, 3, last_epoch=EPOCH), False),
     ],
 )
-def test_a_follower_that_has_everything_is_told_from_one_to_be_looked_at(
-    request_: FollowerFetch, has_all: bool
-) -> None:
+def test_there_is_nothing_for_a_follower_that_has_everything(request_: FollowerFetch, has_all: bool) -> None:
     target = leader(records=3)
 
     assert target.has_nothing_for(request_) is has_all

@@ -107,7 +107,7 @@ def session_of(request: FetchRequest) -> tuple[int, int]:
 # Sessions
 
 
-def test_the_first_fetch_lists_everything_and_the_next_ones_only_what_changed() -> None:
+def test_only_the_first_fetch_of_a_session_lists_everything() -> None:
     """R05"""
     talk = Talk(fetcher_of("a", "b", "c"))
     first = talk.ask()
@@ -122,7 +122,7 @@ def test_the_first_fetch_lists_everything_and_the_next_ones_only_what_changed() 
     assert (session_of(third), listed(third)) == ((77, 2), [("b", 1)])
 
 
-def test_a_leader_without_a_free_session_is_told_everything_every_time() -> None:
+def test_without_a_session_every_fetch_lists_everything() -> None:
     talk = Talk(fetcher_of("a", "b"), session_id=0)
     talk.ask()
     talk.hear_of("a", "b")
@@ -148,7 +148,7 @@ def test_a_session_error_leads_to_a_full_fetch_at_once(error: ErrorCode, session
     assert (session_of(request), listed(request)) == ((session_id, 0), [("a", 0)])
 
 
-def test_a_lost_answer_makes_the_fetcher_rest_and_begin_a_new_session() -> None:
+def test_lost_response_leads_to_back_off_and_a_new_session() -> None:
     talk = Talk(fetcher_of("a"))
     talk.ask()
     talk.hear_of("a")
@@ -187,7 +187,7 @@ def test_with_nothing_to_fetch_nothing_is_asked() -> None:
     assert talk.fetcher.is_empty
 
 
-def test_an_answer_for_a_partition_that_left_is_dropped_and_the_session_renewed() -> None:
+def test_response_for_a_removed_partition_renews_the_session() -> None:
     talk = Talk(fetcher_of("a", "b"))
     talk.ask()
     talk.hear_of("a", "b")
@@ -249,7 +249,7 @@ def offset_answer(topic: str, *, offset: int) -> ListOffsetsResponse:
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("asks_for", ["epoch", "offset"])
-def test_an_answer_to_a_follower_that_was_removed_or_replaced_is_dropped(asks_for: str, *, comes_back: bool) -> None:
+def test_response_for_a_replaced_follower_is_dropped(asks_for: str, *, comes_back: bool) -> None:
     """Its log may have been deleted meanwhile."""
     talk = Talk(fetcher_of("a", records=2 if asks_for == "epoch" else 0))
     talk.ask()
@@ -289,7 +289,7 @@ def manager(fetchers: int = 1) -> FetcherManager:
     return FetcherManager(CONFIG, fetchers_per_leader=fetchers)
 
 
-def test_a_fetcher_starts_with_its_first_partition_and_ends_with_its_last() -> None:
+def test_fetcher_lives_as_long_as_it_has_partitions() -> None:
     """R01"""
     fetchers = manager()
     fetchers.add_partition(partition("a"), ENDPOINT)
@@ -311,7 +311,7 @@ def test_there_are_at_most_fetchers_times_brokers() -> None:
     assert {f.key for f in fetchers.take_changes().started} == {(leader, n) for leader in (1, 2, 3) for n in (0, 1)}
 
 
-def test_a_fetcher_that_loses_one_partition_and_gets_another_goes_on() -> None:
+def test_fetcher_whose_only_partition_is_exchanged_goes_on() -> None:
     fetchers = manager()
     fetchers.add_partition(partition("a"), ENDPOINT)
     (fetcher,) = fetchers.take_changes().started
@@ -323,7 +323,7 @@ def test_a_fetcher_that_loses_one_partition_and_gets_another_goes_on() -> None:
     assert (changes.started, changes.ended, changes.woken) == ([], [], [fetcher])
 
 
-def test_a_partition_moves_to_its_new_leader_and_begins_anew_in_every_term() -> None:
+def test_partition_gets_a_new_follower_in_every_term() -> None:
     fetchers = manager()
     moving = partition("a")
     fetchers.add_partition(moving, ENDPOINT)
@@ -341,7 +341,7 @@ def test_a_partition_moves_to_its_new_leader_and_begins_anew_in_every_term() -> 
     assert fetchers.follower("a", 0) is not before
 
 
-def test_a_leader_that_is_reached_elsewhere_gets_a_new_fetcher_with_the_same_partitions() -> None:
+def test_leader_at_a_new_address_gets_a_fetcher_of_its_partitions() -> None:
     fetchers = manager()
     fetchers.add_partition(partition("a"), ENDPOINT)
     (old,) = fetchers.take_changes().started

@@ -65,7 +65,7 @@ def test_what_a_state_means_for_the_replica() -> None:
     assert take(target, version=5, lead=1, epoch=EPOCH + 3) is StateChange.BECAME_LEADER
 
 
-def test_a_new_term_of_the_same_leader_knows_nothing_of_its_followers() -> None:
+def test_new_term_of_the_leader_knows_nothing_of_followers() -> None:
     """§14.2.1, §14.2.2"""
     target = leader(records=2)
     note(target, 2, 2)
@@ -143,7 +143,7 @@ def test_members_that_lag_are_asked_away_and_counted_until_then() -> None:
     assert target.high_watermark == 1
 
 
-def test_with_one_replica_the_high_watermark_follows_what_is_written() -> None:
+def test_high_watermark_of_a_single_replica_is_its_log_end() -> None:
     target = alone()
     append(target, acks=1)
 
@@ -208,7 +208,7 @@ def test_acks_all_is_refused_by_the_committed_isr() -> None:
         append(target, acks=ACKS_ALL)
 
 
-def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are() -> None:
+def test_min_insync_replicas_is_at_most_the_number_of_replicas() -> None:
     """§14.6.2"""
     target = alone()
     assert target.log.config.min_insync_replicas == 2

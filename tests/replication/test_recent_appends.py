@@ -32,7 +32,7 @@ def test_a_short_append_is_copied_for_its_buffer_is_used_again(log: Log) -> None
     assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
 
 
-def test_a_long_batch_stays_where_it_was_received_and_short_ones_beside_it_are_copied(log: Log) -> None:
+def test_long_batch_stays_in_its_buffer_and_short_ones_are_copied(log: Log) -> None:
     """A short one may lie in a buffer that is used again, whoever else appended to the log meanwhile."""
     recent = RecentAppends()
     received = [batch("c"), batch("d"), batch(LONG), batch("e"), batch(LONG), batch(LONG), batch("f")]
@@ -47,7 +47,7 @@ def test_a_long_batch_stays_where_it_was_received_and_short_ones_beside_it_are_c
     assert as_sent(recent.read(log, begin + 4, PLENTY)) == as_in_log(log, begin + 4)
 
 
-def test_many_short_batches_are_copied_in_pieces_that_fit_into_an_answer(log: Log) -> None:
+def test_short_batches_are_copied_in_pieces_that_fit_a_response(log: Log) -> None:
     recent = RecentAppends()
     begin = append_and_tell(recent, log, *[batch("x" * 1000) for _ in range(100)])
 

@@ -69,13 +69,13 @@ def data(offset: int, epoch: int) -> memoryview:
     return view
 
 
-def test_a_log_with_epochs_first_asks_where_they_end_and_one_without_fetches_from_its_end() -> None:
+def test_log_with_epochs_is_reconciled_first_one_without_fetches() -> None:
     """R02"""
     assert follower_with(3, 5).request() == EpochRequest(leader_epoch=5, current_leader_epoch=9)
     assert follower_with().request() == (0, 0, 9, -1)
 
 
-def test_a_log_that_lost_its_epochs_is_trusted_up_to_the_high_watermark() -> None:
+def test_log_without_epochs_is_truncated_to_the_high_watermark() -> None:
     """§14.4.1"""
     log = new_log(FakeDisk())
     append(log, batch("x"), batch("x"), batch("x"))
@@ -128,7 +128,7 @@ def test_asking_again_goes_on_with_the_largest_epoch_that_is_left() -> None:
     assert follower.request() == (1, 0, 9, 1)
 
 
-def test_a_divergence_told_by_a_fetch_truncates_and_brings_no_high_watermark() -> None:
+def test_divergence_in_a_fetch_brings_no_high_watermark() -> None:
     """§14.5.1"""
     follower = fetching(*EPOCHS)
 
@@ -139,7 +139,7 @@ def test_a_divergence_told_by_a_fetch_truncates_and_brings_no_high_watermark() -
     assert follower.partition.high_watermark == 0
 
 
-def test_records_are_appended_as_they_are_and_the_high_watermark_is_no_higher_than_the_log() -> None:
+def test_high_watermark_of_a_response_is_bound_by_the_log_end() -> None:
     """§14.4.4"""
     follower = fetching(1)
 
@@ -150,7 +150,7 @@ def test_records_are_appended_as_they_are_and_the_high_watermark_is_no_higher_th
     assert (partition.high_watermark, follower.position()) == (2, (2, 0, 9, 4))
 
 
-def test_the_high_watermark_of_a_new_leader_may_be_behind_and_takes_nothing_back() -> None:
+def test_lower_high_watermark_of_a_new_leader_is_ignored() -> None:
     follower = fetching(1, 1, high_watermark=2)
 
     assert answer(follower, high_watermark=0) == []
@@ -251,7 +251,7 @@ def out_of_range(follower: ReplicaFollower) -> ReplicaFollower:
     return follower
 
 
-def test_a_leader_with_a_shorter_log_is_followed_and_the_loss_is_told() -> None:
+def test_leader_with_a_shorter_log_truncates_and_reports_the_loss() -> None:
     """§14.5.4"""
     follower = out_of_range(fetching(1, 1, 1, high_watermark=3))
 
@@ -261,7 +261,7 @@ def test_a_leader_with_a_shorter_log_is_followed_and_the_loss_is_told() -> None:
     assert (follower.position().fetch_offset, follower.partition.high_watermark) == (1, 1)
 
 
-def test_a_leader_that_deleted_all_we_have_is_followed_from_its_start() -> None:
+def test_leader_that_deleted_all_records_restarts_the_log() -> None:
     follower = out_of_range(fetching(1, 1))
 
     assert answer(follower, offset=100) == []
@@ -270,7 +270,7 @@ def test_a_leader_that_deleted_all_we_have_is_followed_from_its_start() -> None:
     assert follower.position() == (90, 90, 9, -1)
 
 
-def test_an_offset_that_the_leader_has_after_all_is_asked_for_later() -> None:
+def test_offset_that_the_leader_has_after_all_backs_off() -> None:
     follower = out_of_range(fetching(1, 1))
 
     answer(follower, offset=100)
