@@ -69,7 +69,6 @@ class GroupService:
         self._active = True
         self._schedule_expiry()
         replicas = self.broker.replicas
-        replicas.groups = self
         for replica in replicas.of_topic(CONSUMER_OFFSETS):
             if replica.is_leader:
                 self.lead(replica.index)
@@ -77,7 +76,6 @@ class GroupService:
     def stop(self) -> None:
         """Answer everyone who waits with NOT_COORDINATOR, and take no more requests."""
         self._active = False
-        self.broker.replicas.groups = None
         self.stop_loading()
         if self._expiry is not None:
             self._expiry.cancel()

@@ -88,6 +88,7 @@ class Publisher:
         # Who led the partitions of `__consumer_offsets` that are led here, before.
         self._former_coordinators: dict[int, int | None] = {}
         self._dropped = 0
+        self._groups: GroupService | None = None
         self._run = broker.clock.wall_ms()
         self._seq = 0
         self._wall_ahead_ms = self._run - broker.clock.now_ms()
@@ -127,6 +128,7 @@ class Publisher:
     # What is told.
 
     def listen_to(self, groups: "GroupService") -> None:
+        self._groups = groups
         groups.observers.append(self.observe)
         groups.when_loaded.append(self._loaded)
 
@@ -177,9 +179,8 @@ class Publisher:
         self._sum_up_commits()
         for fact in self._follower_lag.sample(self._broker.replicas):
             self._put(fact)
-        groups = self._broker.replicas.groups
-        if groups is not None:
-            self._sample_lag(groups)
+        if self._groups is not None:
+            self._sample_lag(self._groups)
 
     def _sample_lag(self, groups: "GroupService") -> None:
         told_of = (

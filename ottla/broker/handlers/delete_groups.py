@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ottla.broker.coordinators.group_coordinator import GroupService
 from ottla.broker.server.deferred_response import Answer, Gathering
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteGroup
@@ -9,8 +10,7 @@ from ottla.coordinator.results import DeleteResult
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupService, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
     answer = Answer(context)
     tokens: list[int] = []
     group_ids = list(dict.fromkeys(request.groups_names))

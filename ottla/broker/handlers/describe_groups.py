@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ottla.broker.coordinators.group_coordinator import GroupService
 from ottla.broker.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.server.deferred_response import Answer, Gathering
 from ottla.broker.server.request_context import RequestContext
@@ -19,8 +20,9 @@ from ottla.protocol.messages.describe_groups import (
 _GROUP_ID_NOT_FOUND_FROM = 6
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | None:
-    groups = context.broker.groups
+def handle(
+    groups: GroupService, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | None:
     version = context.api_version
     answer = Answer(context)
     tokens: list[int] = []

@@ -1,5 +1,6 @@
 """JoinGroup: a member enters its group's next generation (§7.1)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupService
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import JoinGroup
@@ -12,8 +13,7 @@ _NULL_PROTOCOL_FROM = 7
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupService, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     version = context.api_version
     answer = Answer(context)
     token = groups.ask(

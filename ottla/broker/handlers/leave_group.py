@@ -1,5 +1,6 @@
 """LeaveGroup: members go, of their own accord or by an administrator (§7.5)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupService
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import LeaveGroup, LeavingMember
@@ -9,8 +10,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 _SEVERAL_MEMBERS_FROM = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupService, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     version = context.api_version
     answer = Answer(context)
     token = groups.ask(

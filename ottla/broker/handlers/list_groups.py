@@ -1,12 +1,13 @@
 """ListGroups: the groups this broker coordinates (§10.2)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupService
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.results import ListResult
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
+def handle(groups: GroupService, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
     answer = Answer(context)
 
     def deliver(result: ListResult) -> None:
@@ -25,5 +26,5 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsRes
             )
         )
 
-    context.broker.groups.list_groups(request.states_filter, request.types_filter, deliver)
+    groups.list_groups(request.states_filter, request.types_filter, deliver)
     return answer.now_or_parked()

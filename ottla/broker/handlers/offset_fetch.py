@@ -6,6 +6,7 @@ What version 9 says of the member (KIP-848) means nothing to a classic group and
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ottla.broker.coordinators.group_coordinator import GroupService
 from ottla.broker.server.deferred_response import Answer, Gathering
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import FetchOffsets
@@ -32,8 +33,7 @@ class _Asked(NamedTuple):
     topics: Topics | None
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupService, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     version = context.api_version
     asked = _asked(request, version)
     answer = Answer(context)

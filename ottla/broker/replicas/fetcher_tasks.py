@@ -7,13 +7,15 @@ with the power, under the epochs of the new one, or be taken for it by a recover
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.config.server_replication import ReplicationOptions
+from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.follower_log import Report, perform
-from ottla.broker.server.network import SocketOptions
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
@@ -24,9 +26,6 @@ from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, 
 from ottla.replication.partition import Partition
 from ottla.storage.flusher import FlushWork
 from ottla.storage.producer_restore import ProducersRestore
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 # Between two attempts to write what the disk would not take.
 RETRY_MS = 2000
@@ -39,18 +38,46 @@ _PASSING = (
 )
 
 
+class Failures(Protocol):
+    def write_failed(self, partition: Partition) -> None: ...
+
+
+class CopiedReplicas(Protocol):
+    """What is done with the partitions that are copied."""
+
+    @property
+    def failed(self) -> Failures: ...
+
+    def find(self, topic: str, index: int) -> Partition | None: ...
+
+    def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None: ...
+
+    def follow_again(self, partition: Partition) -> None: ...
+
+
 class FetcherTasks:
     """Add and remove all partitions of an update, then `apply_changes`."""
 
-    def __init__(self, broker: "Broker") -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        replicas: CopiedReplicas,
+        network: Network,
+        recovery_points_fell: Callable[[Callable[[], None] | None], None],
+    ) -> None:
+        config = runtime.config
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replicas = replicas
+        self._network = network
+        self._recovery_points_fell = recovery_points_fell
         self._options = SocketOptions(
             receive_buffer_bytes=config.size_if_set(ReplicationOptions.replica_socket_receive_buffer_bytes)
         )
         self._manager = FetcherManager(
             FetcherConfig(
-                replica_id=broker.node_id,
+                replica_id=runtime.node_id,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 partition_max_bytes=config.replica_fetch_max_bytes,
@@ -63,6 +90,9 @@ class FetcherTasks:
         # Before they had a task.
         self._truncated: list[Partition] = []
         self._is_over = False
+
+    def _new_peer(self, address: Address, client_id: str) -> Peer:
+        return Peer(self._runtime, self._network, address, client_id, self._options)
 
     def add_partition(self, partition: Partition, host: str, port: int) -> None:
         """Copy the partition from the leader of its term, which is there."""
@@ -87,7 +117,15 @@ class FetcherTasks:
         for fetcher in changes.ended:
             self._tasks.pop(fetcher).end()
         for fetcher in changes.started:
-            self._tasks[fetcher] = FetcherTask(self, self._broker, fetcher, self._options)
+            self._tasks[fetcher] = FetcherTask(
+                self,
+                self._runtime,
+                self._metadata,
+                self._replicas,
+                fetcher,
+                self._new_peer,
+                self._recovery_points_fell,
+            )
         truncated, self._truncated = self._truncated, []
         for fetcher, task in self._tasks.items():
             task.truncated += [each for each in truncated if (each.topic_id, each.index) in fetcher.followers]
@@ -109,11 +147,11 @@ class FetcherTasks:
 
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
-        clock = self._broker.clock
+        clock = self._runtime.clock
         truncated: list[Partition] = []
         for fact in perform(effects, report, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()):
             if isinstance(fact, Fetched):
-                self._broker.replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
+                self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
                 continue
             if isinstance(fact, Failed) and not self._is_here(fact.partition):
                 # Its log was deleted while a response was on its way to it.
@@ -122,15 +160,15 @@ class FetcherTasks:
             if isinstance(fact, Truncated | Restarted):
                 truncated.append(fact.partition)
             elif isinstance(fact, Failed):
-                self._broker.replicas.ailing.write_failed(fact.partition)
+                self._replicas.failed.write_failed(fact.partition)
                 self._try_later(fact.partition)
         if truncated:
             # At once, for a replica may begin to lead before it would fetch again.
-            self._broker.housekeeping.recovery_points_fell()
+            self._recovery_points_fell(None)
         return truncated
 
     def _is_here(self, partition: Partition) -> bool:
-        return self._broker.replicas.find(partition.topic, partition.index) is partition
+        return self._replicas.find(partition.topic, partition.index) is partition
 
     def _try_later(self, partition: Partition) -> None:
         """The disk was full, or would not open a file; it may recover."""
@@ -138,13 +176,13 @@ class FetcherTasks:
 
         def try_again() -> None:
             has_ended = partition.log.failure is not None or partition.leader_epoch != leader_epoch
-            if not has_ended and self._broker.is_serving:
-                self._broker.replicas.follow_again(partition)
+            if not has_ended and self._runtime.is_serving:
+                self._replicas.follow_again(partition)
 
-        self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, try_again)
+        self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, try_again)
 
     def _log(self, fact: Fact) -> None:
-        log, partition = self._broker.log, fact.partition
+        log, partition = self._runtime.log, fact.partition
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
@@ -177,19 +215,31 @@ class FetcherTasks:
 class FetcherTask:
     """One fetcher at work."""
 
-    def __init__(self, tasks: FetcherTasks, broker: "Broker", fetcher: Fetcher, options: SocketOptions) -> None:
+    def __init__(
+        self,
+        tasks: FetcherTasks,
+        runtime: Runtime,
+        metadata: Metadata,
+        replicas: CopiedReplicas,
+        fetcher: Fetcher,
+        new_peer: Callable[[Address, str], Peer],
+        recovery_points_fell: Callable[[Callable[[], None] | None], None],
+    ) -> None:
         # Partitions whose logs have lost records that must not come back.
         self.truncated: list[Partition] = []
         self._tasks = tasks
-        self._broker = broker
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replicas = replicas
         self._fetcher = fetcher
-        self._options = options
+        self._new_peer = new_peer
+        self._recovery_points_fell = recovery_points_fell
         self._peer: Peer | None = None
         self._is_woken = asyncio.Event()
         self._is_failing = False
         leader_id, fetcher_id = fetcher.key
-        self._client_id = f"broker-{broker.node_id}-fetcher-{fetcher_id}"
-        self._task = broker.loop.create_task(self._run(), name=f"fetcher {fetcher_id} of broker {leader_id}")
+        self._client_id = f"broker-{runtime.node_id}-fetcher-{fetcher_id}"
+        self._task = runtime.start_task(self._run(), name=f"fetcher {fetcher_id} of broker {leader_id}")
 
     def wake(self) -> None:
         self._is_woken.set()
@@ -204,8 +254,8 @@ class FetcherTask:
             if self.truncated:
                 await self._make_durable()
             await self._syncs_done()
-            now_ms = self._broker.clock.now_ms()
-            pending = self._fetcher.next_request(now_ms, self._broker.metadata.broker_epoch)
+            now_ms = self._runtime.clock.now_ms()
+            pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
             if pending is None:
                 await self._sleep(self._fetcher.wake_ms(now_ms))
                 continue
@@ -215,31 +265,31 @@ class FetcherTask:
                 self._request_failed(pending, str(error))
             except Exception as error:
                 # Otherwise the partitions of this leader would never be fetched again.
-                self._broker.log.error(
+                self._runtime.log.error(
                     "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
                 )
                 self._request_failed(pending, "the response could not be read")
             # A task is an event of its own.
-            self._broker.end_event()
+            self._runtime.end_event()
 
     async def _send(self, pending: FetcherRequest) -> None:
         if self._peer is None:
-            peer = Peer(self._broker, Address(*self._fetcher.endpoint), self._client_id, self._options)
+            peer = self._new_peer(Address(*self._fetcher.endpoint), self._client_id)
             await peer.connect()
             self._peer = peer
         response = await self._peer.ask(pending.request)
-        effects = self._fetcher.handle_response(pending, response, now_ms=self._broker.clock.now_ms())
+        effects = self._fetcher.handle_response(pending, response, now_ms=self._runtime.clock.now_ms())
         self._is_failing = False
         self.truncated += self._tasks.handle_effects(effects, self._fetcher.performed)
 
     def _request_failed(self, pending: FetcherRequest, why: str) -> None:
         self._close()
-        self._fetcher.request_failed(pending, self._broker.clock.now_ms())
+        self._fetcher.request_failed(pending, self._runtime.clock.now_ms())
         if not self._is_failing:
             self._is_failing = True
             host, port = self._fetcher.endpoint
             leader_id = self._fetcher.key.leader_id
-            self._broker.log.warning("fetch from leader failed", leader=leader_id, address=f"{host}:{port}", why=why)
+            self._runtime.log.warning("fetch from leader failed", leader=leader_id, address=f"{host}:{port}", why=why)
 
     def _close(self) -> None:
         peer, self._peer = self._peer, None
@@ -250,7 +300,7 @@ class FetcherTask:
         if until_ms is None:
             await self._is_woken.wait()
             return
-        timer = self._broker.wheel.schedule(until_ms, self.wake)
+        timer = self._runtime.wheel.schedule(until_ms, self.wake)
         try:
             await self._is_woken.wait()
         finally:
@@ -258,8 +308,8 @@ class FetcherTask:
 
     async def _syncs_done(self) -> None:
         """Returns when no partition waits for the disk, or when the others should not wait any longer."""
-        deadline_ms = self._broker.clock.now_ms() + SYNC_WAIT_MS
-        while self._fetcher.is_syncing and self._broker.clock.now_ms() < deadline_ms:
+        deadline_ms = self._runtime.clock.now_ms() + SYNC_WAIT_MS
+        while self._fetcher.is_syncing and self._runtime.clock.now_ms() < deadline_ms:
             self._is_woken.clear()
             await self._sleep(deadline_ms)
 
@@ -272,10 +322,10 @@ class FetcherTask:
             await self._sync_truncated(truncated)
             if self.truncated:
                 self._is_woken.clear()
-                await self._sleep(self._broker.clock.now_ms() + RETRY_MS)
+                await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
 
     async def _sync_truncated(self, truncated: list[Partition]) -> None:
-        finished = self._broker.loop.create_future()
+        finished = asyncio.get_running_loop().create_future()
 
         def finish() -> None:
             if not finished.done():
@@ -302,9 +352,9 @@ class FetcherTask:
                     partition.log.finish_flush(work)
             for partition, restore in restores:
                 partition.log.finish_restore(restore)
-            self._broker.housekeeping.recovery_points_fell(finish)
+            self._recovery_points_fell(finish)
 
-        self._broker.offload(run, done)
+        self._runtime.offload(run, done)
         await finished
 
     @contextmanager
@@ -313,8 +363,8 @@ class FetcherTask:
             yield
         except KafkaStorageError as error:
             # A log that was deleted since need not be synced.
-            if self._broker.replicas.find(partition.topic, partition.index) is partition:
-                self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            if self._replicas.find(partition.topic, partition.index) is partition:
+                self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
                 if partition.log.failure is None:
                     # For want of descriptors: nothing is lost by trying again.
                     self.truncated.append(partition)
