@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ottla.cluster.controller import PartitionChange, RulesOf, conditions, reason_of
 from ottla.cluster.image import NO_LEADER, BrokerState, MetadataImage, PartitionInfo, TopicInfo
-from ottla.cluster.partition_state import Conditions, Election, settled, with_epochs
+from ottla.cluster.partition_state import Conditions, LeaderElection, next_state, with_epochs
 from ottla.protocol.errors import (
     ErrorCode,
     FencedLeaderEpoch,
@@ -47,14 +47,14 @@ def alter_isr(
         raise InvalidRequest(f"ISR {list(isr)} of replicas {list(state.replicas)} with leader {state.leader}")
     for node_id, epoch in proposal.members:
         _check_eligible(image, node_id, epoch)
-    return _change(topic, index, state, settled(state, _conditions(image, topic, rules_of), _in_order(state, isr)))
+    return _change(topic, index, state, next_state(state, _conditions(image, topic, rules_of), _in_order(state, isr)))
 
 
 def leave(
     image: MetadataImage, name: str, index: int, node_id: int, rules_of: RulesOf, *, has_lost: bool
 ) -> PartitionChange | None:
-    """The change after which a partition goes on without the replica on a broker whose disk does not play along, as if
-    that broker were not active; `has_lost` if it may lack what was acknowledged. None where nobody else can lead."""
+    """The change after which a partition goes on without the replica on a broker with a disk error, as if that broker
+    were not active; `has_lost` if it may lack what was acknowledged. None where no other replica can lead."""
     topic, state = _existing(image, name, index)
     usual = _conditions(image, topic, rules_of)
     without = replace(
@@ -63,7 +63,7 @@ def leave(
         lost_data=frozenset(usual.lost_data) | ({node_id} if has_lost else frozenset()),
         unclean=False,
     )
-    after = settled(state, without)
+    after = next_state(state, without)
     return None if after.leader == NO_LEADER else _change(topic, index, state, after)
 
 
@@ -73,7 +73,7 @@ def elect_preferred(image: MetadataImage, name: str, index: int, rules_of: Rules
     preferred = state.replicas[0]
     if state.leader == preferred:
         raise error_for(ErrorCode.ELECTION_NOT_NEEDED, f"replica {preferred} leads already")
-    after = settled(state, replace(_conditions(image, topic, rules_of), election=Election.PREFERRED))
+    after = next_state(state, replace(_conditions(image, topic, rules_of), election=LeaderElection.PREFERRED))
     change = _change(topic, index, state, after)
     if change is None or after.leader != preferred:
         raise error_for(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"replica {preferred} is not active and in the ISR")
@@ -89,8 +89,10 @@ def elect_unclean(image: MetadataImage, name: str, index: int, rules_of: RulesOf
     if state.leader != NO_LEADER:
         raise error_for(ErrorCode.ELECTION_NOT_NEEDED, f"the partition has leader {state.leader}")
     candidates = (state.last_leader, *state.last_known_elr) if topic.is_internal else None
-    wished = replace(_conditions(image, topic, rules_of), election=Election.UNCLEAN, unclean_candidates=candidates)
-    change = _change(topic, index, state, settled(state, wished))
+    wished = replace(
+        _conditions(image, topic, rules_of), election=LeaderElection.UNCLEAN, unclean_candidates=candidates
+    )
+    change = _change(topic, index, state, next_state(state, wished))
     if change is None or change.after.leader == NO_LEADER:
         raise error_for(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica that may be elected is active")
     return change
@@ -101,7 +103,7 @@ def reassign(
 ) -> PartitionChange | None:
     """Begin to move a partition to other replicas, or (None) give up a move; None where nothing is to change.
 
-    The new replicas join, catch up, and once all are in the ISR the others leave: `settled` ends it."""
+    The new replicas join, catch up, and once all are in the ISR the others leave: `next_state` ends it."""
     topic, state = _existing(image, name, index)
     original = tuple(replica for replica in state.replicas if replica not in state.adding)
     if target is None:
@@ -109,7 +111,7 @@ def reassign(
     else:
         _check_replicas(target, image)
         wished = _begun(state, original, tuple(target))
-    after = settled(wished, _conditions(image, topic, rules_of))
+    after = next_state(wished, _conditions(image, topic, rules_of))
     return _change(topic, index, state, with_epochs(state, after))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
 from ottla.cluster.image import NO_LEADER, BrokerState, LogEnd, MetadataImage, PartitionInfo, TopicInfo
-from ottla.cluster.partition_state import Conditions, Election, longest_log, settled
+from ottla.cluster.partition_state import Conditions, LeaderElection, longest_log, next_state
 from ottla.cluster.store import Expect, Put, Transaction
 
 # Well below etcd's bound of 128 operations, which expectations count against too.
@@ -72,16 +72,11 @@ class PartitionChange:
         return leader not in (*self.before.isr, *self.before.elr) and leader not in self.before.adding
 
 
-def decide(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> list[PartitionChange]:
-    """The partition states that have to change, in the order of the image."""
-    return list(_decided(image, event, rules_of))
-
-
 def decisions(
     image: MetadataImage, events: Iterable[ControllerEvent], rules_of: RulesOf
 ) -> Iterator[list[PartitionChange]]:
-    """What `decide` says about several events, each partition once, in lists for a transaction each. They are made as
-    they are asked for, so that a thousand partitions need not be looked at in one go."""
+    """The partition states that have to change, each once, in the order of the events and the image, in lists for a
+    transaction each. They are made as they are taken, so that a step need not look at a thousand partitions."""
     changes = (change for event in events for change in _decided(image, event, rules_of))
     seen: set[tuple[str, int]] = set()
     batch: list[PartitionChange] = []
@@ -111,12 +106,12 @@ def conditions(
         min_isr=rules.min_isr,
         lost_data=lost_data,
         unclean=rules.unclean and not topic.is_internal,
-        election=Election.PREFERRED if balance else Election.CLEAN,
+        election=LeaderElection.PREFERRED if balance else LeaderElection.CLEAN,
         log_ends=log_ends or {},
     )
 
 
-def first_unsettled(image: MetadataImage, node_id: int, rules_of: RulesOf) -> tuple[str, int] | None:
+def first_unfinished(image: MetadataImage, node_id: int, rules_of: RulesOf) -> tuple[str, int] | None:
     """A partition in which something is left to be done about the earlier life of a starting broker, which the image
     shows. Where there is none, it may become active: it leads nothing, is in no ISR that goes on without it and, if it
     lost data, in none and no ELR."""
@@ -124,8 +119,8 @@ def first_unsettled(image: MetadataImage, node_id: int, rules_of: RulesOf) -> tu
     return next(((change.topic, change.index) for change in changes if _has_part(change.before, node_id)), None)
 
 
-def is_unsettled(image: MetadataImage, node_id: int, key: tuple[str, int], rules_of: RulesOf) -> bool:
-    """Whether `first_unsettled` may still give this partition: to be asked first, for it costs nothing."""
+def is_unfinished(image: MetadataImage, node_id: int, key: tuple[str, int], rules_of: RulesOf) -> bool:
+    """Whether `first_unfinished` may still give this partition: to be checked first, for it costs nothing."""
     topic, state = image.topic(key[0]), image.partition(*key)
     if topic is None or state is None or not _has_part(state, node_id):
         return False
@@ -151,7 +146,7 @@ def _changes(
     for topic, index, state in partitions:
         log_ends = _log_ends(image, topic, index, state) if state.leader == NO_LEADER else None
         now = conditions(topic, rules_of(topic), active=active, lost_data=lost, balance=balance, log_ends=log_ends)
-        after = settled(state, now)
+        after = next_state(state, now)
         if after is not state:
             longest = longest_log(state, now) if log_ends else None
             reason = reason_of(state, after) if longest is None else _reason_of_longest(state, now.log_ends, longest)
@@ -159,9 +154,11 @@ def _changes(
 
 
 def _log_ends(image: MetadataImage, topic: TopicInfo, index: int, state: PartitionInfo) -> dict[int, LogEnd]:
-    told = ((replica, image.brokers.get(replica)) for replica in state.replicas)
+    brokers = ((replica, image.brokers.get(replica)) for replica in state.replicas)
     key = (topic.topic_id, index)
-    return {replica: broker.log_ends[key] for replica, broker in told if broker is not None and key in broker.log_ends}
+    return {
+        replica: broker.log_ends[key] for replica, broker in brokers if broker is not None and key in broker.log_ends
+    }
 
 
 def may_stop(image: MetadataImage, node_id: int) -> bool:

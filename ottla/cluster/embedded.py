@@ -3,14 +3,14 @@
 With a path, a transaction is synced to disk before its answer; without one, the store lives as long as the process.
 
 Brokers that share a store take a `session` each. Leases are timers on the wheel that is handed in; without one they
-last as long as the store does. What is under a lease is not written to the file: whoever opens it again is another
+last as long as the store does. What is under a lease is not written to the file: what opens it again is another
 process, and owns it, so that no session outlives its process there.
 
 A store on an event loop gives way to others between any two pieces of work: one transaction is made visible, or one
-watch told of one, in a step. What is asked for meanwhile waits its turn. Transactions are written in a thread, all that
+watch gets one, in a step. What comes in between waits its turn. Transactions are written in a thread, all that
 wait for it together, with one sync; each is visible, and answered, when it is durable. Those of a group that could not
-be written are tried one by one, so that each is refused for its own sake. What a crash has cut short was answered to no
-caller, and is in the file as a whole or not at all.
+be written are tried one by one, so that each is refused for its own sake. What a crash has interrupted was answered
+to no caller, and is in the file as a whole or not at all.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ HISTORY_BYTES_MAX = 8 << 20
 GROUP_CHANGES_MAX = 1000
 
 Offload = Callable[[Callable[[], None], Callable[[], None]], None]
-"""Runs the first in a thread, then the second on the event loop, whatever becomes of the first."""
+"""Runs the first in a thread, then the second on the event loop, also when the first fails."""
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class EmbeddedStore:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store.
 
         Without a clock and a wheel no lease expires by itself. `post` runs an action soon, such as a loop's
-        `call_soon`. Without it nothing waits: transactions are made within the call, and watches told of them before
+        `call_soon`. Without it nothing waits: transactions are made within the call, and watches get them before
         it returns, after its answer. With `offload` the file is written in a thread."""
         self._entries: dict[str, Entry] = {}
         self._revision = 0
@@ -154,7 +154,7 @@ class EmbeddedStore:
             call()
 
     def _give_way(self) -> None:
-        """What is asked for from now on waits for the next step."""
+        """What comes from now on waits for the next step."""
         if self._post is not None and not self._gives_way and not self._closed:
             self._gives_way = True
             self._post(self._go_on)
@@ -207,7 +207,7 @@ class EmbeddedStore:
             self._after_write(group, decided, file.write(writes))
         else:
             self._is_writing = True
-            failures: list[str | None] = ["the write was cut short"]
+            failures: list[str | None] = ["the write was interrupted"]
 
             def work() -> None:
                 failures[0] = file.write(writes)
@@ -344,7 +344,7 @@ class EmbeddedSession:
             self._store.revoke(lease_id, done)
 
     def close(self) -> None:
-        """What was asked for is done all the same."""
+        """The request is carried out all the same."""
         self._closed = True
         for watch in self._watches:
             watch.cancel()

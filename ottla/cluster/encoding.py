@@ -5,7 +5,7 @@ controller                  the broker that decides about partitions, under its 
 brokers/<id>                registration: incarnation, listeners, rack; the revision is the broker epoch
 sessions/<id>               state of a broker that is there, under its lease
 lost-data/<id>              a broker that has come back without what it had, until it has left every ISR and ELR
-log-ends/<id>               how far the broker's logs go, of partitions that nobody can lead, under its lease
+log-ends/<id>               how far the broker's logs go, of partitions without a possible leader, under its lease
 topics/<name>               topic id and number of partitions
 partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, so that ISR changes do not collide
 configs/topics/<name>       the topic's own configs
@@ -177,15 +177,6 @@ def log_ends_of(entry: Entry) -> dict[tuple[bytes, int], LogEnd]:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
 
 
-def broker_configs_of(entries: Sequence[Entry]) -> dict[str, dict[str, str]]:
-    """Properties altered at run time, by broker id in digits; those for all brokers under ""."""
-    return {
-        entry.key.removeprefix(BROKER_CONFIGS): parsed(entry)
-        for entry in entries
-        if entry.key.startswith(BROKER_CONFIGS)
-    }
-
-
 class DeletionMark(NamedTuple):
     """`brokers` may still have logs of the deleted topic."""
 
@@ -200,8 +191,8 @@ class DeletionMark(NamedTuple):
 
 
 def deletion_mark(topic: TopicInfo) -> DeletionMark:
-    """That the logs of this topic are not wanted any more. A log with neither topic nor mark is left alone: whoever
-    lost the metadata file wants to keep the records."""
+    """That the logs of this topic are not wanted any more. A log with neither topic nor mark is left alone, for
+    a broker that has lost the metadata file wants to keep the records."""
     brokers = sorted({replica for partition in topic.partitions for replica in partition.replicas})
     return DeletionMark(topic.topic_id, topic.name, tuple(brokers))
 

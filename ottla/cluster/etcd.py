@@ -6,7 +6,7 @@ commit that went out and was not answered is not sent again: it may have been do
 
 A watch is an answer that does not end. When it breaks it is begun again after the last revision that was seen, at the
 next endpoint. An endpoint that goes silent without breaking is found out by others: when their answers have shown a
-later revision than the watch has for a while, it is begun anew.
+later revision than the watch has for a while, it is begun again.
 """
 
 import asyncio
@@ -77,8 +77,8 @@ class EtcdStore:
         reachable: Callable[[bool, str], None] | None = None,
     ) -> None:
         """Made within a running loop; nothing is sent before the first call. A call that no endpoint has answered
-        within `timeout_ms` gets Unavailable. `reachable` is told when etcd cannot be reached any more, why, and when it
-        can."""
+        within `timeout_ms` gets Unavailable. `reachable` is called when etcd cannot be reached any more, and
+        why, and when it can."""
         assert endpoints, "at least one endpoint is needed"
         self._urls = [f"http://{f'[{host}]' if ':' in host else host}:{port}/v3/" for host, port in endpoints]
         self._at = 0
@@ -295,7 +295,7 @@ class EtcdStore:
             self._tell_reachable(True, "")
 
     async def leave_endpoint(self, url: str, reason: str) -> None:
-        """Turn from an endpoint that has failed, if nobody has yet; after each round wait a little."""
+        """Turn from an endpoint that has failed, if no other call has yet; after each round wait a little."""
         if url == self.url:
             self._at = (self._at + 1) % len(self._urls)
         if self._at == 0:
@@ -353,7 +353,7 @@ class EtcdWatch:
                 self._store.note_reachable()
                 if not self._took(message["result"]):
                     return
-                # Others are served before the next transaction is told of.
+                # Others are served before the next transaction is delivered.
                 await asyncio.sleep(0)
 
     async def _messages(self, response: aiohttp.ClientResponse) -> AsyncIterator[Json]:

@@ -1,6 +1,6 @@
 """An immutable picture of the cluster: brokers, topics, partitions and their configs, at one moment.
 
-A change makes a new image; whoever holds the old one goes on seeing what it saw. What the two have in common they
+A change makes a new image; who holds the old one goes on seeing what it saw. What the two have in common they
 share.
 
 `revision` fields say where in the metadata store a thing was read, so that a decision made on the image can be refused
@@ -32,9 +32,9 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerState(StrEnum):
-    """What a registered broker may do. Only an active one leads or joins an ISR; clients are told of the last two."""
+    """What a registered broker may do. Only an active one leads or joins an ISR; clients see the last two."""
 
-    FENCED = "fenced"  # It has no session: it is stopped, dead or cut off.
+    FENCED = "fenced"  # It has no session: it is stopped, dead or unreachable.
     STARTING = "starting"  # It has a session and has not caught up yet; fenced as well, in Kafka's words.
     ACTIVE = "active"
     STOPPING = "stopping"  # In controlled shutdown: it hands over what it leads.
@@ -56,7 +56,7 @@ class Listener(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """How far a replica's log goes, as its broker tells while the partition has no leader.
+    """How far a replica's log goes, as its broker reports while the partition has no leader.
 
     `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is.
     `last_epoch` is that of the last record, -1 where there is none."""
@@ -71,7 +71,7 @@ class BrokerInfo:
     """A registered broker and where clients reach it. `epoch` counts registrations (§19.1.1).
 
     `lost_data`: it has come back without its clean-shutdown mark, and must not stand in for what it had (§19.4.3 c).
-    `log_ends`, by topic id and partition: what it tells in this session of partitions that nobody can lead."""
+    `log_ends`, by topic id and partition: what it reports in this session of partitions without a possible leader."""
 
     node_id: int
     host: str
@@ -104,7 +104,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Who leads a partition and who has it. `leader` is NO_LEADER while nobody does.
+    """Who leads a partition and who has it. `leader` is NO_LEADER while no broker does.
 
     `leader_epoch` counts leaders, `partition_epoch` every change of this state. `elr`, the eligible leader replicas,
     have left the ISR when it was too small to acknowledge anything, so they have all that was acknowledged.
@@ -206,9 +206,6 @@ class MetadataImage:
             topics=_overlay(self.topics).with_changes(changed),
             topics_by_id=_overlay(self.topics_by_id).with_changes(by_id),
         )
-
-    def with_broker(self, broker: BrokerInfo) -> "MetadataImage":
-        return self.with_brokers({broker.node_id: broker})
 
     def with_brokers(self, changed: Mapping[int, BrokerInfo | None]) -> "MetadataImage":
         """The image after brokers were registered or altered, or (None) unregistered; in the order of their ids."""

@@ -13,7 +13,7 @@ _LAYOUT = 1
 
 
 class MetadataFile:
-    """Keys under a lease are not written: whoever opens the file again is another process, and no lease outlived it."""
+    """Keys under a lease are not written: what opens the file again is another process, and no lease outlived it."""
 
     def __init__(self, path: Path) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store."""

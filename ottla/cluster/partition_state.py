@@ -1,25 +1,25 @@
 """The next state of a partition: who is in sync, who leads, who else might, and both epochs. Pure.
 
-Everything that can happen to a partition comes through `settled`: replicas are fenced or come back, a leader proposes
-an ISR, a replica has lost data, an administrator asks for an election or a reassignment. It makes, from the state and
-what is wished for, the state that should be, and changes nothing where nothing has to change; so it may be asked at any
-time, and asking twice is asking once. What makes it safe (§19.4.3):
+Everything that can happen to a partition comes through `next_state`: replicas are fenced or come back, a leader
+proposes an ISR, a replica has lost data, an administrator asks for an election or a reassignment. From the state and
+these conditions it makes the state that should be, and changes nothing where nothing has to change; so it may be called
+at any time, and calling it twice is calling it once. What makes it safe (§19.4.3):
 
 - A leader raises its high watermark only while the ISR has `min_isr` members and the ELR is empty. Therefore those who
   leave the ISR when it gets smaller than that have every acknowledged record for as long as they are in the ELR. That
   the leader looks at the ELR, and not only at its own idea of `min.insync.replicas`, makes a change of that config
   harmless.
-- Whoever comes back without its clean-shutdown mark leaves both, also as the last member of the ISR.
-- Leaders come from the ISR, else from the ELR. If nobody in them is active, there is no leader, and the ISR stays as it
-  was.
+- A broker that comes back without its clean-shutdown mark leaves both, also as the last member of the ISR.
+- Leaders come from the ISR, else from the ELR. If no member of them is active, there is no leader, and the ISR stays as
+  it was.
 - If all who were in them have lost data, as after a power failure of all machines, nothing acknowledged is sure to be
   anywhere, and the longest log of the newest epoch has all that is left. It is elected when every broker that was in
-  the ISR or ELR is back and has told how far its log goes, not before: one that is missing may have more. While there
-  is no leader no log grows, so what was told stays true; and who was not elected stays known until the ISR is large
-  enough again, should the one that was elected be lost too.
+  the ISR or ELR is back and has reported its log end, not before: one that is missing may have more. While there is no
+  leader no log grows, so what was reported stays true; and which brokers were not elected stays known until the ISR is
+  large enough again, should the one that was elected be lost too.
 - An unclean election, which may lose records, is for topics configured so, or an explicit act.
 
-The only replica of a partition keeps its place whatever it has lost: nobody has more.
+The only replica of a partition keeps its place whatever it has lost: no other broker has more.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ from enum import Enum
 from ottla.cluster.image import NO_LEADER, LogEnd, PartitionInfo
 
 
-class Election(Enum):
+class LeaderElection(Enum):
     """Whom an election may make leader: the present leader goes before others, or the preferred one does, or anybody
     that is active if there is no clean way."""
 
@@ -46,14 +46,14 @@ class Conditions:
     min_isr: int = 1
     lost_data: Collection[int] = frozenset()
     unclean: bool = False
-    election: Election = Election.CLEAN
+    election: LeaderElection = LeaderElection.CLEAN
     # Elected in an UNCLEAN election; None: every replica.
     unclean_candidates: Collection[int] | None = None
-    # What brokers tell of their logs of this partition.
+    # What brokers report of their logs of this partition.
     log_ends: Mapping[int, LogEnd] = field(default_factory=dict[int, LogEnd])
 
 
-def settled(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...] | None = None) -> PartitionInfo:
+def next_state(state: PartitionInfo, conditions: Conditions, isr: tuple[int, ...] | None = None) -> PartitionInfo:
     """The state that should be, with `isr` as the ISR that the leader proposes; `state` itself where it is that
     already.
 
@@ -117,11 +117,11 @@ def _elected(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
 
 
 def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
-    """The replica with the longest log of the newest epoch, where nobody in the ISR or ELR is left and all who were in
-    them have told how far their logs go; else None."""
+    """The replica with the longest log of the newest epoch, where no member of ISR or ELR is left and all who were in
+    them have reported their log ends; else None."""
     if state.leader != NO_LEADER or state.isr or state.elr:
         return None
-    told = {
+    reported = {
         replica: (end.last_epoch, end.end_offset)
         for replica in state.replicas
         if replica in conditions.active
@@ -130,21 +130,21 @@ def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
         and end.leader_epoch == state.leader_epoch
     }
     had_all = {*state.last_known_elr, state.last_leader}.intersection(state.replicas)
-    if not told or not (had_all or set(state.replicas)) <= told.keys():
+    if not reported or not (had_all or set(state.replicas)) <= reported.keys():
         return None
     # Of equal ones the first replica.
-    return max(told, key=lambda replica: told[replica])
+    return max(reported, key=lambda replica: reported[replica])
 
 
-def _chosen(state: PartitionInfo, in_sync: list[int], election: Election) -> int:
-    if election is Election.PREFERRED and in_sync[0] == state.replicas[0]:
+def _chosen(state: PartitionInfo, in_sync: list[int], election: LeaderElection) -> int:
+    if election is LeaderElection.PREFERRED and in_sync[0] == state.replicas[0]:
         return in_sync[0]
     return state.leader if state.leader in in_sync else in_sync[0]
 
 
 def _unclean_candidate(state: PartitionInfo, conditions: Conditions) -> int | None:
     """Who has led last, else who was in the ISR or ELR before it lost data, is likely to have the most."""
-    if conditions.election is Election.UNCLEAN:
+    if conditions.election is LeaderElection.UNCLEAN:
         allowed = state.replicas if conditions.unclean_candidates is None else conditions.unclean_candidates
     elif conditions.unclean:
         allowed = state.replicas

@@ -2,14 +2,14 @@
 
 A registration stays when its broker goes; a session lives under a lease. A process registers with an incarnation drawn
 at its start; the revision of the registration is its broker epoch. It starts fenced, becomes active when it has caught
-up and nothing of its earlier life is left to be done (`controller.first_unsettled`), says that it is stopping before
+up and nothing of its earlier life is left to be done (`controller.first_unfinished`), says that it is stopping before
 it stops, and is fenced again when its session ends, by whatever cause.
 
     no session --register--> STARTING --activate--> ACTIVE --begin_shutdown--> STOPPING
         ^                        |                     |                          |
         +------------------ lease expired or revoked --+--------------------------+
 
-A broker that finds nobody else registered need not ask anybody, and begins as ACTIVE.
+A broker that finds no other registered need not ask a controller, and begins as ACTIVE.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,8 +93,8 @@ def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> T
 
 
 def may_register_alone(wanted: Registration, entries: Sequence[Entry]) -> bool:
-    """Whether nobody else is in the cluster, and nothing is left to be done about this broker's earlier life: it may
-    be active from the first moment. What it has lost, of partitions that are nowhere else, nobody has (§19.4.3)."""
+    """Whether no other broker is in the cluster, and nothing is left to be done about this broker's earlier life: it
+    may be active at once. What it has lost, of partitions that are nowhere else, no broker has (§19.4.3)."""
     own = f"{BROKERS}{wanted.node_id}"
     if any(entry.key == CONTROLLER or (entry.key.startswith(BROKERS) and entry.key != own) for entry in entries):
         return False
@@ -107,8 +107,8 @@ def may_register_alone(wanted: Registration, entries: Sequence[Entry]) -> bool:
 
 
 def register_alone(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> Transaction | AlreadyRegistered:
-    """Registered, active and the controller, in one transaction. To be asked for where `may_register_alone`; raises
-    as `register` does."""
+    """Registered, active and the controller, in one transaction. Where `may_register_alone`; raises as `register`
+    does."""
     registered = register(replace(wanted, clean_shutdown=True), entries, lease_id)
     if isinstance(registered, AlreadyRegistered):
         return registered
@@ -130,8 +130,8 @@ def activate(broker: BrokerInfo, lease_id: int) -> Transaction:
     return moved
 
 
-def tell_log_ends(broker: BrokerInfo, log_ends: Mapping[tuple[bytes, int], LogEnd], lease_id: int) -> Transaction:
-    """How far the broker's logs go, of partitions that nobody can lead; with its session that is forgotten."""
+def report_log_ends(broker: BrokerInfo, log_ends: Mapping[tuple[bytes, int], LogEnd], lease_id: int) -> Transaction:
+    """How far the broker's logs go, of partitions without a possible leader; with its session that is forgotten."""
     key = f"{LOG_ENDS}{broker.node_id}"
     change = Put(key, log_ends_value(log_ends), lease_id) if log_ends else Delete(key)
     return Transaction((Expect(f"{SESSIONS}{broker.node_id}", broker.session_revision),), (change,))
@@ -156,7 +156,7 @@ def resign_controller(image: MetadataImage) -> Transaction:
 
 
 def unregister(image: MetadataImage, node_id: int) -> Transaction:
-    """Forget a broker that will not come back. One that is running registers anew. Raises BROKER_ID_NOT_REGISTERED.
+    """Forget a broker that will not come back. One that is running registers again. Raises BROKER_ID_NOT_REGISTERED.
 
     Its replicas stay where they are until a reassignment; that it had lost data is remembered, should it come back."""
     broker = image.brokers.get(node_id)

@@ -2,7 +2,7 @@
 
 The store counts its transactions: every one that changes something has a revision, and an entry knows the revision that
 wrote it last. Expecting a key to be at a revision is how a decision made on a picture of the cluster is refused when
-the picture was old. A watch tells of the transactions after a revision, one by one and in order.
+the picture was old. A watch delivers the transactions after a revision, one by one and in order.
 
 A lease is a promise to come back: keys put under it go when it is not kept alive in time, in one transaction.
 
@@ -100,7 +100,7 @@ class Snapshot(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """A new lease. The store may have made its time longer than was asked for."""
+    """A new lease. The store may have made its time longer than requested."""
 
     lease_id: int
     ttl_ms: int
@@ -137,7 +137,7 @@ class Watch(Protocol):
 
 
 class MetadataStore(Protocol):
-    """Linearizable: a read sees every transaction whose answer was given before it was asked for."""
+    """Linearizable: a read sees every transaction whose answer was given before its request."""
 
     def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
         """All entries whose key starts with `prefix`."""
@@ -179,3 +179,57 @@ def parse_store_url(url: str) -> list[Address]:
         return parse_addresses(hosts.rstrip("/"))
     except ValueError as error:
         raise StoreError(f"{error} in {url}") from None
+
+
+class StoreWatcher:
+    """Reads a prefix, then watches it from there. Where the store has not kept what comes next, it begins again.
+
+    `deliver` gets a Snapshot first, then Changes with rising revisions; another Snapshot stands for all that was
+    missed. `failed` gets the reason when the store cannot be read, or has gone back to an earlier revision, having lost
+    what followed; `start` may then be called again."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        prefix: str,
+        deliver: Callable[[Snapshot | Changes], None],
+        failed: Callable[[Unavailable], None],
+    ) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._deliver = deliver
+        self._failed = failed
+        self._watch: Watch | None = None
+        self._stopped = False
+        self._revision = 0
+
+    def start(self) -> None:
+        self._store.read(self._prefix, self._took)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _took(self, result: Snapshot | Unavailable) -> None:
+        if self._stopped:
+            return
+        if isinstance(result, Unavailable):
+            self._failed(result)
+            return
+        if result.revision < self._revision:
+            self._failed(Unavailable(f"it was at revision {self._revision} and is at {result.revision}"))
+            return
+        self._revision = result.revision
+        self._deliver(result)
+        if not self._stopped:
+            self._watch = self._store.watch(self._prefix, result.revision + 1, self._saw)
+
+    def _saw(self, event: WatchEvent) -> None:
+        if self._stopped:
+            return
+        if isinstance(event, Compacted):
+            self.start()
+        else:
+            self._revision = event.revision
+            self._deliver(event)

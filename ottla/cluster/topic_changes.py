@@ -99,14 +99,14 @@ def new_terms(topics: Iterable[TopicInfo], leader: int) -> Iterator[Transaction]
 
 
 def without_logs_on(node_id: int, marks: Iterable[DeletionMark], registered: Collection[int]) -> Iterator[Transaction]:
-    """Takes a broker out of the marks of deleted topics, and those that are registered no more; marks of nobody go."""
+    """Takes a broker out of the marks of deleted topics, and those not registered any more; marks of no broker go."""
     for some in _batches(marks):
         expected = tuple(Expect(mark.key, mark.revision) for mark in some)
         yield Transaction(expected, tuple(_left(mark, node_id, registered) for mark in some))
 
 
 def has_to_tidy(node_id: int, mark: DeletionMark, registered: Collection[int]) -> bool:
-    """Whether the mark names this broker, or nobody who could take himself out."""
+    """Whether the mark names this broker, or no broker that could take itself out."""
     return node_id in mark.brokers or not any(each in registered for each in mark.brokers)
 
 

@@ -244,7 +244,7 @@ def _checked_replicas(
 
 
 def new_partition(replicas: tuple[int, ...], active: Collection[int]) -> PartitionInfo:
-    """A partition nobody has written to: of its replicas, at least one is active."""
+    """A partition without records: of its replicas, at least one is active."""
     isr = tuple(replica for replica in replicas if replica in active)
     assert isr, f"none of the replicas {replicas} is active"
     return PartitionInfo(leader=isr[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr)

@@ -46,7 +46,7 @@ def applied(image: MetadataImage, event: Snapshot | Changes) -> ImageUpdate:
 
 
 def _from_snapshot(image: MetadataImage, snapshot: Snapshot) -> ImageUpdate:
-    """Everything was read anew: what is not in it is gone."""
+    """Everything was read again: what is not in it is gone."""
     names = {topic.name: topic for topic in topics_of(snapshot.entries)}
     changed: dict[str, TopicInfo | None] = {
         name: names.get(name) for name in (*image.topics, *names) if _differs(image.topics.get(name), names.get(name))
@@ -102,7 +102,7 @@ def _partitions_changed(before: MetadataImage, after: MetadataImage, name: str) 
 
 
 def _topics_after(image: MetadataImage, changes: Changes) -> dict[str, TopicInfo | None]:
-    """A topic that is written anew comes with all of its keys or with a topic that has the others."""
+    """A topic that is written again comes with all of its keys or with a topic that has the others."""
     touched: dict[str, dict[str, Entry]] = {}
     gone: set[str] = set()
     for entry in changes.puts:

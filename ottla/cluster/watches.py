@@ -1,11 +1,11 @@
 """The watches of the embedded store, and the transactions that are kept for those that begin in the past.
 
 Watches are fed from a queue: a transaction puts what each watch has to see at its end, and one loop empties it, so that
-every watch sees every transaction in order, also those that another watch's callback has made meanwhile. With `post`,
-a step of the event loop tells one watch of one transaction.
+every watch sees every transaction in order, also those that another watch's callback has made in between. With `post`,
+a step of the event loop delivers one transaction to one watch.
 
 What is kept is bounded, by number and by size. A watch that would begin before it, or that has fallen behind by more
-than that, is told so once (`Compacted`) and has ended: its owner reads what there is, and watches from there.
+than that, gets `Compacted` once and has ended: its owner reads what there is, and watches from there.
 """
 
 from collections import deque
@@ -100,7 +100,7 @@ class Watches:
         watch.behind_bytes += _size_bytes(event)
         self._queue.append((watch, event))
 
-    # Telling them.
+    # Delivery.
 
     def deliver_soon(self) -> None:
         if not self._queue or self._delivering:

@@ -1,8 +1,8 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches and what it was last told.
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches and what it was sent last.
 
     client                                 broker
     id 0, epoch 0, all partitions     →    opens a session, answers with its id
-    id n, epoch 1, what has changed   →    answers only with partitions that have news
+    id n, epoch 1, what has changed   →    answers only with partitions that have changed
     id n, epoch 2, …
     id n, epoch -1, all partitions    →    closes it
 
@@ -11,39 +11,35 @@ session. A client that gets no session is answered with id 0 and keeps sending a
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from ottla.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.replication.partition import Partition
+from ottla.replication.partition import Partition
+from ottla.replication.replica_progress import PartitionKey
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
-NEVER_TOLD = -1
+NEVER_SENT = -1
 # What a session keeps for a partition, about, besides the topic's name: the target, its key and numbers, its place.
 TARGET_BYTES = 400
 
-PartitionKey: TypeAlias = tuple[str | bytes, int]
-"""Topic name (up to Fetch v12) or topic id (from v13), and partition."""
-
 
 class FetchTarget:
-    """A partition a client fetches, from where, and in a session what it was told of it."""
+    """A partition a client fetches, from where, and in a session what it was sent of it."""
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
         "key",
         "last_fetched_epoch",
+        "last_sent_high_watermark",
+        "last_sent_log_start_offset",
         "log_start_offset",
         "max_bytes",
         "partition",
         "source",
-        "told_high_watermark",
-        "told_log_start_offset",
         "topic",
         "topic_id",
     )
@@ -71,9 +67,9 @@ class FetchTarget:
         self.last_fetched_epoch = last_fetched_epoch
         # Of the follower that fetches.
         self.log_start_offset = log_start_offset
-        self.told_high_watermark = NEVER_TOLD
-        self.told_log_start_offset = NEVER_TOLD
-        # The partition that tells the session of its news; only followers' sessions are told.
+        self.last_sent_high_watermark = NEVER_SENT
+        self.last_sent_log_start_offset = NEVER_SENT
+        # The partition that the session watches; only followers' sessions watch theirs.
         self.source: Partition | None = None
 
     @property
@@ -81,7 +77,7 @@ class FetchTarget:
         """About what it takes in memory; always the same."""
         return TARGET_BYTES + len(self.key[0])
 
-    def follow(self, newer: "FetchTarget") -> None:
+    def update(self, newer: "FetchTarget") -> None:
         """Fetch from where the client says now."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
@@ -90,7 +86,7 @@ class FetchTarget:
         self.log_start_offset = newer.log_start_offset
 
 
-class Answer(Protocol):
+class PartitionResult(Protocol):
     """What a session needs to know of one partition of a fetch response."""
 
     error_code: int
@@ -140,31 +136,31 @@ class FetchSession:
             if known is target:
                 self.size_bytes += target.size_bytes
             else:
-                known.follow(target)
-            self.is_listed(known)
+                known.update(target)
+            self.on_listed(known)
         for key in forgotten:
             gone = self.targets.pop(key, None)
             if gone is not None:
                 self.size_bytes -= gone.size_bytes
-                self.is_forgotten(gone)
+                self.on_forgotten(gone)
 
-    def is_listed(self, target: FetchTarget) -> None:
+    def on_listed(self, target: FetchTarget) -> None:
         """The client has named it: it is new, or fetched from somewhere else."""
 
-    def is_forgotten(self, target: FetchTarget) -> None:
+    def on_forgotten(self, target: FetchTarget) -> None:
         """The client does without it from now on."""
 
-    def to_look_at(self) -> list[FetchTarget]:
-        """What the next answer may have news of."""
+    def targets_to_check(self) -> list[FetchTarget]:
+        """What may have changed since the last answer."""
         return list(self.targets.values())
 
-    def was_told(self, target: FetchTarget, answer: Answer) -> None:
+    def mark_sent(self, target: FetchTarget, answer: PartitionResult) -> None:
         """The answer leaves now. After data has been sent a partition goes to the back."""
         if answer.records and self.targets.pop(target.key, None) is not None:
             self.targets[target.key] = target
 
     def close(self) -> None:
-        """Nobody can use it any more."""
+        """No request can use it any more."""
 
     def worth(self) -> tuple[bool, int]:
         """Followers' sessions before consumers', larger before smaller."""
@@ -208,13 +204,13 @@ class FetchContext:
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
 
-    def look_again(self) -> None:
-        """The request has waited; other partitions may have news now."""
+    def refresh_targets(self) -> None:
+        """The request has waited; other partitions may have changed since."""
         if self.is_incremental and self.session is not None:
-            self.targets = self.session.to_look_at()
+            self.targets = self.session.targets_to_check()
 
-    def answered(self, answers: Sequence[Answer], now_ms: int) -> list[bool]:
-        """Which of the answers, one per target, to send. Call it for what is really sent: it is remembered as told."""
+    def answered(self, answers: Sequence[PartitionResult], now_ms: int) -> list[bool]:
+        """Which of the answers, one per target, to send. Call it for what is really sent: the session remembers it."""
         session = self.session
         if session is None:
             return [True] * len(answers)
@@ -223,17 +219,17 @@ class FetchContext:
         included: list[bool] = []
         for target, answer in zip(self.targets, answers, strict=True):
             included.append(not self.is_incremental or _has_changed(target, answer))
-            target.told_high_watermark = answer.high_watermark
-            target.told_log_start_offset = answer.log_start_offset
+            target.last_sent_high_watermark = answer.high_watermark
+            target.last_sent_log_start_offset = answer.log_start_offset
             if answer.error_code or answer.diverging_epoch is not None:
-                # Nobody takes a high watermark from such an answer. It is told again as soon as that has passed.
-                target.told_high_watermark = NEVER_TOLD
-            session.was_told(target, answer)
+                # No client takes a high watermark from such an answer: the next one without an error sends it again.
+                target.last_sent_high_watermark = NEVER_SENT
+            session.mark_sent(target, answer)
         self._close_if_unknown(session)
         return included
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
+        """The client is gone, or waits no more."""
         if self.session is not None:
             self._close_if_unknown(self.session)
 
@@ -242,12 +238,12 @@ class FetchContext:
             session.close()
 
 
-def _has_changed(target: FetchTarget, answer: Answer) -> bool:
+def _has_changed(target: FetchTarget, answer: PartitionResult) -> bool:
     return (
         bool(answer.records)
         or answer.diverging_epoch is not None
         or answer.error_code != 0
         or answer.preferred_read_replica >= 0
-        or answer.high_watermark != target.told_high_watermark
-        or answer.log_start_offset != target.told_log_start_offset
+        or answer.high_watermark != target.last_sent_high_watermark
+        or answer.log_start_offset != target.last_sent_log_start_offset
     )

@@ -19,8 +19,8 @@ from ottla.replication.fetch_session import (
     FetchContext,
     FetchSession,
     FetchTarget,
-    PartitionKey,
 )
+from ottla.replication.replica_progress import PartitionKey
 
 EVICTION_MS = 120_000
 # Longer than any client takes to reconnect with a session that it has not given up.
@@ -87,7 +87,7 @@ class FetchSessionCache:
         if session.size_bytes > size_before and not self._has_room(session, 0, now_ms):
             # This request is served; the next one learns that the session is gone.
             self._drop(session)
-        return FetchContext(self, session.to_look_at(), session=session, is_incremental=True)
+        return FetchContext(self, session.targets_to_check(), session=session, is_incremental=True)
 
     def _begin_full(
         self,

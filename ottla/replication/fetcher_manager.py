@@ -1,18 +1,19 @@
 """Which fetchers there are, and which partition belongs to which (R01).
 
 A partition is copied by fetcher `fetcher_id_of(topic, partition)` of its leader. Fetchers come into being with their
-first partition, are replaced when their leader is reached elsewhere, and end when they have none left. Tell of all
-changes of a metadata update first, then `settle`: a fetcher that loses one partition and gets another does not end.
+first partition, are replaced when their leader is reached elsewhere, and end when they have none left. Add and remove
+all partitions of a metadata update, then `take_changes`: a fetcher that loses one and gets another does not end.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.replication.client_session import FollowerKey
-from ottla.replication.facts import Fact
-from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, FetcherKey, key_of
-from ottla.replication.follower import Follower
+from ottla.replication.fetch_session_handler import FollowerKey
+from ottla.replication.fetcher import Fetcher, FetcherKey, key_of
+from ottla.replication.fetcher_requests import FetcherConfig, LeaderEndpoint
+from ottla.replication.follower_effects import Effect, LogEffect
 from ottla.replication.partition import Partition
+from ottla.replication.replica_follower import ReplicaFollower
 
 _INT32_MIN = -0x8000_0000
 
@@ -31,12 +32,11 @@ def fetcher_id_of(topic: str, partition: int, fetchers_per_leader: int) -> int:
 
 @dataclass(slots=True)
 class FetcherChanges:
-    """What the shell has to do now: end tasks, start tasks, and let the others look for something to ask."""
+    """Tasks that the shell has to end, to start, and to wake, for their fetchers may have a request."""
 
     ended: list[Fetcher] = field(default_factory=list[Fetcher])
     started: list[Fetcher] = field(default_factory=list[Fetcher])
     woken: list[Fetcher] = field(default_factory=list[Fetcher])
-    facts: list[Fact] = field(default_factory=list[Fact])
 
 
 class FetcherManager:
@@ -45,7 +45,7 @@ class FetcherManager:
         config: FetcherConfig,
         *,
         fetchers_per_leader: int = 1,
-        new_follower: Callable[..., Follower] = Follower,
+        new_follower: Callable[..., ReplicaFollower] = ReplicaFollower,
     ) -> None:
         self._config = config
         self._fetchers_per_leader = fetchers_per_leader
@@ -54,16 +54,14 @@ class FetcherManager:
         self._places: dict[tuple[str, int], tuple[Fetcher, FollowerKey]] = {}
         self._changes = FetcherChanges()
 
-    @property
-    def fetchers(self) -> list[Fetcher]:
-        return list(self._fetchers.values())
-
-    def follower(self, topic: str, index: int) -> Follower | None:
+    def follower(self, topic: str, index: int) -> ReplicaFollower | None:
         place = self._places.get((topic, index))
         return None if place is None else place[0].followers[place[1]]
 
-    def follow(self, partition: Partition, endpoint: Endpoint) -> None:
-        """Copy the partition from the leader of its term, at `endpoint`. Nothing changes if that is done already."""
+    def add_partition(self, partition: Partition, endpoint: LeaderEndpoint) -> list[Effect]:
+        """Copy the partition from the leader of its term, at `endpoint`. Nothing changes if that is done already.
+
+        The effects are to be performed at once, before this broker's role in the partition can change again."""
         name = (partition.topic, partition.index)
         fetcher_id = fetcher_id_of(*name, self._fetchers_per_leader)
         key = FetcherKey(partition.leader_id, fetcher_id)
@@ -72,38 +70,47 @@ class FetcherManager:
             fetcher = self._begin(key, endpoint)
         known = fetcher.followers.get((partition.topic_id, partition.index))
         if known is not None and known.partition is partition and known.leader_epoch == partition.leader_epoch:
-            return
-        self.stop(*name)
+            return []
+        self.remove_partition(*name)
         follower = self._new_follower(partition, back_off_ms_max=self._config.back_off_ms)
-        self._changes.facts += follower.start()
+        effects = follower.start()
         fetcher.add(follower)
         self._places[name] = (fetcher, key_of(follower))
-        if fetcher not in self._changes.woken:
-            self._changes.woken.append(fetcher)
+        self._wake(fetcher)
+        return effects
 
-    def stop(self, topic: str, index: int) -> None:
-        """This broker leads the partition now, or nobody does, or it has no replica of it any more."""
+    def remove_partition(self, topic: str, index: int) -> None:
+        """This broker leads the partition now, or no broker does, or it has no replica of it any more."""
         place = self._places.pop((topic, index), None)
         if place is not None:
             fetcher, key = place
             fetcher.remove(key)
 
-    def synced(self, topic: str, index: int) -> None:
+    def performed(self, effect: LogEffect, error: Exception | None, now_ms: int) -> list[Effect]:
+        """As `Fetcher.performed`, whichever fetcher has the partition."""
+        place = self._places.get((effect.partition.topic, effect.partition.index))
+        return [] if place is None else place[0].performed(effect, error, now_ms)
+
+    def synced(self, topic: str, index: int) -> list[Effect]:
         """The log was synced, or could not be; its fetcher may go on."""
         place = self._places.get((topic, index))
-        if place is not None and place[0].is_syncing:
-            self._changes.facts += place[0].synced(place[1])
-            if place[0] not in self._changes.woken:
-                self._changes.woken.append(place[0])
+        if place is None or not place[0].is_syncing:
+            return []
+        self._wake(place[0])
+        return place[0].synced(place[1])
 
-    def move_leader(self, leader_id: int, endpoint: Endpoint) -> None:
+    def _wake(self, fetcher: Fetcher) -> None:
+        if fetcher not in self._changes.woken:
+            self._changes.woken.append(fetcher)
+
+    def move_leader(self, leader_id: int, endpoint: LeaderEndpoint) -> None:
         """The broker is reached elsewhere now."""
         for key, fetcher in list(self._fetchers.items()):
             if key.leader_id == leader_id and fetcher.endpoint != endpoint:
                 self._begin(key, endpoint)
 
-    def settle(self) -> FetcherChanges:
-        """All changes since the last call, to be performed; fetchers with nothing to do are among the ended."""
+    def take_changes(self) -> FetcherChanges:
+        """All changes since the last call, to be performed; fetchers without partitions are among the ended."""
         for key, fetcher in list(self._fetchers.items()):
             if fetcher.is_empty:
                 del self._fetchers[key]
@@ -112,7 +119,7 @@ class FetcherManager:
         changes.woken = [fetcher for fetcher in changes.woken if fetcher not in changes.ended + changes.started]
         return changes
 
-    def _begin(self, key: FetcherKey, endpoint: Endpoint) -> Fetcher:
+    def _begin(self, key: FetcherKey, endpoint: LeaderEndpoint) -> Fetcher:
         """A fetcher for `key`, with the followers of the one it replaces."""
         fetcher = Fetcher(key, endpoint, self._config)
         old = self._fetchers.get(key)

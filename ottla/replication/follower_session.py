@@ -1,74 +1,74 @@
-"""What a leader remembers of a follower's fetch session: which of its partitions may have news.
+"""What a leader remembers of a follower's fetch session: which of its partitions may have changed.
 
 A broker follows thousands of partitions in one session, and asks for all of them twice a second while nothing happens.
-So a fetch looks only at the targets in `due`: those the follower has named, and those whose partition has had an
-append, another high watermark, log start, ISR or leader since it was told. A partition knows the sessions that watch
-it and puts itself back there (`Partition.stir_followers`).
+So a fetch looks only at the targets in `dirty`: those the follower has named, and those whose partition has had an
+append, another high watermark, log start, ISR or leader since the follower was last sent its state. A partition knows
+the sessions that watch it and marks itself dirty there (`WatchingSessions`).
 
-    due ── looked at, told everything, at the end of the log, in sync ──→ quiet ── named or stirred ──→ due
+    dirty ── looked at, all was sent, at the end of the log, in sync ──→ clean ── named or marked ──→ dirty
 
-A quiet target is at the leader's end, so the leader need not note its fetches one by one: see `ReplicaProgress`.
+A clean target is at the leader's end, so the leader need not note its fetches one by one: see `ReplicaProgress`.
 """
 
-from ottla.replication.fetch_session import Answer, FetchSession, FetchTarget, PartitionKey
+from ottla.replication.fetch_session import FetchSession, FetchTarget, PartitionResult
 from ottla.replication.partition import Partition
-from ottla.replication.progress import Contact
+from ottla.replication.replica_progress import Contact, PartitionKey
 
-NOBODY = -1
+NO_REPLICA = -1
 
 
 class FollowerSession(FetchSession):
-    __slots__ = ("changed", "contact", "due", "replica_id")
+    __slots__ = ("changed", "contact", "dirty", "replica_id")
 
     def __init__(self) -> None:
         super().__init__()
-        self.replica_id = NOBODY
+        self.replica_id = NO_REPLICA
         self.contact = Contact()
         # In the order in which they are served.
-        self.due: dict[PartitionKey, FetchTarget] = {}
+        self.dirty: dict[PartitionKey, FetchTarget] = {}
         # What a parked fetch has to look at: there was an append, a deletion of records or another leader.
         self.changed: dict[PartitionKey, FetchTarget] = {}
 
-    def is_listed(self, target: FetchTarget) -> None:
-        self.due[target.key] = target
+    def on_listed(self, target: FetchTarget) -> None:
+        self.dirty[target.key] = target
 
-    def is_forgotten(self, target: FetchTarget) -> None:
-        self.due.pop(target.key, None)
+    def on_forgotten(self, target: FetchTarget) -> None:
+        self.dirty.pop(target.key, None)
         self.changed.pop(target.key, None)
         self._leave(target)
 
-    def to_look_at(self) -> list[FetchTarget]:
-        return list(self.due.values())
+    def targets_to_check(self) -> list[FetchTarget]:
+        return list(self.dirty.values())
 
     def take_changed(self) -> dict[PartitionKey, FetchTarget]:
         changed, self.changed = self.changed, {}
         return changed
 
     def watch(self, target: FetchTarget, partition: Partition) -> None:
-        """Hear of the news of `partition`, which is what the target means at present."""
+        """Learn of changes of `partition`, which is what the target means at present."""
         if target.source is not partition:
             self._leave(target)
             target.source = partition
-            partition.follower_sessions[self] = target
+            partition.sessions.targets[self] = target
 
-    def was_told(self, target: FetchTarget, answer: Answer) -> None:
-        if target.key not in self.due:
+    def mark_sent(self, target: FetchTarget, answer: PartitionResult) -> None:
+        if target.key not in self.dirty:
             return
         partition = target.source
-        if partition is not None and self._is_quiet(target, partition, answer):
-            del self.due[target.key]
+        if partition is not None and self._is_clean(target, partition, answer):
+            del self.dirty[target.key]
         elif answer.records:
-            self.due[target.key] = self.due.pop(target.key)
+            self.dirty[target.key] = self.dirty.pop(target.key)
 
-    def _is_quiet(self, target: FetchTarget, partition: Partition, answer: Answer) -> bool:
-        """Nothing but an event in the partition makes the answer to the same question another one."""
+    def _is_clean(self, target: FetchTarget, partition: Partition, answer: PartitionResult) -> bool:
+        """Nothing but an event in the partition makes the response to the same fetch another one."""
         return (
             not answer.error_code
             and answer.diverging_epoch is None
             and not answer.records
             and target.fetch_offset == partition.log.log_end_offset
-            and target.told_high_watermark == partition.high_watermark
-            and target.told_log_start_offset == partition.log.log_start_offset
+            and target.last_sent_high_watermark == partition.high_watermark
+            and target.last_sent_log_start_offset == partition.log.log_start_offset
             # Each fetch of a follower that is not in the ISR may be the one that brings it back.
             and partition.is_in_sync(self.replica_id)
         )
@@ -80,5 +80,5 @@ class FollowerSession(FetchSession):
     def _leave(self, target: FetchTarget) -> None:
         partition, target.source = target.source, None
         if partition is not None:
-            partition.follower_sessions.pop(self, None)
+            partition.sessions.targets.pop(self, None)
             partition.follower_left(self.replica_id, self.contact)

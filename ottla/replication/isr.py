@@ -1,4 +1,4 @@
-"""The in-sync replicas of a partition: as committed, and as the leader has asked to change them (§14.7).
+"""The in-sync replicas of a partition: as committed, and as the leader has requested to change them (§14.7).
 
     CommittedIsr ── a follower has caught up ──→ PendingExpandIsr ┐
          ↑  └────── a member lags behind ──────→ PendingShrinkIsr ┤
@@ -6,7 +6,7 @@
 
 A leader changes nothing by itself: it asks, by compare-and-set on the partition epoch, and one request at a time is
 under way. Until it knows the outcome, both outcomes must be safe. So `maximal`, which the high watermark waits for, has
-the replica that joins from the moment it is asked for, and the one that leaves until its removal is committed; `isr`,
+the replica that joins from the moment of the request, and the one that leaves until its removal is committed; `isr`,
 which is counted where `min.insync.replicas` is tested, is what was committed last.
 """
 
@@ -48,7 +48,7 @@ class CommittedIsr(NamedTuple):
 
     @property
     def change(self) -> IsrChange | None:
-        """What has been asked for and not been answered."""
+        """The request that has no answer yet."""
         return None
 
 
@@ -91,11 +91,11 @@ class IsrOutcome(Enum):
     RETURNED = auto()
     """Refused, certainly not committed; the leader may ask for something else."""
     AWAITS_METADATA = auto()
-    """Somebody else has changed the partition; nothing is asked for until the leader has learnt of it."""
+    """The partition was changed elsewhere; nothing is requested until the leader has learnt of it."""
     RESEND = auto()
-    """Nobody knows whether it was committed: send the same change again."""
+    """It is unknown whether it was committed: send the same change again."""
     OVERTAKEN = auto()
-    """The answer to a question of the past. Drop it."""
+    """The answer to a request that is void. Drop it."""
 
 
 _OUTCOMES = {

@@ -2,7 +2,7 @@
 
 The high watermark is the smallest log end offset among the leader itself, the maximal ISR, and replicas that have
 caught up and are about to be asked for (§14.6.1). It stands still while fewer replicas are in sync than
-`min.insync.replicas` asks for, so that whoever leaves the ISR then still has everything that was acknowledged
+`min.insync.replicas` asks for, so that a replica that leaves the ISR then still has everything that was acknowledged
 (KIP-966, §19.4.3).
 
 Nothing here touches a log: offsets and the time are arguments.
@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrChange, IsrMember, IsrState, PendingExpandIsr, PendingShrinkIsr
-from ottla.replication.progress import UNKNOWN_BROKER_EPOCH, Contact, ReplicaProgress
+from ottla.replication.replica_progress import UNKNOWN_BROKER_EPOCH, Contact, ReplicaProgress
+from ottla.replication.replica_reads import FollowerFetch
 
 REPLICA_LAG_MS_MAX = 30_000
 
@@ -50,6 +51,12 @@ class ReplicationRules(NamedTuple):
     """`replica.lag.time.max.ms`"""
 
 
+class FetchNoted(NamedTuple):
+    high_watermark_rose: bool
+    isr_change: IsrChange | None
+    """To be sent to the controller."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """Whose term it is, of what, and where the log stood when it began."""
@@ -79,7 +86,7 @@ class Leadership:
         self._rules = rules
         self.partition_epoch = partition_epoch
         self.isr_state: IsrState = CommittedIsr(isr)
-        # Members get the whole lag limit to show up; of others nothing is known, and nobody waits for them.
+        # Members get the whole lag limit to show up; of others nothing is known, and nothing waits for them.
         self.followers: dict[int, ReplicaProgress] = {
             replica: ReplicaProgress(caught_up_ms=now_ms) if replica in isr else ReplicaProgress()
             for replica in replicas
@@ -87,14 +94,14 @@ class Leadership:
         }
 
     def adopt(self, *, partition_epoch: int, replicas: Iterable[int], isr: tuple[int, ...]) -> None:
-        """The controller has committed another state of the same term; what was asked for is void (§14.7.4)."""
+        """The controller has committed another state of the term; a change of the ISR in flight is void (§14.7.4)."""
         left = [replica for replica in self.isr_state.isr if replica not in isr]
         self.partition_epoch = partition_epoch
         self.isr_state = CommittedIsr(isr)
         others = [replica for replica in replicas if replica != self.term.local_id]
         self.followers = {replica: self.followers.get(replica) or ReplicaProgress() for replica in others}
         for replica in left:
-            # However far it was: nobody waits for it any more before it has caught up again.
+            # However far it was: nothing waits for it any more before it has caught up again.
             if replica in self.followers:
                 self.followers[replica].fall_behind()
 
@@ -123,27 +130,20 @@ class Leadership:
         return progress is not None and not UNKNOWN_BROKER_EPOCH != broker_epoch < progress.broker_epoch
 
     def note_fetch(
-        self,
-        replica: int,
-        fetch_offset: int,
-        log_start_offset: int,
-        broker_epoch: int,
-        *,
-        leader_end_offset: int,
-        now_ms: int,
-        contact: Contact | None = None,
+        self, fetch: FollowerFetch, *, leader_end_offset: int, now_ms: int, contact: Contact | None = None
     ) -> None:
-        """Raises NotLeaderOrFollower for a broker that has since registered anew, or has no replica any more."""
+        """Raises NotLeaderOrFollower for a broker that has registered again since, or has no replica any more."""
+        replica, broker_epoch = fetch.replica_id, fetch.broker_epoch
         progress = self.followers.get(replica)
         if progress is None:
             raise NotLeaderOrFollower(f"broker {replica} has no replica of {self.term.topic}-{self.term.index}")
-        if not self.knows(replica, broker_epoch):
+        if UNKNOWN_BROKER_EPOCH != broker_epoch < progress.broker_epoch:
             raise NotLeaderOrFollower(
                 f"broker {replica} fetches under broker epoch {broker_epoch}, it is known by {progress.broker_epoch}"
             )
         progress.note_fetch(
-            fetch_offset,
-            log_start_offset,
+            fetch.fetch_offset,
+            fetch.log_start_offset,
             broker_epoch,
             leader_end_offset=leader_end_offset,
             now_ms=now_ms,
@@ -207,7 +207,7 @@ class Leadership:
     def nearest_replica(self, offset: int, rack: str, rack_of: Callable[[int], str | None]) -> int:
         """The replica a consumer in `rack` reads `offset` from (KIP-392): in that rack, in sync, with the most records.
 
-        `rack_of` gives None for a broker that is not alive. The leader's own id if nobody is nearer.
+        `rack_of` gives None for a broker that is not alive. The leader's own id if none is nearer.
         """
         if rack_of(self.term.local_id) == rack:
             return self.term.local_id
@@ -221,6 +221,6 @@ class Leadership:
         return -max(in_rack)[2] if in_rack else self.term.local_id
 
     def lowest_log_start_offset(self, own: int, is_alive: Callable[[int], bool]) -> int:
-        """Below it, records are deleted on every replica that is alive (§15.6.1); -1 while one has not told."""
+        """Below it, records are deleted on every replica that is alive (§15.6.1); -1 while that of one is unknown."""
         starts = [progress.log_start_offset for replica, progress in self.followers.items() if is_alive(replica)]
         return min([own, *starts])

@@ -1,7 +1,7 @@
 """The last appends to logs that followers copy, kept in memory for them: most fetches of followers find here what they
 ask for, and the leader need not read and check again what it has just received and written.
 
-Short batches are copied. A long one is not: it stays in the buffer that it was received in, which nobody else uses
+Short batches are copied. A long one is not: it stays in the buffer that it was received in, which is not used again
 until it is let go. That is when the high watermark has passed it, for then every follower in the ISR has it, or when
 all together hold more than `HELD_BYTES_MAX`; who lags further behind is served from the log.
 
@@ -23,7 +23,7 @@ _unpack_offsets = Struct(">q15xi").unpack_from
 """Base offset and last offset delta of a batch."""
 
 
-class _Kept(NamedTuple):
+class _KeptAppend(NamedTuple):
     """A batch, or several that are always given together."""
 
     end_offset: int
@@ -40,13 +40,13 @@ class _Tail:
     def __init__(self, truncations: int, end_offset: int) -> None:
         self.truncations = truncations
         self.end_offset = end_offset
-        self.kept: dict[int, _Kept] = {}
+        self.kept: dict[int, _KeptAppend] = {}
 
     def add(self, records: memoryview, held_bytes: int, *, last: memoryview | None = None) -> None:
         """`last`: the last batch in `records`, if there are several."""
         base_offset, last_offset_delta = _unpack_offsets(records if last is None else last)
         end_offset = base_offset + last_offset_delta + 1
-        self.kept[self.end_offset] = _Kept(end_offset, records, held_bytes)
+        self.kept[self.end_offset] = _KeptAppend(end_offset, records, held_bytes)
         self.end_offset = end_offset
 
     def charge(self, base_offset: int) -> int:

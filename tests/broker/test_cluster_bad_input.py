@@ -19,6 +19,7 @@ from tests.broker.asking import Client
 from tests.broker.test_listeners import create_topic
 from tests.broker.test_listeners import running as running_with_two_listeners
 from tests.broker.test_replica_ends import ANY_REPLICA, question
+from tests.cluster.images import with_broker
 from tests.cluster_processes import ClusterProcesses, wait_for
 from tests.served import ServedBroker
 
@@ -212,7 +213,7 @@ async def test_only_a_broker_is_believed_to_be_a_follower(tmp_path: Path) -> Non
         await create_topic(inside)
         topic = broker.image.topic("t")
         assert topic is not None
-        broker.metadata.image = broker.image.with_broker(BrokerInfo(REPLICA, "nowhere.example", 9092, epoch=41))
+        broker.metadata.image = with_broker(broker.image, BrokerInfo(REPLICA, "nowhere.example", 9092, epoch=41))
 
         answers = {
             "by another listener": await outside.ask(follower_fetch_with_epoch(REPLICA, 41, topic.topic_id), 17),

@@ -21,6 +21,7 @@ from tests.broker.test_elections import PREFERRED, codes, election, reorder
 from tests.broker.test_listeners import running as two_listeners
 from tests.broker.wire import batch, client_of, produce_request, running_broker
 from tests.broker.wire import create_topic as create_topic_of_one
+from tests.cluster.images import with_broker
 
 PRODUCE_VERSIONS = [10, 11]
 FETCH_VERSIONS = [16, 17]
@@ -137,7 +138,7 @@ async def test_a_leader_out_of_the_client_s_reach_is_named_without_an_address(
     tmp_path: Path, asked: Ask, version: int, out_of_reach: dict[str, Any]
 ) -> None:
     async with others_lead(tmp_path) as (broker, _, outside):
-        broker.metadata.image = broker.image.with_broker(replace(another(2), **out_of_reach))
+        broker.metadata.image = with_broker(broker.image, replace(another(2), **out_of_reach))
 
         assert await asked(outside, version, LED_BY_2) == Told([(NOT_LEADER, 2, 5)], [])
 

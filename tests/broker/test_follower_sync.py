@@ -123,6 +123,6 @@ def test_replica_whose_sync_fails_is_not_acknowledged_and_leaves_the_isr(story: 
 
         assert awaited.outcome() is None
         assert story.follower.broker.replicas.partition("t", 0).log.failure is not None
-        assert "a replica has failed and is not copied any more" in story.follower.events()
+        assert "replica failed, fetching stopped" in story.follower.events()
 
     story.cluster.run(act())

@@ -19,6 +19,7 @@ from ottla.broker.runtime import StartError
 from ottla.cluster.image import Listener
 from ottla.protocol.errors import ErrorCode
 from tests.broker.asking import QUICK, Client, messages
+from tests.cluster.images import with_broker
 
 metadata = messages("metadata")
 describe_cluster = messages("describe_cluster")
@@ -105,7 +106,7 @@ async def test_a_leader_without_the_listener_is_out_of_reach(tmp_path: Path, ver
         await create_topic(inside)
         await coordinator(inside)
         without = replace(broker.image.brokers[1], listeners=(Listener("INSIDE", *INSIDE),))
-        broker.metadata.image = broker.image.with_broker(without)
+        broker.metadata.image = with_broker(broker.image, without)
         asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")])
 
         response = await outside.ask(asked, version)

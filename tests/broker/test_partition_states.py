@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.replication.partition import Partition, Taken
+from ottla.replication.partition import Partition, StateChange
 from tests.broker.virtual_cluster import Cluster, Node
 from tests.fakes.disk import FakeFile
 from tests.simulation.links import Cut
@@ -56,11 +56,11 @@ async def killed(cluster: Cluster, node: Node, survivor: Node) -> None:
 def test_an_error_in_one_partition_leaves_the_others_of_an_update_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     broken: set[int] = set()
-    take_state = Partition.take_state
+    apply_state = Partition.apply_state
 
-    def take(partition: Partition, **state: Any) -> Taken:
+    def take(partition: Partition, **state: Any) -> StateChange:
         assert partition.topic != "t" or partition.local_id != 3 or partition.index not in broken, "a bug"
-        return take_state(partition, **state)
+        return apply_state(partition, **state)
 
     async def story() -> None:
         one, two, three = await cluster.started(1, 2, 3, auto_leader_rebalance_enable="false")
@@ -80,7 +80,7 @@ def test_an_error_in_one_partition_leaves_the_others_of_an_update_alone(monkeypa
         await cluster.until(lambda: not behind(three) and 3 in one.partition("t", first_moved).isr)
         await cluster.stop_all(one, three)
 
-    monkeypatch.setattr(Partition, "take_state", take)
+    monkeypatch.setattr(Partition, "apply_state", take)
     cluster.run(story())
 
 
@@ -104,7 +104,7 @@ def test_a_follower_whose_roll_failed_comes_back_and_can_be_elected() -> None:
 
         three.disk.open = open_unless_full  # type: ignore[method-assign]
         cluster.links.heal(*cuts)
-        await cluster.until(lambda: "a replica has failed and is not copied any more" in three.events())
+        await cluster.until(lambda: "replica failed, fetching stopped" in three.events())
         is_full = False
 
         replica = three.broker.replicas.partition("t", index)

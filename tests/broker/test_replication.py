@@ -233,7 +233,7 @@ async def test_an_answer_that_cannot_be_understood_does_not_end_a_fetcher(
     """R01: it begins again, with a new connection and a new session."""
     async with three_brokers(tmp_path) as cluster:
         await create_topic(cluster.brokers[0], "t", ALL)
-        answered = Fetcher.answered
+        answered = Fetcher.handle_response
         failures = 5
 
         def fail_at_first(fetcher: Fetcher, *arguments: Any, **named: Any) -> Any:
@@ -243,7 +243,7 @@ async def test_an_answer_that_cannot_be_understood_does_not_end_a_fetcher(
                 raise ValueError("a bug")
             return answered(fetcher, *arguments, **named)
 
-        monkeypatch.setattr(Fetcher, "answered", fail_at_first)
+        monkeypatch.setattr(Fetcher, "handle_response", fail_at_first)
 
         assert await produced(cluster, b"a") is ErrorCode.NONE
         await same_everywhere(cluster, 1)

@@ -1,6 +1,6 @@
 """Small clusters for tests, said in few words."""
 
-from ottla.cluster.controller import TopicRules
+from ottla.cluster.controller import ControllerEvent, PartitionChange, RulesOf, TopicRules, decisions
 from ottla.cluster.image import BrokerInfo, BrokerState, MetadataImage, PartitionInfo, TopicInfo
 
 TOPIC_ID = b"i" * 16
@@ -30,12 +30,22 @@ def image(*states: PartitionInfo, name: str = "t", active: str = "123", others: 
     controller_id = fields.pop("controller_id")
     made = MetadataImage("cluster", controller_id, **fields)
     for node_id in (1, 2, 3):
-        made = made.with_broker(
-            broker(node_id) if node_id in digits(active) else broker(node_id, BrokerState.FENCED, session_revision=0)
+        made = with_broker(
+            made,
+            broker(node_id) if node_id in digits(active) else broker(node_id, BrokerState.FENCED, session_revision=0),
         )
     for each in others:
-        made = made.with_broker(each)
+        made = with_broker(made, each)
     return made.with_topics({name: TopicInfo(name, TOPIC_ID, tuple(states))})
+
+
+def with_broker(made: MetadataImage, info: BrokerInfo) -> MetadataImage:
+    return made.with_brokers({info.node_id: info})
+
+
+def decide(made: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> list[PartitionChange]:
+    """All that the controller changes for one event."""
+    return [change for batch in decisions(made, [event], rules_of) for change in batch]
 
 
 def rules(min_isr: int = 2, unclean: bool = False):

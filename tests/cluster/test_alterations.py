@@ -10,11 +10,11 @@ from ottla.cluster.alterations import (
     reassign,
     reassignments,
 )
-from ottla.cluster.controller import Tick, TopicChanged, decide, transaction_of_leader, transactions
+from ottla.cluster.controller import Tick, TopicChanged, transaction_of_leader, transactions
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState
 from ottla.cluster.store import Expect
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.cluster.images import broker, image, rules, state
+from tests.cluster.images import broker, decide, image, rules, state, with_broker
 
 
 def proposal(members: str = "12", **fields) -> IsrProposal:
@@ -102,7 +102,7 @@ def test_internal_topics_elect_only_those_who_had_the_records() -> None:
     refused = refusal(lambda: elect_unclean(made, CONSUMER_OFFSETS, 0, unclean))
     assert refused is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
-    back = made.with_broker(broker(3))
+    back = with_broker(made, broker(3))
     assert elect_unclean(back, CONSUMER_OFFSETS, 0, unclean).after.leader == 3
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ottla.cluster.controller import CHANGES_PER_TRANSACTION, BrokerChanged, Tick, decide, decisions, transactions
+from ottla.cluster.controller import CHANGES_PER_TRANSACTION, BrokerChanged, Tick, decisions, transactions
 from ottla.cluster.image import TopicInfo
-from tests.cluster.images import image, rules, state
+from tests.cluster.images import decide, image, rules, state
 
 MANY = 2 * CHANGES_PER_TRANSACTION + 5
 

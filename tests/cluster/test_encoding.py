@@ -3,9 +3,7 @@
 import pytest
 
 from ottla.cluster.encoding import (
-    broker_configs_of,
     changes_between,
-    config_value,
     deletion_mark,
     deletion_marks,
     deletion_value,
@@ -46,12 +44,6 @@ def test_a_deletion_takes_every_key_and_leaves_a_mark() -> None:
     assert {change.key for change in changes if isinstance(change, Delete)} == set(topic_values(TOPIC))
     assert deletion_marks(entries({mark.key: deletion_value(mark)})) == [mark._replace(revision=1)]
     assert mark.brokers == (1, 2)
-
-
-def test_broker_configs_are_read_back_by_owner() -> None:
-    values = {"configs/brokers/": config_value({"a": "1"}), "configs/brokers/7": config_value({"b": "2"})}
-
-    assert broker_configs_of(entries(values)) == {"": {"a": "1"}, "7": {"b": "2"}}
 
 
 @pytest.mark.parametrize("key", ["topics/a.b", "partitions/a.b/1"])

@@ -1,12 +1,13 @@
 """The metadata image: lookups, and that a change leaves the old image as it was."""
 
 from ottla.cluster.image import BrokerInfo, MetadataImage, PartitionInfo, TopicInfo
+from tests.cluster.images import with_broker
 
 STATE = PartitionInfo(leader=1, leader_epoch=0, partition_epoch=0, replicas=(1,), isr=(1,))
 
 
 def test_a_change_makes_a_new_image_and_leaves_the_old_one() -> None:
-    empty = MetadataImage("cluster", 1).with_broker(BrokerInfo(1, "h", 9092))
+    empty = with_broker(MetadataImage("cluster", 1), BrokerInfo(1, "h", 9092))
     topic = TopicInfo("a", b"i" * 16, (STATE, STATE))
     with_topic = empty.with_topics({"a": topic})
     without = with_topic.with_topics({"a": None})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.cluster.image import NO_LEADER, LogEnd, PartitionInfo
-from ottla.cluster.partition_state import Conditions, Election, settled
+from ottla.cluster.partition_state import Conditions, LeaderElection, next_state
 from ottla.cluster.topics import new_partition
 from tests.cluster.images import digits, state
 
@@ -22,8 +22,8 @@ def conditions(active: str, *, lost: str = "", min_isr: int = 2, **fields) -> Co
 
 
 UNCLEAN = {"unclean": True}
-PREFERRED = {"election": Election.PREFERRED}
-BY_HAND = {"election": Election.UNCLEAN}
+PREFERRED = {"election": LeaderElection.PREFERRED}
+BY_HAND = {"election": LeaderElection.UNCLEAN}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ BY_HAND = {"election": Election.UNCLEAN}
     ],
 )
 def test_next_state(before: PartitionInfo, now: Conditions, after: PartitionInfo) -> None:
-    result = settled(before, now)
+    result = next_state(before, now)
 
     changed = replace(after, leader_epoch=0, partition_epoch=0) != replace(before, leader_epoch=0, partition_epoch=0)
     assert result == replace(
@@ -129,13 +129,13 @@ def test_next_state(before: PartitionInfo, now: Conditions, after: PartitionInfo
         leader_epoch=before.leader_epoch + (after.leader != before.leader),
         partition_epoch=before.partition_epoch + changed,
     )
-    assert settled(result, now) is result, "asking twice is asking once"
+    assert next_state(result, now) is result, "asking twice is asking once"
 
 
 def test_the_isr_a_leader_proposes_grows_and_shrinks() -> None:
-    assert settled(state("12"), conditions("123"), (1, 2, 3)) == state("123", partition_epoch=10)
-    assert settled(state("12"), conditions("123"), (1,)) == state("1", elr="2", partition_epoch=10)
-    assert settled(state("1", elr="2"), conditions("123"), (1, 3)) == state("13", partition_epoch=10)
+    assert next_state(state("12"), conditions("123"), (1, 2, 3)) == state("123", partition_epoch=10)
+    assert next_state(state("12"), conditions("123"), (1,)) == state("1", elr="2", partition_epoch=10)
+    assert next_state(state("1", elr="2"), conditions("123"), (1, 3)) == state("13", partition_epoch=10)
 
 
 def test_a_new_partition_has_its_active_replicas_in_sync() -> None:
@@ -314,7 +314,7 @@ class Cluster(RuleBasedStateMachine):
         joining = {member for member in members - set(known.isr) if self.end(broker, member) >= needed}
         isr = tuple(member for member in REPLICAS if member == node or member in (members & set(known.isr)) | joining)
         if all(self.brokers[member].active for member in isr):
-            self.adopt(settled(self.state, self.conditions(), isr))
+            self.adopt(next_state(self.state, self.conditions(), isr))
             if joining:
                 # The maximal ISR: the leader waits for those it asked for before it knows the answer.
                 broker.known = self.state
@@ -353,7 +353,7 @@ class Cluster(RuleBasedStateMachine):
         broker = self.brokers[node]
         if not broker.up or broker.active:
             return
-        after = settled(self.state, self.conditions())
+        after = next_state(self.state, self.conditions())
         unsettled = after is not self.state and node in (self.state.leader, *self.state.isr, *self.state.elr)
         if not unsettled:
             broker.active = True
@@ -361,11 +361,11 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def control(self) -> None:
-        self.adopt(settled(self.state, self.conditions()))
+        self.adopt(next_state(self.state, self.conditions()))
 
     @rule()
     def prefer(self) -> None:
-        self.adopt(settled(self.state, replace(self.conditions(), election=Election.PREFERRED)))
+        self.adopt(next_state(self.state, replace(self.conditions(), election=LeaderElection.PREFERRED)))
 
     # What must be.
 
@@ -432,7 +432,7 @@ LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)
 def test_longest_log_is_elected_when_all_who_had_everything_are_back(
     before: PartitionInfo, active: str, log_ends: dict[int, LogEnd], leader: int
 ) -> None:
-    after = settled(before, conditions(active, log_ends=log_ends))
+    after = next_state(before, conditions(active, log_ends=log_ends))
 
     assert after.leader == leader
     if leader != NO_LEADER:
@@ -444,8 +444,8 @@ def test_those_who_lost_data_stay_known_while_nobody_leads() -> None:
     """Also where min.insync.replicas is 1, so that no smaller ISR has an ELR."""
     before = state("123", NO_LEADER, last_leader=1)
 
-    one_back = settled(before, conditions("", lost="1", min_isr=1))
-    all_back = settled(one_back, conditions("", lost="123", min_isr=1))
+    one_back = next_state(before, conditions("", lost="1", min_isr=1))
+    all_back = next_state(one_back, conditions("", lost="123", min_isr=1))
 
     assert (one_back.isr, one_back.last_known_elr) == ((2, 3), (1,))
     assert (all_back.isr, set(all_back.last_known_elr)) == ((), {1, 2, 3})

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster.controller import BrokerChanged, decide, first_unsettled, is_unsettled, may_stop, transactions
+from ottla.cluster.controller import BrokerChanged, first_unfinished, is_unfinished, may_stop, transactions
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topic_values
-from ottla.cluster.follow import Follower
 from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, MetadataImage, TopicInfo
 from ottla.cluster.registration import (
     AlreadyRegistered,
@@ -23,12 +22,12 @@ from ottla.cluster.registration import (
     stored_cluster_id,
     unregister,
 )
-from ottla.cluster.store import NO_LEASE, Committed, Conflict, Put, Transaction
+from ottla.cluster.store import NO_LEASE, Committed, Conflict, Put, StoreWatcher, Transaction
 from ottla.cluster.topics import new_partition
 from ottla.cluster.updates import applied
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.timer.wheel import TimingWheel
-from tests.cluster.images import TOPIC_ID, digits, rules
+from tests.cluster.images import TOPIC_ID, decide, digits, rules, with_broker
 from tests.cluster.stores import Clock
 
 SESSION_MS = 1000
@@ -42,7 +41,7 @@ class World:
         self.wheel = TimingWheel()
         self.store = EmbeddedStore(clock=self.clock, wheel=self.wheel)
         self.image = MetadataImage("", NO_LEADER)
-        Follower(self.store, "", self.took, print).start()
+        StoreWatcher(self.store, "", self.took, print).start()
 
     def took(self, event: Any) -> None:
         self.image = applied(self.image, event).image
@@ -79,8 +78,8 @@ class World:
         return result.revision, lease_id
 
     def is_settled(self, node_id: int) -> bool:
-        key = first_unsettled(self.image, node_id, rules())
-        assert key is None or is_unsettled(self.image, node_id, key, rules())
+        key = first_unfinished(self.image, node_id, rules())
+        assert key is None or is_unfinished(self.image, node_id, key, rules())
         return key is None
 
     def control(self) -> None:
@@ -233,7 +232,7 @@ def test_one_controller_at_a_time_and_its_decisions_end_with_it() -> None:
     assert world.image.controller_id == 1
 
     old = world.image
-    fenced = old.with_broker(replace(old.brokers[1], state=BrokerState.FENCED))
+    fenced = with_broker(old, replace(old.brokers[1], state=BrokerState.FENCED))
     (late,) = transactions(decide(fenced, BrokerChanged(1), rules()), old)
     world.commit(resign_controller(world.image))
     assert world.image.controller_id == NO_LEADER

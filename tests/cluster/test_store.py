@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster.follow import Follower
 from ottla.cluster.store import (
     ABSENT,
     Changes,
@@ -20,6 +19,7 @@ from ottla.cluster.store import (
     MetadataStore,
     Put,
     Snapshot,
+    StoreWatcher,
 )
 from tests.cluster.etcd_server import EtcdServer
 from tests.cluster.stores import TTL_MS, Backend, Embedded, Etcd, Seen, answer, commit, committed, entries, lease, read
@@ -288,7 +288,7 @@ async def test_what_is_too_long_ago_is_said_to_be(backend: Backend) -> None:
 async def test_a_follower_begins_again_where_a_watch_cannot_go_on(backend: Backend) -> None:
     store, seen = backend.session(), Seen()
     await committed(store, Put("a", b"1"))
-    follower = Follower(Forgetful(store), "a", seen, seen)
+    follower = StoreWatcher(Forgetful(store), "a", seen, seen)
     follower.start()
 
     first, again = await seen.first(2)

@@ -20,6 +20,7 @@ from ottla.cluster.topics import (
     plan_topic,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.cluster.images import with_broker
 
 DEFAULTS = TopicDefaults(num_partitions=3, replication_factor=1)
 
@@ -27,7 +28,7 @@ DEFAULTS = TopicDefaults(num_partitions=3, replication_factor=1)
 def image_with(*topics: TopicInfo, brokers: int = 1) -> MetadataImage:
     image = MetadataImage("cluster", 1)
     for node_id in range(1, brokers + 1):
-        image = image.with_broker(BrokerInfo(node_id, "localhost", 9092 + node_id))
+        image = with_broker(image, BrokerInfo(node_id, "localhost", 9092 + node_id))
     return image.with_topics({topic.name: topic for topic in topics})
 
 
@@ -216,13 +217,13 @@ def test_replicas_stand_in_as_many_racks_as_there_are(brokers: int, racks: int, 
 
 
 def test_replicas_are_placed_on_active_brokers_while_there_are_enough() -> None:
-    image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
+    image = with_broker(image_with(brokers=2), BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
 
     assert {replica for state in plan(TopicSpec("a", 9, 2), image).partitions for replica in state.replicas} == {1, 2}
 
 
 def test_a_broker_that_is_away_gets_the_replica_that_no_other_can_have() -> None:
-    image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
+    image = with_broker(image_with(brokers=2), BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
     states = plan(TopicSpec("a", 9, 3), image).partitions
 
     assert {(state.replicas[2], state.leader in (1, 2), len(state.isr)) for state in states} == {(3, True, 2)}
@@ -231,7 +232,7 @@ def test_a_broker_that_is_away_gets_the_replica_that_no_other_can_have() -> None
 
 
 def test_a_fenced_broker_that_is_named_gets_a_replica_and_is_not_in_sync() -> None:
-    image = image_with(brokers=2).with_broker(BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
+    image = with_broker(image_with(brokers=2), BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
     (state,) = plan(TopicSpec("a", assignments=[(0, [3, 1, 2])]), image).partitions
 
     assert (state.leader, state.isr) == (1, (1, 2))
@@ -239,10 +240,10 @@ def test_a_fenced_broker_that_is_named_gets_a_replica_and_is_not_in_sync() -> No
 
 def test_a_topic_needs_an_active_replica_to_begin_with() -> None:
     fenced = BrokerInfo(1, "h", 1, state=BrokerState.FENCED)
-    image = image_with(brokers=2).with_broker(fenced)
+    image = with_broker(image_with(brokers=2), fenced)
 
     assert refusal(lambda: plan(TopicSpec("a", assignments=[(0, [1])]), image)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    dark = MetadataImage("cluster", 1).with_broker(fenced)
+    dark = with_broker(MetadataImage("cluster", 1), fenced)
     assert refusal(lambda: plan(TopicSpec("a", 1, 1), dark)) is ErrorCode.INVALID_REPLICATION_FACTOR
     grown = lambda: plan_more_partitions(topic_named("a"), 2, None, dark, random.Random(1))  # noqa: E731
     assert refusal(grown) is ErrorCode.INVALID_REPLICATION_FACTOR

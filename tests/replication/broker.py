@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.replicas.follower_log import Report, perform
+from ottla.broker.replicas.shared_reads import SharedReads, read_for_follower
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import (
     EpochEndOffset,
@@ -24,17 +26,18 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EpochEnd
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
-from ottla.replication.facts import Fact, Truncated
 from ottla.replication.fetch_session import FetchTarget
 from ottla.replication.fetch_session_cache import FetchSessionCache
-from ottla.replication.fetcher import Endpoint, FetcherConfig, Planned
+from ottla.replication.fetcher import Fetcher
 from ottla.replication.fetcher_manager import FetcherManager
-from ottla.replication.follower import LATEST_TIMESTAMP, Follower
+from ottla.replication.fetcher_requests import FetcherConfig, FetcherRequest, LeaderEndpoint
+from ottla.replication.follower_effects import Effect, Truncated
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.isr import IsrChange
 from ottla.replication.leadership import ReplicationRules
-from ottla.replication.partition import Partition, Taken
-from ottla.replication.serving_followers import FollowerFetch
+from ottla.replication.partition import Partition, StateChange
+from ottla.replication.replica_follower import LATEST_TIMESTAMP, ReplicaFollower
+from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from tests.fakes.disk import FakeDisk
 from tests.replication.channel import ChangeMessage, Request
 from tests.replication.controller import BROKERS, NOBODY, State
@@ -52,7 +55,8 @@ class Kinds:
     """What the brokers are made of; a mutant changes one of them."""
 
     partition: type[Partition] = Partition
-    follower: Callable[..., Follower] = Follower
+    follower: Callable[..., ReplicaFollower] = ReplicaFollower
+    read: Callable[..., FollowerRead] = read_for_follower
 
 
 class Broker:
@@ -76,12 +80,14 @@ class Broker:
             high_watermark=log.restored_high_watermark,
             rules=ReplicationRules(Registrations(self), lag_ms_max=LAG_MS_MAX),
         )
+        self.shared_reads = SharedReads()
         self.sessions = FetchSessionCache(10, itertools.count(1).__next__, FollowerSession)
         self.fetchers = FetcherManager(
             FetcherConfig(replica_id=broker_id, partition_max_bytes=cluster.fetch_bytes),
             new_follower=cluster.kinds.follower,
         )
-        self.asking: dict[int, Planned] = {}
+        self.connected: list[Fetcher] = []
+        self.asking: dict[int, FetcherRequest] = {}
 
     @property
     def known(self) -> State:
@@ -91,7 +97,7 @@ class Broker:
         """Apply one committed state."""
         self.learnt = version
         state, partition = self.known, self.partition
-        taken = partition.take_state(
+        taken = partition.apply_state(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
@@ -100,15 +106,16 @@ class Broker:
             elr=sorted(state.elr),
             now_ms=self.cluster.now_ms,
         )
-        if taken is Taken.LEADS or (taken is Taken.FOLLOWS and state.leader == NOBODY):
-            self.fetchers.stop(TOPIC, INDEX)
-        elif taken is Taken.FOLLOWS:
-            self.fetchers.follow(partition, Endpoint("broker", state.leader))
-        changes = self.fetchers.settle()
-        self.heard(changes.facts)
+        if taken is StateChange.BECAME_LEADER or (taken is StateChange.BECAME_FOLLOWER and state.leader == NOBODY):
+            self.fetchers.remove_partition(TOPIC, INDEX)
+        elif taken is StateChange.BECAME_FOLLOWER:
+            effects = self.fetchers.add_partition(partition, LeaderEndpoint("broker", state.leader))
+            self.perform(effects, self.fetchers.performed)
+        changes = self.fetchers.take_changes()
+        self.connected = [fetcher for fetcher in self.connected if fetcher not in changes.ended] + changes.started
 
-    def heard(self, facts: list[Fact]) -> None:
-        for fact in facts:
+    def perform(self, effects: list[Effect], report: Report) -> None:
+        for fact in perform(effects, report, now_ms=self.cluster.now_ms, wall_ms=NOW):
             if isinstance(fact, Truncated):
                 # Or the old end could come back with the power, under the epochs of the new one.
                 self.log.flush()
@@ -173,12 +180,16 @@ class Broker:
             target.last_fetched_epoch,
         )
         try:
-            read = partition.read_for_follower(fetch, target.max_bytes, at_least_one_batch=True)
+            read = self.cluster.kinds.read(
+                partition, fetch, target.max_bytes, at_least_one_batch=True, shared=self.shared_reads
+            )
             if read.diverging is None:
                 now_ms = self.cluster.now_ms
                 noted = partition.note_follower_fetch(fetch, read.leader_end_offset, now_ms, session.contact)
                 self.ask_for(noted.isr_change)
-                answer.records = memoryview(bytes(read.records))
+                answer.records = memoryview(
+                    b"".join([read.records] if isinstance(read.records, memoryview) else read.records)
+                )
             else:
                 answer.diverging_epoch = EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
         except KafkaError as error:
@@ -191,7 +202,7 @@ class Broker:
         answer = EpochEnd(partition=INDEX)
         try:
             self.partition.check_leader(asked.current_leader_epoch)
-            answer.leader_epoch, answer.end_offset = self.partition.end_offset_for_epoch(asked.leader_epoch)
+            answer.leader_epoch, answer.end_offset = self.partition.log.end_offset_for_epoch(asked.leader_epoch)
         except KafkaError as error:
             answer.error_code = int(error.code)
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=[answer])])
@@ -215,12 +226,12 @@ class Broker:
 
     def ask(self) -> None:
         """Let each fetcher that waits for no answer ask its leader."""
-        for fetcher in self.fetchers.fetchers:
+        for fetcher in self.connected:
             if id(fetcher) not in self.asking:
-                planned = fetcher.next_request(self.cluster.now_ms, self.epoch)
-                if planned is not None:
-                    self.asking[id(fetcher)] = planned
-                    self.cluster.network.append(Request(self, fetcher, planned))
+                pending = fetcher.next_request(self.cluster.now_ms, self.epoch)
+                if pending is not None:
+                    self.asking[id(fetcher)] = pending
+                    self.cluster.network.append(Request(self, fetcher, pending))
 
 
 class Registrations:

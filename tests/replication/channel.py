@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.errors import ErrorCode
-from ottla.replication.fetcher import Fetcher, Planned
+from ottla.replication.fetcher import Fetcher
+from ottla.replication.fetcher_requests import FetcherRequest
 from ottla.replication.isr import IsrChange, IsrOutcome
 from tests.replication.controller import State
-from tests.storage.support import NOW
 
 if TYPE_CHECKING:
     from tests.replication.broker import Broker
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 class Request:
     sender: "Broker"
     fetcher: Fetcher
-    planned: Planned
+    pending: FetcherRequest
 
     def deliver(self, cluster: "Cluster") -> None:
         leader = cluster.brokers.get(self.fetcher.key.leader_id)
         if leader is None:
             self.lose(cluster)
         else:
-            cluster.network.append(Response(self, leader.serve(self.planned.request)))
+            cluster.network.append(Response(self, leader.serve(self.pending.request)))
 
     def lose(self, cluster: "Cluster") -> None:
         if self.sender.asking.pop(id(self.fetcher), None):
-            self.fetcher.failed(self.planned, cluster.now_ms)
+            self.fetcher.request_failed(self.pending, cluster.now_ms)
 
 
 @dataclass(eq=False)
@@ -40,8 +40,8 @@ class Response:
     def deliver(self, cluster: "Cluster") -> None:
         sender, fetcher = self.request.sender, self.request.fetcher
         if cluster.brokers.get(sender.id) is sender and sender.asking.pop(id(fetcher), None):
-            facts = fetcher.answered(self.request.planned, self.content, now_ms=cluster.now_ms, wall_ms=NOW)
-            sender.heard(facts)
+            effects = fetcher.handle_response(self.request.pending, self.content, now_ms=cluster.now_ms)
+            sender.perform(effects, fetcher.performed)
 
     def lose(self, cluster: "Cluster") -> None:
         self.request.lose(cluster)
@@ -58,12 +58,12 @@ class ChangeMessage:
             self.answer = cluster.controller.alter_isr(self.sender.id, self.change)
             cluster.network.append(self)
             return
-        self._tell(cluster, *self.answer)
+        self._report(cluster, *self.answer)
 
     def lose(self, cluster: "Cluster") -> None:
-        self._tell(cluster, ErrorCode.REQUEST_TIMED_OUT, None)
+        self._report(cluster, ErrorCode.REQUEST_TIMED_OUT, None)
 
-    def _tell(self, cluster: "Cluster", error: ErrorCode, state: State | None) -> None:
+    def _report(self, cluster: "Cluster", error: ErrorCode, state: State | None) -> None:
         if cluster.brokers.get(self.sender.id) is not self.sender:
             return
         outcome = self.sender.partition.isr_change_answered(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record, build_batch
-from ottla.replication.facts import Fact
-from ottla.replication.leading import ACKS_ALL
+from ottla.replication.follower_effects import Fact
+from ottla.replication.partition import ACKS_ALL
 from ottla.storage.config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.replication.broker import Broker, Kinds

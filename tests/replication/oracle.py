@@ -4,7 +4,7 @@ import itertools
 
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.protocol.records.batch import iterate_batches
-from ottla.replication.facts import Truncated
+from ottla.replication.follower_effects import Truncated
 from tests.replication.broker import Broker
 from tests.replication.cluster import Cluster, Write
 

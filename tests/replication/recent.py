@@ -22,5 +22,5 @@ def as_sent(records: memoryview | list[memoryview]) -> bytes:
     return b"".join(records) if isinstance(records, list) else bytes(records)
 
 
-def as_read_anew(log: Log, offset: int, max_bytes: int = PLENTY) -> bytes:
+def as_in_log(log: Log, offset: int, max_bytes: int = PLENTY) -> bytes:
     return bytes(log.read(offset, max_bytes, upper_bound=log.log_end_offset).records)

@@ -1,7 +1,8 @@
 """One replica of a partition, of broker 1, without a cluster around it."""
 
-from ottla.replication.partition import Partition, Taken
-from ottla.replication.serving_followers import FollowerFetch, FollowerNoted
+from ottla.replication.leadership import FetchNoted
+from ottla.replication.partition import Partition, StateChange
+from ottla.replication.replica_reads import FollowerFetch
 from ottla.storage.config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import NOW, TOPIC_ID, batch, new_log
@@ -38,8 +39,8 @@ def take(
     version: int = 1,
     isr: tuple[int, ...] = REPLICAS,
     replicas: tuple[int, ...] = REPLICAS,
-) -> Taken:
-    return target.take_state(
+) -> StateChange:
+    return target.apply_state(
         leader=lead, leader_epoch=epoch, partition_epoch=version, replicas=replicas, isr=isr, now_ms=0
     )
 
@@ -60,5 +61,5 @@ def fetch(replica_id: int, offset: int, *, epoch: int = EPOCH, last_epoch: int =
     return FollowerFetch(replica_id, -1, offset, 0, epoch, last_epoch)
 
 
-def note(target: Partition, replica_id: int, offset: int) -> FollowerNoted:
+def note(target: Partition, replica_id: int, offset: int) -> FetchNoted:
     return target.note_follower_fetch(fetch(replica_id, offset), target.log.log_end_offset, 0)

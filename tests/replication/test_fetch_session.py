@@ -79,7 +79,7 @@ def test_a_session_remembers_its_partitions_and_tells_only_news() -> None:
     assert begin(sessions, session_id, 2).answered(news, 0) == [False, False, False, True], "errors are told again"
 
 
-def test_listed_partitions_are_added_or_moved_and_forgotten_ones_go() -> None:
+def test_listed_partitions_are_added_and_forgotten_ones_go() -> None:
     sessions = cache()
     session_id = opened(sessions, "a", "b").session_id
 
@@ -166,7 +166,7 @@ def test_a_larger_session_displaces_an_older_smaller_one() -> None:
     assert opened(sessions, "b", "c", now_ms=EVICTION_MS + 1).session_id != 0
 
 
-def test_a_follower_displaces_a_consumer_at_once_and_never_the_reverse() -> None:
+def test_follower_session_displaces_a_consumer_never_the_reverse() -> None:
     sessions = cache(slots=1)
     opened(sessions, "a", "b", "c")
 
@@ -264,7 +264,7 @@ def test_a_session_of_too_many_partitions_is_not_opened() -> None:
     assert opened_with(sessions, SESSION_BYTES_MAX + 2 * TARGET_BYTES, is_follower=True).session_id != 0
 
 
-def test_a_session_that_grows_too_large_is_dropped_after_the_answer() -> None:
+def test_session_that_grows_too_large_is_dropped_after_a_response() -> None:
     sessions = cache()
     session_id = opened(sessions, "a").session_id
     fields: Any = {"connection": 1, "uses_topic_ids": False, "is_follower": False, "now_ms": 0}

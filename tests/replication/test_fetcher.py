@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replicas.follower_log import perform
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
@@ -18,18 +19,19 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from ottla.replication.facts import Failed
-from ottla.replication.fetcher import Endpoint, Fetcher, FetcherConfig, FetcherKey
+from ottla.replication.fetcher import Fetcher, FetcherKey
 from ottla.replication.fetcher_manager import FetcherManager, fetcher_id_of
-from ottla.replication.follower import Follower
+from ottla.replication.fetcher_requests import FetcherConfig, LeaderEndpoint
+from ottla.replication.follower_effects import Failed
 from ottla.replication.partition import Partition
+from ottla.replication.replica_follower import ReplicaFollower
 from tests.fakes.disk import FakeDisk
-from tests.replication.test_follower import data
+from tests.replication.test_replica_follower import data
 from tests.storage.support import NOW, append, batch, new_log
 
 HERE = 9
 CONFIG = FetcherConfig(replica_id=HERE)
-ENDPOINT = Endpoint("host", 9092)
+ENDPOINT = LeaderEndpoint("host", 9092)
 
 
 def topic_id(topic: str) -> bytes:
@@ -46,7 +48,7 @@ def partition(topic: str, *, leader: int = 1, epoch: int = 1, records: int = 0) 
 
 
 def take(target: Partition, *, leader: int, epoch: int) -> None:
-    target.take_state(
+    target.apply_state(
         leader=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=(leader, HERE), isr=(leader,), now_ms=0
     )
 
@@ -54,9 +56,10 @@ def take(target: Partition, *, leader: int, epoch: int) -> None:
 def fetcher_of(*topics: str, records: int = 0) -> Fetcher:
     fetcher = Fetcher(FetcherKey(1, 0), ENDPOINT, CONFIG)
     for topic in topics:
-        follower = Follower(partition(topic, records=records), back_off_ms_max=1000)
-        follower.start()
+        follower = ReplicaFollower(partition(topic, records=records), back_off_ms_max=1000)
+        effects = follower.start()
         fetcher.add(follower)
+        perform(effects, fetcher.performed, now_ms=0, wall_ms=NOW)
     return fetcher
 
 
@@ -68,14 +71,15 @@ class Talk:
         self.session_id = session_id
         self.now_ms = 0
         self.facts: list[Any] = []
-        self.planned: Any = None
+        self.pending: Any = None
 
     def ask(self) -> Any:
-        self.planned = self.fetcher.next_request(self.now_ms, 55)
-        return None if self.planned is None else self.planned.request
+        self.pending = self.fetcher.next_request(self.now_ms, 55)
+        return None if self.pending is None else self.pending.request
 
     def hear(self, response: Any) -> None:
-        self.facts = self.fetcher.answered(self.planned, response, now_ms=self.now_ms, wall_ms=NOW)
+        effects = self.fetcher.handle_response(self.pending, response, now_ms=self.now_ms)
+        self.facts = perform(effects, self.fetcher.performed, now_ms=self.now_ms, wall_ms=NOW)
 
     def hear_of(self, *topics: str, error_code: int = 0, records: Any = b"") -> None:
         responses = [
@@ -103,7 +107,7 @@ def session_of(request: FetchRequest) -> tuple[int, int]:
 # Sessions
 
 
-def test_the_first_fetch_lists_everything_and_the_next_ones_only_what_changed() -> None:
+def test_only_the_first_fetch_of_a_session_lists_everything() -> None:
     """R05"""
     talk = Talk(fetcher_of("a", "b", "c"))
     first = talk.ask()
@@ -118,7 +122,7 @@ def test_the_first_fetch_lists_everything_and_the_next_ones_only_what_changed() 
     assert (session_of(third), listed(third)) == ((77, 2), [("b", 1)])
 
 
-def test_a_leader_without_a_free_session_is_told_everything_every_time() -> None:
+def test_without_a_session_every_fetch_lists_everything() -> None:
     talk = Talk(fetcher_of("a", "b"), session_id=0)
     talk.ask()
     talk.hear_of("a", "b")
@@ -144,12 +148,12 @@ def test_a_session_error_leads_to_a_full_fetch_at_once(error: ErrorCode, session
     assert (session_of(request), listed(request)) == ((session_id, 0), [("a", 0)])
 
 
-def test_a_lost_answer_makes_the_fetcher_rest_and_begin_a_new_session() -> None:
+def test_lost_response_leads_to_back_off_and_a_new_session() -> None:
     talk = Talk(fetcher_of("a"))
     talk.ask()
     talk.hear_of("a")
     talk.ask()
-    talk.fetcher.failed(talk.planned, 0)
+    talk.fetcher.request_failed(talk.pending, 0)
 
     assert talk.ask() is None
     talk.now_ms = talk.fetcher.wake_ms(0) or 0
@@ -183,7 +187,7 @@ def test_with_nothing_to_fetch_nothing_is_asked() -> None:
     assert talk.fetcher.is_empty
 
 
-def test_an_answer_for_a_partition_that_left_is_dropped_and_the_session_renewed() -> None:
+def test_response_for_a_removed_partition_renews_the_session() -> None:
     talk = Talk(fetcher_of("a", "b"))
     talk.ask()
     talk.hear_of("a", "b")
@@ -228,7 +232,7 @@ def test_a_partition_out_of_range_asks_for_the_leaders_offsets() -> None:
 
     assert isinstance(request, ListOffsetsRequest)
     assert [(t.name, p.timestamp) for t in request.topics for p in t.partitions] == [("a", -1)]
-    talk.fetcher.failed(talk.planned, 0)
+    talk.fetcher.request_failed(talk.pending, 0)
     talk.now_ms = 1000
     assert isinstance(talk.ask(), ListOffsetsRequest), "it asks again"
 
@@ -245,7 +249,7 @@ def offset_answer(topic: str, *, offset: int) -> ListOffsetsResponse:
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("asks_for", ["epoch", "offset"])
-def test_an_answer_to_a_follower_that_was_removed_or_replaced_is_dropped(asks_for: str, *, comes_back: bool) -> None:
+def test_response_for_a_replaced_follower_is_dropped(asks_for: str, *, comes_back: bool) -> None:
     """Its log may have been deleted meanwhile."""
     talk = Talk(fetcher_of("a", records=2 if asks_for == "epoch" else 0))
     talk.ask()
@@ -260,7 +264,7 @@ def test_an_answer_to_a_follower_that_was_removed_or_replaced_is_dropped(asks_fo
     end_offset, state = log.log_end_offset, follower.state
     log.close_deleted()
     if comes_back:
-        talk.fetcher.add(Follower(partition("a"), back_off_ms_max=1000))
+        talk.fetcher.add(ReplicaFollower(partition("a"), back_off_ms_max=1000))
 
     talk.hear(response)
 
@@ -285,66 +289,65 @@ def manager(fetchers: int = 1) -> FetcherManager:
     return FetcherManager(CONFIG, fetchers_per_leader=fetchers)
 
 
-def test_a_fetcher_starts_with_its_first_partition_and_ends_with_its_last() -> None:
+def test_fetcher_lives_as_long_as_it_has_partitions() -> None:
     """R01"""
     fetchers = manager()
-    fetchers.follow(partition("a"), ENDPOINT)
-    fetchers.follow(partition("b"), ENDPOINT)
-    changes = fetchers.settle()
+    fetchers.add_partition(partition("a"), ENDPOINT)
+    fetchers.add_partition(partition("b"), ENDPOINT)
+    changes = fetchers.take_changes()
     assert ([f.key for f in changes.started], changes.ended, changes.woken) == ([(1, 0)], [], [])
 
-    fetchers.stop("a", 0)
-    assert fetchers.settle().ended == []
-    fetchers.stop("b", 0)
-    assert fetchers.settle().ended == changes.started
-    assert fetchers.fetchers == []
+    fetchers.remove_partition("a", 0)
+    assert fetchers.take_changes().ended == []
+    fetchers.remove_partition("b", 0)
+    assert fetchers.take_changes().ended == changes.started
 
 
 def test_there_are_at_most_fetchers_times_brokers() -> None:
     fetchers = manager(fetchers=2)
     for n in range(20):
-        fetchers.follow(partition(f"t{n}", leader=1 + n % 3), ENDPOINT)
+        fetchers.add_partition(partition(f"t{n}", leader=1 + n % 3), ENDPOINT)
 
-    assert {f.key for f in fetchers.settle().started} == {(leader, n) for leader in (1, 2, 3) for n in (0, 1)}
+    assert {f.key for f in fetchers.take_changes().started} == {(leader, n) for leader in (1, 2, 3) for n in (0, 1)}
 
 
-def test_a_fetcher_that_loses_one_partition_and_gets_another_goes_on() -> None:
+def test_fetcher_whose_only_partition_is_exchanged_goes_on() -> None:
     fetchers = manager()
-    fetchers.follow(partition("a"), ENDPOINT)
-    (fetcher,) = fetchers.settle().started
+    fetchers.add_partition(partition("a"), ENDPOINT)
+    (fetcher,) = fetchers.take_changes().started
 
-    fetchers.stop("a", 0)
-    fetchers.follow(partition("b"), ENDPOINT)
-    changes = fetchers.settle()
+    fetchers.remove_partition("a", 0)
+    fetchers.add_partition(partition("b"), ENDPOINT)
+    changes = fetchers.take_changes()
 
     assert (changes.started, changes.ended, changes.woken) == ([], [], [fetcher])
 
 
-def test_a_partition_moves_to_its_new_leader_and_begins_anew_in_every_term() -> None:
+def test_partition_gets_a_new_follower_in_every_term() -> None:
     fetchers = manager()
     moving = partition("a")
-    fetchers.follow(moving, ENDPOINT)
+    fetchers.add_partition(moving, ENDPOINT)
     before = fetchers.follower("a", 0)
-    fetchers.settle()
-    fetchers.follow(moving, ENDPOINT)
+    fetchers.take_changes()
+    fetchers.add_partition(moving, ENDPOINT)
     assert fetchers.follower("a", 0) is before, "the same term"
 
     take(moving, leader=2, epoch=2)
-    fetchers.follow(moving, ENDPOINT)
-    changes = fetchers.settle()
+    fetchers.add_partition(moving, ENDPOINT)
+    changes = fetchers.take_changes()
 
     assert [f.key.leader_id for f in changes.started] == [2]
     assert [f.key.leader_id for f in changes.ended] == [1]
     assert fetchers.follower("a", 0) is not before
 
 
-def test_a_leader_that_is_reached_elsewhere_gets_a_new_fetcher_with_the_same_partitions() -> None:
+def test_leader_at_a_new_address_gets_a_fetcher_of_its_partitions() -> None:
     fetchers = manager()
-    fetchers.follow(partition("a"), ENDPOINT)
-    (old,) = fetchers.settle().started
+    fetchers.add_partition(partition("a"), ENDPOINT)
+    (old,) = fetchers.take_changes().started
 
-    fetchers.move_leader(1, Endpoint("elsewhere", 1))
-    changes = fetchers.settle()
+    fetchers.move_leader(1, LeaderEndpoint("elsewhere", 1))
+    changes = fetchers.take_changes()
 
     assert changes.ended == [old]
     assert [(f.endpoint.host, len(f.followers)) for f in changes.started] == [("elsewhere", 1)]

@@ -6,7 +6,7 @@ from typing import Any
 from ottla.replication.fetch_session import FetchTarget
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
-from ottla.replication.serving_followers import FollowerFetch
+from ottla.replication.replica_reads import FollowerFetch
 from tests.replication.support import EPOCH, leader, take, write
 from tests.storage.support import TOPIC_ID
 
@@ -38,23 +38,23 @@ def session_of(replica: int, target: FetchTarget, partition: Partition) -> Follo
 
 def fetches(session: FollowerSession, target: FetchTarget, partition: Partition, *, now_ms: int, **told: Any) -> None:
     """One fetch of the follower, and its answer; what is in the session is looked at only if it is due."""
-    for due in session.to_look_at():
+    for due in session.targets_to_check():
         fetch = FollowerFetch(session.replica_id, -1, due.fetch_offset, 0, EPOCH, -1)
         partition.note_follower_fetch(fetch, partition.log.log_end_offset, now_ms, session.contact)
         answer = Told(high_watermark=partition.high_watermark, **told)
-        due.told_high_watermark, due.told_log_start_offset = answer.high_watermark, answer.log_start_offset
-        session.was_told(target, answer)
+        due.last_sent_high_watermark, due.last_sent_log_start_offset = answer.high_watermark, answer.log_start_offset
+        session.mark_sent(target, answer)
     session.contact.last_fetch_ms = now_ms
 
 
 def test_a_follower_that_has_everything_is_not_looked_at_again() -> None:
     partition, target = leader(isr=(1, 2)), target_at(0)
     session = session_of(2, target, partition)
-    assert session.to_look_at() == [target]
+    assert session.targets_to_check() == [target]
 
     fetches(session, target, partition, now_ms=5)
 
-    assert session.to_look_at() == []
+    assert session.targets_to_check() == []
 
 
 def test_an_append_a_new_isr_or_another_leader_is_news() -> None:
@@ -66,9 +66,9 @@ def test_an_append_a_new_isr_or_another_leader_is_news() -> None:
         lambda: take(partition, version=2, isr=(1, 2, 3)),
         lambda: take(partition, lead=3, epoch=6, version=3),
     ):
-        session.due.clear()
+        session.dirty.clear()
         happens()
-        assert session.to_look_at() == [target]
+        assert session.targets_to_check() == [target]
 
 
 def test_a_follower_that_is_not_in_sync_is_looked_at_every_time() -> None:
@@ -78,7 +78,7 @@ def test_a_follower_that_is_not_in_sync_is_looked_at_every_time() -> None:
 
     fetches(session, target, partition, now_ms=5)
 
-    assert session.to_look_at() == [target]
+    assert session.targets_to_check() == [target]
 
 
 def test_errors_and_divergence_are_told_again() -> None:
@@ -86,9 +86,9 @@ def test_errors_and_divergence_are_told_again() -> None:
     session = session_of(2, target, partition)
 
     fetches(session, target, partition, now_ms=5, error_code=6)
-    assert session.to_look_at() == [target]
+    assert session.targets_to_check() == [target]
     fetches(session, target, partition, now_ms=6, diverging_epoch=(1, 2))
-    assert session.to_look_at() == [target]
+    assert session.targets_to_check() == [target]
 
 
 def test_fetches_that_are_not_looked_at_keep_a_follower_in_sync() -> None:
@@ -113,7 +113,7 @@ def test_a_forgotten_partition_is_not_kept_in_sync_by_the_others() -> None:
     session.contact.last_fetch_ms = 10 * LAG_MS
     write(partition, 1)
 
-    assert partition.follower_sessions == {}
+    assert partition.sessions.targets == {}
     assert partition.maybe_shrink_isr(10 * LAG_MS) is not None
 
 
@@ -138,7 +138,7 @@ def test_a_closed_session_is_told_nothing_any_more() -> None:
 
     session.close()
 
-    assert partition.follower_sessions == {}
+    assert partition.sessions.targets == {}
 
 
 def test_who_has_left_the_isr_is_not_waited_for() -> None:
@@ -159,11 +159,11 @@ def test_the_high_watermark_waits_for_an_empty_elr() -> None:
     """docs/decisions/0009: also where `min.insync.replicas` says here that the ISR is large enough."""
     partition = leader(isr=(1,), min_isr=1)
     state = {"leader": 1, "leader_epoch": EPOCH, "replicas": (1, 2, 3), "isr": (1,), "now_ms": 0}
-    partition.take_state(partition_epoch=2, elr=(2,), **state)  # type: ignore[arg-type]
+    partition.apply_state(partition_epoch=2, elr=(2,), **state)  # type: ignore[arg-type]
     write(partition, 1)
     assert partition.high_watermark == 0
 
-    partition.take_state(partition_epoch=3, elr=(), **state)  # type: ignore[arg-type]
+    partition.apply_state(partition_epoch=3, elr=(), **state)  # type: ignore[arg-type]
 
     assert partition.high_watermark == 1
 

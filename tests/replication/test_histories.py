@@ -1,7 +1,7 @@
 """Why a follower does not simply truncate to its high watermark: the histories of §14.5.6, told with three brokers."""
 
-from ottla.replication.facts import Truncated
-from ottla.replication.follower import FollowerState
+from ottla.replication.follower_effects import Truncated
+from ottla.replication.replica_follower import FollowerState
 from tests.replication.cluster import Cluster
 from tests.replication.oracle import Oracle, batches_of, log_bytes
 
@@ -19,7 +19,7 @@ def lead(cluster: Cluster, broker: int) -> None:
     cluster.controller.elect([broker])
 
 
-def test_1_a_restarted_follower_keeps_what_lies_above_its_stale_high_watermark() -> None:
+def test_1_restarted_follower_keeps_records_above_its_high_watermark() -> None:
     """Acknowledged by A and B, not yet known as such to B: B restarts, A dies, B leads. T-14"""
     cluster = Cluster()
     oracle = Oracle(cluster)
@@ -46,7 +46,7 @@ def test_1_a_restarted_follower_keeps_what_lies_above_its_stale_high_watermark()
     oracle.check_healed()
 
 
-def test_2_logs_of_the_same_length_that_differ_are_told_apart_by_their_epochs() -> None:
+def test_2_different_logs_of_one_length_differ_by_their_epochs() -> None:
     """A has records nobody else has; B leads and writes others at the same offsets; A returns. R12"""
     cluster = Cluster()
     oracle = Oracle(cluster)
@@ -69,7 +69,7 @@ def test_2_logs_of_the_same_length_that_differ_are_told_apart_by_their_epochs() 
     assert epochs(cluster, 1) == epochs(cluster, leader)
 
 
-def test_3_after_two_quick_elections_one_round_of_questions_is_not_enough() -> None:
+def test_3_two_quick_elections_need_two_rounds_of_reconciling() -> None:
     """The leader does not know the follower's epoch, and the epoch it answers with is one the follower has not. T-15
 
     broker 1    0 0 | 2 2       led epoch 2 alone
@@ -97,7 +97,7 @@ def test_3_after_two_quick_elections_one_round_of_questions_is_not_enough() -> N
     assert epochs(cluster, 1) == [0, 0, 1, 1]
 
 
-def test_4_a_divergent_follower_does_not_raise_the_high_watermark_of_a_new_term() -> None:
+def test_4_divergent_follower_does_not_raise_the_high_watermark() -> None:
     """Its log is longer than the leader's, and differs. T-18"""
     cluster = Cluster()
     oracle = Oracle(cluster)

@@ -7,7 +7,8 @@ import pytest
 from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower
 from ottla.replication.isr import CommittedIsr, IsrOutcome, PendingExpandIsr, PendingShrinkIsr, outcome_of
 from ottla.replication.leadership import Leadership, ReplicationRules, Term
-from ottla.replication.progress import NEVER_MS, ReplicaProgress
+from ottla.replication.replica_progress import NEVER_MS, ReplicaProgress
+from ottla.replication.replica_reads import FollowerFetch
 
 LAG = 100
 
@@ -35,7 +36,7 @@ def fetch(
     leader: Leadership, replica: int, offset: int, *, end: int = 10, now: int = 1000, epoch: int | None = None
 ) -> None:
     epoch = 100 + replica if epoch is None else epoch
-    leader.note_fetch(replica, offset, 0, epoch, leader_end_offset=end, now_ms=now)
+    leader.note_fetch(FollowerFetch(replica, epoch, offset, 0, 5, -1), leader_end_offset=end, now_ms=now)
 
 
 # Progress
@@ -52,7 +53,7 @@ def test_a_follower_at_the_end_is_caught_up_now() -> None:
     assert not progress.is_caught_up(11, 151, LAG)
 
 
-def test_a_follower_that_reaches_the_end_of_its_previous_fetch_was_caught_up_then() -> None:
+def test_follower_at_the_former_log_end_was_caught_up_then() -> None:
     progress = ReplicaProgress()
     progress.note_fetch(5, 0, -1, leader_end_offset=10, now_ms=50)
     assert progress.last_caught_up_ms == NEVER_MS
@@ -62,7 +63,7 @@ def test_a_follower_that_reaches_the_end_of_its_previous_fetch_was_caught_up_the
     assert progress.last_caught_up_ms == 50
 
 
-def test_a_broker_that_has_registered_anew_is_not_confused_with_its_former_life() -> None:
+def test_fetch_of_an_earlier_registration_is_refused() -> None:
     leader = leadership()
     fetch(leader, 2, 5, epoch=8)
 
@@ -86,7 +87,7 @@ def test_the_high_watermark_waits_for_every_member() -> None:
     assert leader.high_watermark_candidate(10, 1000) == 4
 
 
-def test_the_high_watermark_waits_for_a_replica_that_is_about_to_join() -> None:
+def test_high_watermark_waits_for_a_replica_about_to_join() -> None:
     leader = leadership(isr=(1, 2))
     fetch(leader, 2, 12, end=12)
     assert leader.high_watermark_candidate(12, 1000) == 12, "nobody waits for a replica that never fetched"
@@ -96,7 +97,7 @@ def test_the_high_watermark_waits_for_a_replica_that_is_about_to_join() -> None:
     assert leader.high_watermark_candidate(12, 1000 + LAG + 1) == 12, "it lags now"
 
 
-def test_the_high_watermark_does_not_wait_for_a_replica_that_may_not_join() -> None:
+def test_high_watermark_ignores_a_replica_that_may_not_join() -> None:
     leader = leadership(isr=(1, 2), ineligible=(3,))
     fetch(leader, 2, 12, end=12)
     fetch(leader, 3, 10)
@@ -107,7 +108,7 @@ def test_the_high_watermark_does_not_wait_for_a_replica_that_may_not_join() -> N
 # ISR
 
 
-def test_a_joining_replica_counts_for_the_high_watermark_and_not_for_the_minimum() -> None:
+def test_joining_replica_counts_for_high_watermark_not_for_min_isr() -> None:
     """§14.7.3, §14.7.5, T-16"""
     leader = leadership(isr=(1, 2))
     fetch(leader, 2, 10)
@@ -192,7 +193,7 @@ def test_what_an_answer_means(error: ErrorCode, outcome: IsrOutcome) -> None:
     assert outcome_of(error) is outcome
 
 
-def test_a_new_committed_state_voids_what_was_asked_for_and_keeps_what_is_known() -> None:
+def test_new_committed_state_voids_a_change_and_keeps_progress() -> None:
     leader = leadership(isr=(1, 2))
     fetch(leader, 3, 10)
     leader.maybe_expand(3, 10)

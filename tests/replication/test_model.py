@@ -1,13 +1,16 @@
 """Random walks of three brokers: I-1 to I-7, I-9 and R12 hold, and the traps of §21 do not go unnoticed."""
 
+from typing import Any
+
 import pytest
 
-from ottla.replication.facts import Fact
-from ottla.replication.follower import FetchPosition, Follower, FollowerState
-from ottla.replication.leadership import Leadership
+from ottla.broker.replicas.shared_reads import SharedReads, read_for_follower
+from ottla.replication.follower_effects import Effect
+from ottla.replication.leadership import FetchNoted, Leadership
 from ottla.replication.partition import Partition
-from ottla.replication.progress import Contact, ReplicaProgress
-from ottla.replication.serving_followers import FollowerFetch, FollowerNoted, FollowerRead
+from ottla.replication.replica_follower import FetchPosition, FollowerState, ReplicaFollower
+from ottla.replication.replica_progress import Contact, ReplicaProgress
+from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from tests.replication.broker import Kinds
 from tests.replication.walk import Walk, first_violation
 
@@ -16,18 +19,21 @@ SEEDS = range(150)
 MUTANT_SEEDS = range(2000)
 
 
-class StartsFetching(Follower):
+class StartsFetching(ReplicaFollower):
     """Finds out only by a Fetch that its log diverges (§14.5.1)."""
 
-    def start(self) -> list[Fact]:
-        facts = super().start()
-        self.state = FollowerState.FETCHING
-        return facts
+    def start(self) -> list[Effect]:
+        effects = super().start()
+        if not effects:
+            self.state = FollowerState.FETCHING
+        return effects
 
 
-@pytest.mark.parametrize("follower", [Follower, StartsFetching])
+@pytest.mark.parametrize("follower", [ReplicaFollower, StartsFetching])
 @pytest.mark.parametrize("decade", range(0, len(SEEDS), 10))
-def test_nothing_acknowledged_is_lost_and_all_logs_become_the_same(decade: int, follower: type[Follower]) -> None:
+def test_nothing_acknowledged_is_lost_and_all_logs_become_the_same(
+    decade: int, follower: type[ReplicaFollower]
+) -> None:
     """I-1…I-7, I-9, R04, R06, R07, R12"""
     for seed in range(decade, decade + 10):
         Walk(seed, Kinds(follower=follower)).run()
@@ -42,14 +48,14 @@ def test_the_walks_get_somewhere() -> None:
     assert sum(walk.cluster.controller.state.leader_epoch for walk in walks) > 100
 
 
-class TruncatesToHighWatermark(Follower):
+class TruncatesToHighWatermark(ReplicaFollower):
     """T-14"""
 
-    def start(self) -> list[Fact]:
-        return self._truncate(self.partition.high_watermark, FollowerState.FETCHING)
+    def start(self) -> list[Effect]:
+        return [self._truncate(self.partition.high_watermark, FollowerState.FETCHING)]
 
 
-class ComparesOneRound(Follower):
+class ComparesOneRound(ReplicaFollower):
     """T-15: what the first answer tells is taken for all there is to know, as before KIP-279 and KIP-595."""
 
     def truncation_point(self, epoch: int, end_offset: int) -> tuple[int, bool]:
@@ -71,20 +77,18 @@ class CountsCommittedIsrOnly(Partition):
     leadership_type = CommittedIsrOnly
 
 
-class BelievesEveryFetch(Partition):
+def read_and_believe(partition: Partition, fetch: FollowerFetch, *arguments: Any, **named: Any) -> FollowerRead:
     """T-18: the follower's position is taken from a fetch that is then answered with an error or a divergence."""
-
-    def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one_batch: bool) -> FollowerRead:
-        if self.leadership is not None and fetch.replica_id in self.leadership.followers:
-            self.leadership.followers[fetch.replica_id].note_fetch(
-                fetch.fetch_offset,
-                fetch.log_start_offset,
-                fetch.broker_epoch,
-                leader_end_offset=self.log.log_end_offset,
-                now_ms=0,
-            )
-            self.maybe_raise_high_watermark(0)
-        return super().read_for_follower(fetch, max_bytes, at_least_one_batch=at_least_one_batch)
+    if partition.leadership is not None and fetch.replica_id in partition.leadership.followers:
+        partition.leadership.followers[fetch.replica_id].note_fetch(
+            fetch.fetch_offset,
+            fetch.log_start_offset,
+            fetch.broker_epoch,
+            leader_end_offset=partition.log.log_end_offset,
+            now_ms=0,
+        )
+        partition.maybe_raise_high_watermark(0)
+    return read_for_follower(partition, fetch, *arguments, **named)
 
 
 class BelievesEveryAnswer(Partition):
@@ -92,8 +96,8 @@ class BelievesEveryAnswer(Partition):
 
     def note_follower_fetch(
         self, fetch: FollowerFetch, leader_end_offset: int, now_ms: int, contact: Contact | None = None
-    ) -> FollowerNoted:
-        sent = self.read_for_follower(fetch, 1 << 20, at_least_one_batch=True)
+    ) -> FetchNoted:
+        sent = read_for_follower(self, fetch, 1 << 20, at_least_one_batch=True, shared=SharedReads())
         end_offset = fetch.fetch_offset if not sent.records else leader_end_offset
         return super().note_follower_fetch(fetch._replace(fetch_offset=end_offset), leader_end_offset, now_ms, contact)
 
@@ -116,10 +120,10 @@ class RaisesBelowMinIsr(Partition):
         pytest.param(Kinds(follower=TruncatesToHighWatermark), id="T-14"),
         pytest.param(Kinds(follower=ComparesOneRound), id="T-15"),
         pytest.param(Kinds(partition=CountsCommittedIsrOnly), id="T-16"),
-        pytest.param(Kinds(partition=BelievesEveryFetch, follower=StartsFetching), id="T-18-fetch"),
+        pytest.param(Kinds(read=read_and_believe, follower=StartsFetching), id="T-18-fetch"),
         pytest.param(Kinds(partition=BelievesEveryAnswer), id="T-18-answer"),
         pytest.param(Kinds(partition=RaisesBelowMinIsr), id="KIP-966"),
     ],
 )
-def test_a_planted_trap_is_found(kinds: Kinds) -> None:
+def test_seeded_bug_is_found(kinds: Kinds) -> None:
     assert first_violation(kinds, MUTANT_SEEDS) is not None

@@ -1,16 +1,20 @@
-"""A replica and the states that the controller commits: terms, the ISR, and who is mistaken about them.
-
-§14.2, §14.7, §15.1
-"""
+"""A replica: the states that the controller commits, records of producers, the ISR: §14.2, §14.6, §14.7, §15."""
 
 import pytest
 
-from ottla.protocol.errors import ErrorCode, FencedLeaderEpoch, KafkaError, NotLeaderOrFollower, UnknownLeaderEpoch
+from ottla.protocol.errors import (
+    ErrorCode,
+    FencedLeaderEpoch,
+    KafkaError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+)
 from ottla.replication.isr import IsrChange, IsrOutcome
-from ottla.replication.partition import Partition, Taken
+from ottla.replication.partition import ACKS_ALL, Partition, StateChange
 from tests.fakes.disk import FakeDisk
-from tests.replication.support import EPOCH, leader, note, replica, take
-from tests.storage.support import TOPIC_ID, new_log
+from tests.replication.support import EPOCH, alone, append, leader, note, replica, take
+from tests.storage.support import NOW, TOPIC_ID, new_log
 
 
 def test_a_restored_high_watermark_stays_within_the_log() -> None:
@@ -45,7 +49,7 @@ def test_an_older_state_is_ignored() -> None:
     """§14.2.1, I-8"""
     target = leader()
 
-    assert take(target, lead=2, epoch=EPOCH - 1, version=0) is Taken.NOTHING
+    assert take(target, lead=2, epoch=EPOCH - 1, version=0) is StateChange.NONE
 
     assert (target.leader_id, target.leader_epoch) == (1, EPOCH)
 
@@ -53,20 +57,20 @@ def test_an_older_state_is_ignored() -> None:
 def test_what_a_state_means_for_the_replica() -> None:
     target = leader()
 
-    assert take(target, version=1) is Taken.NOTHING
-    assert take(target, version=2, isr=(1, 2)) is Taken.UPDATED
-    assert take(target, version=3, lead=2, epoch=EPOCH + 1) is Taken.FOLLOWS
+    assert take(target, version=1) is StateChange.NONE
+    assert take(target, version=2, isr=(1, 2)) is StateChange.UPDATED
+    assert take(target, version=3, lead=2, epoch=EPOCH + 1) is StateChange.BECAME_FOLLOWER
     assert target.leadership is None
-    assert take(target, version=4, lead=-1, epoch=EPOCH + 2) is Taken.FOLLOWS
-    assert take(target, version=5, lead=1, epoch=EPOCH + 3) is Taken.LEADS
+    assert take(target, version=4, lead=-1, epoch=EPOCH + 2) is StateChange.BECAME_FOLLOWER
+    assert take(target, version=5, lead=1, epoch=EPOCH + 3) is StateChange.BECAME_LEADER
 
 
-def test_a_new_term_of_the_same_leader_knows_nothing_of_its_followers() -> None:
+def test_new_term_of_the_leader_knows_nothing_of_followers() -> None:
     """§14.2.1, §14.2.2"""
     target = leader(records=2)
     note(target, 2, 2)
 
-    assert take(target, epoch=EPOCH + 1, version=2) is Taken.LEADS
+    assert take(target, epoch=EPOCH + 1, version=2) is StateChange.BECAME_LEADER
     assert target.leadership is not None
     assert target.leadership.followers[2].log_end_offset == -1
     assert target.leader_epoch_start == 2
@@ -91,7 +95,7 @@ def test_a_committed_change_is_adopted() -> None:
 
     assert outcome is IsrOutcome.ADOPTED
     assert (target.isr, target.partition_epoch) == ((1, 2, 3), 2)
-    assert take(target, version=2, isr=(1, 2)) is Taken.NOTHING, "metadata tells it too, later"
+    assert take(target, version=2, isr=(1, 2)) is StateChange.NONE, "metadata tells it too, later"
 
 
 @pytest.mark.parametrize(
@@ -137,3 +141,88 @@ def test_members_that_lag_are_asked_away_and_counted_until_then() -> None:
     assert target.high_watermark == 0
     target.isr_change_answered(change, ErrorCode.NONE, partition_epoch=2, isr=(1, 2), now_ms=30_001)
     assert target.high_watermark == 1
+
+
+def test_high_watermark_of_a_single_replica_is_its_log_end() -> None:
+    target = alone()
+    append(target, acks=1)
+
+    assert not target.maybe_raise_high_watermark(0), "queued is not written"
+    target.log.write_pending(now_wall_ms=NOW)
+    assert target.maybe_raise_high_watermark(0)
+    assert target.high_watermark == 1
+
+
+def test_the_high_watermark_rises_with_the_slowest_member() -> None:
+    """R06"""
+    target = leader(records=4)
+
+    assert not note(target, 2, 4).high_watermark_rose
+    assert note(target, 3, 3).high_watermark_rose
+    assert target.high_watermark == 3
+
+
+def test_the_high_watermark_stands_still_while_too_few_are_in_sync() -> None:
+    """§14.6.1, KIP-966"""
+    target = leader(isr=(1,), records=3)
+    assert target.high_watermark == 0
+
+    take(target, isr=(1, 2), version=2)
+    note(target, 2, 3)
+
+    assert target.high_watermark == 3
+
+
+def test_the_answer_to_acks_all() -> None:
+    """§15.2.3, R08"""
+    target = leader(records=1)
+    assert target.acknowledgement(0, EPOCH) is None
+    note(target, 2, 1)
+    note(target, 3, 1)
+    assert target.acknowledgement(0, EPOCH) is ErrorCode.NONE
+    assert target.acknowledgement(0, EPOCH - 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    take(target, isr=(1,), version=2)
+    assert target.acknowledgement(0, EPOCH) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    take(target, lead=2, epoch=EPOCH + 1, version=3)
+    assert target.acknowledgement(0, EPOCH) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_acks_all_needs_enough_replicas_in_sync() -> None:
+    """§15.2.2; acks=1 does not."""
+    target = leader(isr=(1,))
+
+    with pytest.raises(NotEnoughReplicas):
+        append(target, acks=ACKS_ALL)
+    assert not target.log.has_pending_writes
+    append(target, acks=1)
+    assert target.log.has_pending_writes
+
+
+def test_acks_all_is_refused_by_the_committed_isr() -> None:
+    """§14.7.5: one that is joining does not help yet."""
+    target = leader(isr=(1,), records=1)
+    assert note(target, 3, 1).isr_change is not None
+
+    with pytest.raises(NotEnoughReplicas):
+        append(target, acks=ACKS_ALL)
+
+
+def test_min_insync_replicas_is_at_most_the_number_of_replicas() -> None:
+    """§14.6.2"""
+    target = alone()
+    assert target.log.config.min_insync_replicas == 2
+
+    append(target, acks=ACKS_ALL)
+
+    assert target.log.has_pending_writes
+
+
+@pytest.mark.parametrize("lead", [2, -1])
+def test_only_the_leader_takes_records(lead: int) -> None:
+    target = replica()
+    take(target, lead=lead)
+
+    with pytest.raises(NotLeaderOrFollower):
+        append(target, acks=1)
+    assert not target.log.has_pending_writes

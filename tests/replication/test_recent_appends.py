@@ -8,7 +8,7 @@ from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX, R
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
-from tests.replication.recent import PLENTY, append_and_tell, as_read_anew, as_sent
+from tests.replication.recent import PLENTY, append_and_tell, as_in_log, as_sent
 from tests.storage.support import append, batch, new_log
 
 LONG = "x" * COPIED_BYTES_MAX
@@ -29,10 +29,10 @@ def test_a_short_append_is_copied_for_its_buffer_is_used_again(log: Log) -> None
     for view in received:
         view[:] = bytes(len(view))
 
-    assert as_sent(recent.read(log, begin, PLENTY)) == as_read_anew(log, begin)
+    assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
 
 
-def test_a_long_batch_stays_where_it_was_received_and_short_ones_beside_it_are_copied(log: Log) -> None:
+def test_long_batch_stays_in_its_buffer_and_short_ones_are_copied(log: Log) -> None:
     """A short one may lie in a buffer that is used again, whoever else appended to the log meanwhile."""
     recent = RecentAppends()
     received = [batch("c"), batch("d"), batch(LONG), batch("e"), batch(LONG), batch(LONG), batch("f")]
@@ -42,21 +42,21 @@ def test_a_long_batch_stays_where_it_was_received_and_short_ones_beside_it_are_c
         view[:] = bytes(len(view))
 
     found = recent.read(log, begin, PLENTY)
-    assert as_sent(found) == as_read_anew(log, begin)
+    assert as_sent(found) == as_in_log(log, begin)
     assert [view.obj is one.obj for view in found for one in received].count(True) == 3
-    assert as_sent(recent.read(log, begin + 4, PLENTY)) == as_read_anew(log, begin + 4)
+    assert as_sent(recent.read(log, begin + 4, PLENTY)) == as_in_log(log, begin + 4)
 
 
-def test_many_short_batches_are_copied_in_pieces_that_fit_into_an_answer(log: Log) -> None:
+def test_short_batches_are_copied_in_pieces_that_fit_a_response(log: Log) -> None:
     recent = RecentAppends()
     begin = append_and_tell(recent, log, *[batch("x" * 1000) for _ in range(100)])
 
     found = recent.read(log, begin, 2 * COPIED_BYTES_MAX)
 
     assert len(as_sent(found)) > COPIED_BYTES_MAX
-    assert as_read_anew(log, begin).startswith(as_sent(found))
-    assert as_sent(recent.read(log, begin, PLENTY)) == as_read_anew(log, begin)
-    assert recent.held_bytes == len(as_read_anew(log, begin))
+    assert as_in_log(log, begin).startswith(as_sent(found))
+    assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
+    assert recent.held_bytes == len(as_in_log(log, begin))
 
 
 def test_a_buffer_is_held_once_for_all_the_batches_in_it(log: Log) -> None:
@@ -82,8 +82,8 @@ def test_appends_that_follow_each_other_are_given_together(log: Log) -> None:
     second = append_and_tell(recent, log, batch(LONG), batch(LONG))
     append_and_tell(recent, log, batch("f"))
 
-    assert as_sent(recent.read(log, begin, PLENTY)) == as_read_anew(log, begin)
-    assert as_sent(recent.read(log, second + 1, PLENTY)) == as_read_anew(log, second + 1)
+    assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
+    assert as_sent(recent.read(log, second + 1, PLENTY)) == as_in_log(log, second + 1)
 
 
 def test_no_more_is_given_than_fits(log: Log) -> None:
@@ -92,7 +92,7 @@ def test_no_more_is_given_than_fits(log: Log) -> None:
     size = len(one)
     begin = append_and_tell(recent, log, one, batch(LONG), batch(LONG))
 
-    assert as_sent(recent.read(log, begin, 3 * size - 1)) == as_read_anew(log, begin, 3 * size - 1)
+    assert as_sent(recent.read(log, begin, 3 * size - 1)) == as_in_log(log, begin, 3 * size - 1)
     assert len(recent.read(log, begin, 3 * size - 1)) == 2
     assert recent.read(log, begin, size - 1) == []
 
@@ -104,7 +104,7 @@ def test_what_nobody_was_told_of_is_not_skipped(log: Log) -> None:
     later = append_and_tell(recent, log, batch("f"))
 
     assert recent.read(log, begin, PLENTY) == []
-    assert as_sent(recent.read(log, later, PLENTY)) == as_read_anew(log, later)
+    assert as_sent(recent.read(log, later, PLENTY)) == as_in_log(log, later)
 
 
 def test_an_offset_within_a_batch_is_left_to_the_log(log: Log) -> None:
@@ -133,7 +133,7 @@ def test_what_the_isr_has_is_let_go(log: Log) -> None:
     recent.passed(log, begin + 3)
 
     assert recent.read(log, begin, PLENTY) == []
-    assert as_sent(recent.read(log, begin + 3, PLENTY)) == as_read_anew(log, begin + 3)
+    assert as_sent(recent.read(log, begin + 3, PLENTY)) == as_in_log(log, begin + 3)
     recent.passed(log, begin + 4)
     assert recent.held_bytes == 0
 
@@ -144,7 +144,7 @@ def test_a_batch_that_the_isr_has_in_part_is_kept(log: Log) -> None:
 
     recent.passed(log, begin + 1)
 
-    assert as_sent(recent.read(log, begin, PLENTY)) == as_read_anew(log, begin)
+    assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
 
 
 def test_all_logs_together_hold_so_much_and_lose_the_oldest_first() -> None:
@@ -199,4 +199,4 @@ def test_what_is_given_is_what_the_log_would_give(
     found = as_sent(recent.read(log, offset, max_bytes))
 
     assert len(found) <= max_bytes
-    assert not found or as_read_anew(log, offset, max_bytes).startswith(found)
+    assert not found or as_in_log(log, offset, max_bytes).startswith(found)

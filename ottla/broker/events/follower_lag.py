@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from ottla.broker.events.broker_facts import FollowerLagSampled
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.replication.partition import Partition
-from ottla.replication.progress import UNKNOWN_OFFSET
+from ottla.replication.replica_progress import UNKNOWN_OFFSET
 
 _Row = tuple[int, int | None, bool]
 """Partition, lag, whether it is in sync."""

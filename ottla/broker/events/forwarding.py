@@ -15,7 +15,7 @@ from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import ACKS_ALL
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

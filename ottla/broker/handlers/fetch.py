@@ -20,8 +20,9 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
+from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.fetch_session_cache import FetchSessionCache
+from ottla.replication.replica_progress import PartitionKey
 
 TOPIC_IDS_SINCE = 13
 

@@ -35,7 +35,7 @@ def _end_offset(replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPart
     try:
         partition = replicas.partition(topic, asked.partition)
         partition.check_leader(asked.current_leader_epoch)
-        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=asked.partition, error_code=int(error.code))
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

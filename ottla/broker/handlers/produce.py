@@ -29,7 +29,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.replication.leading import ACKS_ALL
+from ottla.replication.partition import ACKS_ALL
 from ottla.storage.validation import RecordsRefused
 
 NO_ACKS = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.metadata.cluster_metadata import NOT_REGISTERED, ClusterMetadata
 from ottla.broker.metadata.store_calls import RETRY_MS_MAX, RETRY_MS_MIN, RetryDeadline, ask
 from ottla.broker.runtime import Runtime, StartError
-from ottla.cluster.controller import first_unsettled, is_unsettled, may_hand_over, may_stop
+from ottla.cluster.controller import first_unfinished, is_unfinished, may_hand_over, may_stop
 from ottla.cluster.encoding import BROKERS, topics_of
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
 from ottla.cluster.registration import (
@@ -334,7 +334,7 @@ class BrokerLifecycle:
         metadata = self._metadata
         if self._activating or self._is_held_up():
             return
-        self._unsettled = first_unsettled(metadata.image, broker.node_id, metadata.rules_of)
+        self._unsettled = first_unfinished(metadata.image, broker.node_id, metadata.rules_of)
         if self._unsettled is not None:
             return
         self._activating = True
@@ -355,7 +355,7 @@ class BrokerLifecycle:
     def _is_held_up(self) -> bool:
         """By the partition that did so before: not all are looked at with every change."""
         metadata = self._metadata
-        return self._unsettled is not None and is_unsettled(
+        return self._unsettled is not None and is_unfinished(
             metadata.image, self._runtime.node_id, self._unsettled, metadata.rules_of
         )
 

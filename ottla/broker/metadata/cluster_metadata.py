@@ -14,9 +14,17 @@ from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.runtime import Runtime
 from ottla.cluster.controller import TopicRules
 from ottla.cluster.encoding import BROKERS, DELETED, DeletionMark, deletion_marks
-from ottla.cluster.follow import Follower
 from ottla.cluster.image import NO_LEADER, MetadataImage, TopicInfo
-from ottla.cluster.store import Changes, CommitResult, MetadataStore, Snapshot, StoreError, Transaction, Unavailable
+from ottla.cluster.store import (
+    Changes,
+    CommitResult,
+    MetadataStore,
+    Snapshot,
+    StoreError,
+    StoreWatcher,
+    Transaction,
+    Unavailable,
+)
 from ottla.cluster.updates import ImageUpdate, applied
 
 if TYPE_CHECKING:
@@ -60,7 +68,7 @@ class ClusterMetadata:
         self.publishers: list[MetadataPublisher] = []
         self._runtime = runtime
         self._store = store
-        self._follower = Follower(store, "", self.entering(self._take), self.entering(self._unreadable))
+        self._follower = StoreWatcher(store, "", self.entering(self._take), self.entering(self._unreadable))
         self._retry_timer: TimerEntry | None = None
         # Told of every update after the first, before anything follows it.
         self.watchers: list[Callable[[MetadataImage, ImageUpdate], None]] = []

@@ -10,19 +10,16 @@ Whoever changes a partition in another way, by metadata, by a fetch of a followe
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.replicas.disk_sync import DiskSync
+from ottla.broker.replicas.shared_reads import SharedReads
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
-from ottla.replication.leading import ACKS_ALL
-from ottla.replication.partition import Partition
-from ottla.replication.shared_reads import SharedReads
+from ottla.replication.partition import ACKS_ALL, Partition
+from ottla.replication.replica_progress import WatchingSession
 from ottla.storage.log import AppendInfo, Origin
 from ottla.timer.purgatory import Purgatory
-
-if TYPE_CHECKING:
-    from ottla.replication.follower_session import FollowerSession
 
 # (where the records are, None) once they are below the high watermark, or (None, why not).
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
@@ -42,7 +39,7 @@ class Appends:
         self._own_waiting: dict[Partition, list[_OwnAppend]] = {}
         # Whose waiters have to look again, and sessions of followers for which there may be records.
         self._news: dict[Partition, None] = {}
-        self._awake: dict[FollowerSession, None] = {}
+        self._awake: dict[WatchingSession, None] = {}
         self._disk_sync = DiskSync(runtime, self.synced, lambda partition: self.write_failed(partition))
         self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", runtime.wheel)
@@ -91,7 +88,7 @@ class Appends:
 
     def wake_followers(self, partition: Partition) -> None:
         """There is something for followers that they should not wait for."""
-        for session, target in partition.follower_sessions.items():
+        for session, target in partition.sessions.targets.items():
             session.changed[target.key] = target
             self._awake[session] = None
 
@@ -118,7 +115,7 @@ class Appends:
     def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
         log = partition.log
         begin = log.log_end_offset
-        batches = log.pending_records if partition.follower_sessions else ()
+        batches = log.pending_records if partition.sessions.targets else ()
         try:
             log.write_pending(now_wall_ms=self._runtime.clock.wall_ms())
         except KafkaError as error:
@@ -134,7 +131,7 @@ class Appends:
                 self.shared_reads.recent.appended(log, begin, batches)
         if partition.written(self._runtime.clock.now_ms()):
             self.high_watermark_rose(partition)
-        if partition.follower_sessions:
+        if partition.sessions.targets:
             self.wake_followers(partition)
         if log.config.waits_for_sync:
             self._disk_sync.written(partition)

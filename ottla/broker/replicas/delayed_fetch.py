@@ -27,8 +27,7 @@ from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
-from ottla.replication.partition import Partition
-from ottla.replication.reading import READ_COMMITTED
+from ottla.replication.partition import READ_COMMITTED, Partition
 from ottla.storage.reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 
@@ -188,18 +187,18 @@ class DelayedFetch(DelayedOperation):
             return 0
         if target.last_fetched_epoch >= 0 and self._diverges(target, partition, answer):
             return 0
-        partition.check_readable(target.fetch_offset)
+        partition.reads.check_readable(target.fetch_offset)
         self._watched.append((partition, partition.leader_id, partition.leader_epoch, target))
         at_least_one_batch = self._bytes_read == 0 and not self._cold
         wanted = min(target.max_bytes, room)
         if wanted <= 0 and not at_least_one_batch:
             return 0
         try:
-            result = partition.read(
+            result = partition.log.read(
                 target.fetch_offset,
                 wanted,
-                isolation_level=self._isolation_level,
-                at_least_one_batch=at_least_one_batch,
+                upper_bound=partition.upper_bound(self._isolation_level),
+                min_one_batch=at_least_one_batch,
             )
         except WouldBlock as read:
             self._cold.append(ColdRead(target, answer, read))
@@ -227,7 +226,7 @@ class DelayedFetch(DelayedOperation):
 
     def _diverges(self, target: FetchTarget, partition: Partition, answer: Any) -> bool:
         """Whether the reader has records of an epoch that ended earlier than it believes (KIP-595)."""
-        diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
+        diverging = partition.reads.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
         if diverging is None:
             return False
         describe_divergence(answer, diverging)

@@ -1,8 +1,8 @@
 """One fetch request of a follower: what it has is noted, and it gets what it lacks, up to the end of the log (§14.1).
 
-Only targets with news are looked at (`FollowerSession`), and while there is nothing to send, the request waits for its
-session, not for each of its partitions. What the follower has is noted once, at the first read, and only if that
-succeeds (§14.1.4); the high watermark is told as it is after that.
+Only targets that may have changed are looked at (`FollowerSession`), and while there is nothing to send, the request
+waits for its session, not for each of its partitions. What the follower has is noted once, at the first read, and only
+if that succeeds (§14.1.4); the high watermark is sent as it is after that.
 """
 
 from collections.abc import Hashable
@@ -18,13 +18,15 @@ from ottla.broker.replicas.fetch_responses import (
     response_of,
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.shared_reads import read_for_follower
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
-from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
+from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
-from ottla.replication.serving_followers import FollowerFetch
+from ottla.replication.replica_progress import PartitionKey
+from ottla.replication.replica_reads import FollowerFetch
 from ottla.storage.reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 
@@ -97,7 +99,7 @@ class DelayedFollowerFetch(DelayedOperation):
                 self._noted()
                 if self._ends_wait or self._bytes_read >= self._min_bytes:
                     return self._response()
-        # Who waits for what this follower has by now is told before the follower is seen to wait.
+        # Requests that wait for what this follower has by now end before the follower is seen to wait.
         self._runtime.end_event()
         context.park()
         context.on_disconnect = self._give_up
@@ -145,7 +147,7 @@ class DelayedFollowerFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         self._session.changed.clear()
-        return any(map(self._must_end, self._session.due.values())) and self.force_complete()
+        return any(map(self._must_end, self._session.dirty.values())) and self.force_complete()
 
     def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002 - the session, which knows what has changed
         return any(map(self._must_end, self._session.take_changed().values())) and self.force_complete()
@@ -156,7 +158,7 @@ class DelayedFollowerFetch(DelayedOperation):
         if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
             return True
         log = partition.log
-        if target.told_log_start_offset != log.log_start_offset:
+        if target.last_sent_log_start_offset != log.log_start_offset:
             return True
         end_offset = log.log_end_offset
         if target.fetch_offset == end_offset:
@@ -167,7 +169,7 @@ class DelayedFollowerFetch(DelayedOperation):
         return sum(self._readable.values()) >= self._min_bytes
 
     def on_complete(self) -> None:
-        self._fetch.look_again()
+        self._fetch.refresh_targets()
         self._read_all()
         if self._cold:
             self._read_cold()
@@ -200,7 +202,8 @@ class DelayedFollowerFetch(DelayedOperation):
         wanted = min(target.max_bytes, room)
         at_least_one_batch = self._bytes_read == 0 and not self._cold
         try:
-            read = partition.read_for_follower(
+            read = read_for_follower(
+                partition,
                 fetch,
                 wanted,
                 at_least_one_batch=at_least_one_batch,
@@ -240,7 +243,7 @@ class DelayedFollowerFetch(DelayedOperation):
                     self._note(partition, fetch, end_offset)
                     describe(partition, read.answer)
                 except KafkaError as error:
-                    # It has resigned meanwhile.
+                    # It has resigned since.
                     read.answer.records = b""
                     describe_failure(self._replicas, read.target, read.answer, error)
         self._noted()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.replicas.follower_log import restart, truncate
 from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import leave
 from ottla.cluster.controller import PartitionChange, transaction_of_leader
@@ -125,9 +126,9 @@ class FailedReplicas:
         try:
             if base_offset > log.log_start_offset:
                 # To the segment before, so that nothing of the damaged one is read.
-                partition.truncate_to(base_offset - 1)
+                truncate(partition, base_offset - 1)
             else:
-                partition.restart_at(log.log_start_offset)
+                restart(partition, log.log_start_offset)
         except KafkaError as error:
             self._tell(partition, "a damaged segment could not be cut off", str(error))
             return

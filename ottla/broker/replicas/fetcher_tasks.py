@@ -1,26 +1,28 @@
 """The tasks that copy partitions from their leaders, one for each fetcher of `FetcherManager`.
 
-A task asks what its fetcher wants asked, hands it the answer, and tells the replica manager what came of it; when there
-is nothing to ask it sleeps until the fetcher wants to look again or is woken. What a log has lost to a truncation is
-made durable before the next request: else the old end could come back with the power, under the epochs of the new one,
-or be taken for it by a recovery point that spoke of the old one.
+A task sends what its fetcher requests, hands it the response, performs on the logs what the followers decide, and
+passes on what has happened; when there is nothing to request it sleeps until the fetcher wants to look again or is
+woken. What a log has lost to a truncation is made durable before the next request: else the old end could come back
+with the power, under the epochs of the new one, or be taken for it by a recovery point that spoke of the old one.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol
 
 from ottla.broker.config.server_cluster import ReplicationOptions
 from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.replicas.follower_log import Report, perform
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
-from ottla.replication.facts import BackedOff, Fact, Failed, Fenced, Followed, Restarted, Truncated
-from ottla.replication.fetcher import SYNC_WAIT_MS, Endpoint, Fetcher, FetcherConfig, Planned
+from ottla.replication.fetcher import Fetcher
 from ottla.replication.fetcher_manager import FetcherManager
+from ottla.replication.fetcher_requests import SYNC_WAIT_MS, FetcherConfig, FetcherRequest, LeaderEndpoint
+from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, Fenced, Fetched, Restarted, Truncated
 from ottla.replication.partition import Partition
 from ottla.storage.durability import FlushWork
 from ottla.storage.producers import ProducersRestore
@@ -53,8 +55,8 @@ class CopiedReplicas(Protocol):
     def follow_again(self, partition: Partition) -> None: ...
 
 
-class Fetching:
-    """Tell of all changes, then `settle`."""
+class FetcherTasks:
+    """Add and remove all partitions of an update, then `apply_changes`."""
 
     def __init__(
         self,
@@ -85,35 +87,33 @@ class Fetching:
             fetchers_per_leader=config.num_replica_fetchers,
         )
         self._tasks: dict[Fetcher, FetcherTask] = {}
+        # Before they had a task.
+        self._truncated: list[Partition] = []
         self._is_over = False
 
     def _new_peer(self, address: Address, client_id: str) -> Peer:
         return Peer(self._runtime, self._network, address, client_id, self._options)
 
-    @property
-    def fetchers(self) -> list[Fetcher]:
-        return self._manager.fetchers
-
-    def follow(self, partition: Partition, host: str, port: int) -> None:
+    def add_partition(self, partition: Partition, host: str, port: int) -> None:
         """Copy the partition from the leader of its term, which is there."""
-        self._manager.follow(partition, Endpoint(host, port))
+        self._handle(self._manager.add_partition(partition, LeaderEndpoint(host, port)))
 
-    def stop(self, topic: str, index: int) -> None:
-        self._manager.stop(topic, index)
+    def remove_partition(self, topic: str, index: int) -> None:
+        self._manager.remove_partition(topic, index)
 
     def synced(self, partition: Partition) -> None:
         """The partition's log was synced, or could not be."""
-        self._manager.synced(partition.topic, partition.index)
-        self.settle()
+        self._handle(self._manager.synced(partition.topic, partition.index))
+        self.apply_changes()
 
     def move_leader(self, leader_id: int, host: str, port: int) -> None:
-        self._manager.move_leader(leader_id, Endpoint(host, port))
+        self._manager.move_leader(leader_id, LeaderEndpoint(host, port))
 
-    def settle(self) -> None:
-        """Begins and ends tasks as the changes since the last call want it."""
+    def apply_changes(self) -> None:
+        """Starts, ends and wakes tasks as the changes since the last call want it."""
         if self._is_over:
             return
-        changes = self._manager.settle()
+        changes = self._manager.take_changes()
         for fetcher in changes.ended:
             self._tasks.pop(fetcher).end()
         for fetcher in changes.started:
@@ -126,41 +126,46 @@ class Fetching:
                 self._new_peer,
                 self._recovery_points_fell,
             )
-        cut = self.heard(changes.facts)
+        truncated, self._truncated = self._truncated, []
         for fetcher, task in self._tasks.items():
-            task.cut += [each for each in cut if (each.topic_id, each.index) in fetcher.followers]
+            task.truncated += [each for each in truncated if (each.topic_id, each.index) in fetcher.followers]
         for fetcher in changes.woken:
             self._tasks[fetcher].wake()
 
     def end(self) -> None:
-        """The broker stops, or is as good as dead: nothing is fetched any more."""
+        """The broker stops, or is about to die: nothing is fetched any more."""
         self._is_over = True
         for task in self._tasks.values():
             task.end()
         self._tasks.clear()
 
-    # What comes of it.
+    # What the followers decide.
 
-    def heard(self, facts: Iterable[Fact]) -> list[Partition]:
-        """The partitions whose logs have lost something."""
-        cut: list[Partition] = []
-        for fact in facts:
-            if isinstance(fact, Followed):
+    def _handle(self, effects: list[Effect]) -> None:
+        if effects:
+            self._truncated += self.handle_effects(effects, self._manager.performed)
+
+    def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
+        """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
+        clock = self._runtime.clock
+        truncated: list[Partition] = []
+        for fact in perform(effects, report, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()):
+            if isinstance(fact, Fetched):
                 self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
                 continue
             if isinstance(fact, Failed) and not self._is_here(fact.partition):
-                # Its log was deleted while an answer was on its way to it.
+                # Its log was deleted while a response was on its way to it.
                 continue
             self._log(fact)
             if isinstance(fact, Truncated | Restarted):
-                cut.append(fact.partition)
+                truncated.append(fact.partition)
             elif isinstance(fact, Failed):
                 self._replicas.failed.write_failed(fact.partition)
                 self._try_later(fact.partition)
-        if cut:
+        if truncated:
             # At once, for a replica may begin to lead before it would fetch again.
             self._recovery_points_fell(None)
-        return cut
+        return truncated
 
     def _is_here(self, partition: Partition) -> bool:
         return self._replicas.find(partition.topic, partition.index) is partition
@@ -170,8 +175,8 @@ class Fetching:
         leader_epoch = partition.leader_epoch
 
         def try_again() -> None:
-            is_hopeless = partition.log.failure is not None or partition.leader_epoch != leader_epoch
-            if not is_hopeless and self._runtime.is_serving:
+            has_ended = partition.log.failure is not None or partition.leader_epoch != leader_epoch
+            if not has_ended and self._runtime.is_serving:
                 self._replicas.follow_again(partition)
 
         self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, try_again)
@@ -181,9 +186,9 @@ class Fetching:
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
-                tell = log.error if fact.lost_committed else log.info
-                tell(
-                    "records that the leader does not have were cut off",
+                write = log.error if fact.lost_committed else log.info
+                write(
+                    "log truncated, the leader does not have the records",
                     **where,
                     log_end_offset=partition.log.log_end_offset,
                     before=fact.end_offset_before,
@@ -191,19 +196,19 @@ class Fetching:
                 )
             case Restarted():
                 log.warning(
-                    "the leader has deleted all that was here, the log begins anew",
+                    "log restarted, the leader has deleted all that was here",
                     **where,
                     log_start_offset=partition.log.log_start_offset,
                     before=fact.end_offset_before,
                 )
             case BackedOff():
-                tell = log.debug if fact.error in _PASSING else log.warning
-                tell("fetch backing off", **where, error=fact.error.name, why=fact.why)
+                write = log.debug if fact.error in _PASSING else log.warning
+                write("fetch backing off", **where, error=fact.error.name, why=fact.why)
             case Fenced():
-                log.info("the leader is in a later term, fetching waits for metadata", **where)
+                log.info("fetch fenced, the leader is in a later epoch", **where)
             case Failed():
-                log.error("a replica has failed and is not copied any more", **where, why=fact.why)
-            case Followed():
+                log.error("replica failed, fetching stopped", **where, why=fact.why)
+            case Fetched():
                 pass
 
 
@@ -212,7 +217,7 @@ class FetcherTask:
 
     def __init__(
         self,
-        fetching: Fetching,
+        tasks: FetcherTasks,
         runtime: Runtime,
         metadata: Metadata,
         replicas: CopiedReplicas,
@@ -220,9 +225,9 @@ class FetcherTask:
         new_peer: Callable[[Address, str], Peer],
         recovery_points_fell: Callable[[Callable[[], None] | None], None],
     ) -> None:
-        # Partitions whose logs have lost something that must not come back.
-        self.cut: list[Partition] = []
-        self._fetching = fetching
+        # Partitions whose logs have lost records that must not come back.
+        self.truncated: list[Partition] = []
+        self._tasks = tasks
         self._runtime = runtime
         self._metadata = metadata
         self._replicas = replicas
@@ -231,7 +236,7 @@ class FetcherTask:
         self._recovery_points_fell = recovery_points_fell
         self._peer: Peer | None = None
         self._is_woken = asyncio.Event()
-        self._is_cut_off = False
+        self._is_failing = False
         leader_id, fetcher_id = fetcher.key
         self._client_id = f"broker-{runtime.node_id}-fetcher-{fetcher_id}"
         self._task = runtime.start_task(self._run(), name=f"fetcher {fetcher_id} of broker {leader_id}")
@@ -246,41 +251,42 @@ class FetcherTask:
     async def _run(self) -> None:
         while True:
             self._is_woken.clear()
-            if self.cut:
+            if self.truncated:
                 await self._make_durable()
             await self._syncs_done()
             now_ms = self._runtime.clock.now_ms()
-            planned = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
-            if planned is None:
+            pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
+            if pending is None:
                 await self._sleep(self._fetcher.wake_ms(now_ms))
                 continue
             try:
-                await self._ask(planned)
+                await self._send(pending)
             except PeerError as error:
-                self._not_answered(planned, str(error))
+                self._request_failed(pending, str(error))
             except Exception as error:
-                # The partitions of this leader would else stand still for ever.
-                self._runtime.log.error("a fetcher failed", leader=self._fetcher.key.leader_id, exc_info=error)
-                self._not_answered(planned, "it could not be understood")
+                # Otherwise the partitions of this leader would never be fetched again.
+                self._runtime.log.error(
+                    "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
+                )
+                self._request_failed(pending, "the response could not be read")
             # A task is an event of its own.
             self._runtime.end_event()
 
-    async def _ask(self, planned: Planned) -> None:
+    async def _send(self, pending: FetcherRequest) -> None:
         if self._peer is None:
             peer = self._new_peer(Address(*self._fetcher.endpoint), self._client_id)
             await peer.connect()
             self._peer = peer
-        response = await self._peer.ask(planned.request)
-        clock = self._runtime.clock
-        facts = self._fetcher.answered(planned, response, now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
-        self._is_cut_off = False
-        self.cut += self._fetching.heard(facts)
+        response = await self._peer.ask(pending.request)
+        effects = self._fetcher.handle_response(pending, response, now_ms=self._runtime.clock.now_ms())
+        self._is_failing = False
+        self.truncated += self._tasks.handle_effects(effects, self._fetcher.performed)
 
-    def _not_answered(self, planned: Planned, why: str) -> None:
+    def _request_failed(self, pending: FetcherRequest, why: str) -> None:
         self._close()
-        self._fetcher.failed(planned, self._runtime.clock.now_ms())
-        if not self._is_cut_off:
-            self._is_cut_off = True
+        self._fetcher.request_failed(pending, self._runtime.clock.now_ms())
+        if not self._is_failing:
+            self._is_failing = True
             host, port = self._fetcher.endpoint
             leader_id = self._fetcher.key.leader_id
             self._runtime.log.warning("fetch from leader failed", leader=leader_id, address=f"{host}:{port}", why=why)
@@ -308,17 +314,17 @@ class FetcherTask:
             await self._sleep(deadline_ms)
 
     async def _make_durable(self) -> None:
-        """Syncs the logs that were cut, in a thread, and reads there what they have forgotten of their producers.
+        """Syncs the logs that were truncated, in a thread, and restores what they have forgotten of their producers.
 
         Until that has come to an end, with success or with the failure of a log, nothing is fetched."""
-        while self.cut:
-            cut, self.cut = self.cut, []
-            await self._sync_cut(cut)
-            if self.cut:
+        while self.truncated:
+            truncated, self.truncated = self.truncated, []
+            await self._sync_truncated(truncated)
+            if self.truncated:
                 self._is_woken.clear()
                 await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
 
-    async def _sync_cut(self, cut: list[Partition]) -> None:
+    async def _sync_truncated(self, truncated: list[Partition]) -> None:
         finished = asyncio.get_running_loop().create_future()
 
         def finish() -> None:
@@ -327,7 +333,7 @@ class FetcherTask:
 
         works: list[tuple[Partition, FlushWork]] = []
         restores: list[tuple[Partition, ProducersRestore]] = []
-        for partition in cut:
+        for partition in truncated:
             with self._logging(partition):
                 works.append((partition, partition.log.begin_flush()))
                 restore = partition.log.begin_restore()
@@ -356,9 +362,9 @@ class FetcherTask:
         try:
             yield
         except KafkaStorageError as error:
-            # Of a log that was deleted meanwhile nothing is wanted any more.
+            # A log that was deleted since need not be synced.
             if self._replicas.find(partition.topic, partition.index) is partition:
                 self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
                 if partition.log.failure is None:
                     # For want of descriptors: nothing is lost by trying again.
-                    self.cut.append(partition)
+                    self.truncated.append(partition)

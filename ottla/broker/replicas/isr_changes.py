@@ -19,7 +19,7 @@ from ottla.cluster.store import CommitResult, Committed, Conflict
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.partition import Partition
-from ottla.replication.progress import UNKNOWN_BROKER_EPOCH
+from ottla.replication.replica_progress import UNKNOWN_BROKER_EPOCH
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1000

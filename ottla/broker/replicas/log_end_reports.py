@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.cluster.image import NO_LEADER, BrokerInfo, LogEnd, PartitionInfo
-from ottla.cluster.registration import tell_log_ends
+from ottla.cluster.registration import report_log_ends
 from ottla.cluster.store import CommitResult, Committed, LeaseLost, Transaction
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
@@ -57,7 +57,7 @@ class LogEndReports:
         if session is None or session[0].log_ends == self._log_ends:
             return
         self._is_under_way = True
-        self._commit(tell_log_ends(session[0], self._log_ends, session[1]), self._answered)
+        self._commit(report_log_ends(session[0], self._log_ends, session[1]), self._answered)
 
     def stop(self) -> None:
         self._is_stopped = True

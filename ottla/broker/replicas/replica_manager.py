@@ -20,14 +20,13 @@ from ottla.broker.server.network import Network
 from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
-from ottla.replication.leadership import ReplicationRules
-from ottla.replication.partition import Partition, Taken
-from ottla.replication.serving_followers import FollowerNoted
+from ottla.replication.leadership import FetchNoted, ReplicationRules
+from ottla.replication.partition import Partition, StateChange
 from ottla.storage.config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
-    from ottla.broker.replicas.fetcher_tasks import Fetching
+    from ottla.broker.replicas.fetcher_tasks import FetcherTasks
 
 __all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
 
@@ -72,7 +71,7 @@ class ReplicaManager(Appends):
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
         self._isr_changes = IsrChanges(runtime, metadata, self.tell)
         self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
-        self._fetching: Fetching | None = None
+        self._fetching: FetcherTasks | None = None
         self._has_stepped_down = False
 
     @property
@@ -140,7 +139,7 @@ class ReplicaManager(Appends):
         if partition.log.has_pending_writes:
             # It was accepted in the term that may end now.
             self.flush_and_notify()
-        taken = partition.take_state(
+        taken = partition.apply_state(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
@@ -151,17 +150,17 @@ class ReplicaManager(Appends):
         )
         self._log_ends.state_applied(partition, state)
         match taken:
-            case Taken.NOTHING:
+            case StateChange.NONE:
                 return
-            case Taken.LEADS:
+            case StateChange.BECAME_LEADER:
                 self._lead(partition)
-            case Taken.FOLLOWS:
+            case StateChange.BECAME_FOLLOWER:
                 self._resign(partition)
                 self._follow(partition)
-            case Taken.UPDATED:
+            case StateChange.UPDATED:
                 pass
         self.tell(partition)
-        if taken is not Taken.UPDATED:
+        if taken is not StateChange.UPDATED:
             self.wake_followers(partition)
         self.failed.state_taken(partition)
 
@@ -199,7 +198,7 @@ class ReplicaManager(Appends):
         for node_id in update.brokers:
             self._leader_changed(node_id)
         if self._fetching is not None:
-            self._fetching.settle()
+            self._fetching.apply_changes()
         self._log_ends.update()
 
     def configure(self, topic: str, config: LogConfig) -> None:
@@ -234,7 +233,7 @@ class ReplicaManager(Appends):
             self._stop_fetching(partition)
             self._follow(partition)
             if self._fetching is not None:
-                self._fetching.settle()
+                self._fetching.apply_changes()
 
     def write_failed(self, partition: Partition) -> None:
         if partition.has_followers:
@@ -286,7 +285,7 @@ class ReplicaManager(Appends):
             self._stop_fetching(partition)
             return
         host, port = leader.endpoint(self._inter_broker_listener)
-        self._fetchers().follow(partition, host, port)
+        self._fetchers().add_partition(partition, host, port)
 
     def _leader_changed(self, node_id: int) -> None:
         """A broker has registered, come to life or gone; it may be reached elsewhere."""
@@ -301,14 +300,14 @@ class ReplicaManager(Appends):
 
     def _stop_fetching(self, partition: Partition) -> None:
         if self._fetching is not None:
-            self._fetching.stop(partition.topic, partition.index)
+            self._fetching.remove_partition(partition.topic, partition.index)
 
-    def _fetchers(self) -> "Fetching":
+    def _fetchers(self) -> "FetcherTasks":
         """Imported for the first partition that is led elsewhere: a broker that is alone need not pay for it."""
         if self._fetching is None:
-            from ottla.broker.replicas.fetcher_tasks import Fetching
+            from ottla.broker.replicas.fetcher_tasks import FetcherTasks
 
-            self._fetching = Fetching(
+            self._fetching = FetcherTasks(
                 self._runtime, self._metadata, self, self._network, self._checkpoints.recovery_points_fell
             )
         return self._fetching
@@ -328,7 +327,7 @@ class ReplicaManager(Appends):
         if self._fetching is not None:
             self._fetching.synced(partition)
 
-    def follower_noted(self, partition: Partition, noted: FollowerNoted) -> None:
+    def follower_noted(self, partition: Partition, noted: FetchNoted) -> None:
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
             self.high_watermark_rose(partition)
@@ -343,7 +342,7 @@ class ReplicaManager(Appends):
 
     def log_start_rose(self, partition: Partition) -> None:
         """Records of the leader's log were deleted; followers are to delete theirs."""
-        partition.stir_followers()
+        partition.sessions.mark_dirty()
         self.wake_followers(partition)
 
     def shrink_isrs(self) -> None:

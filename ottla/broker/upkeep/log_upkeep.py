@@ -122,7 +122,7 @@ class LogManager:
         log.release_idle()
         removed = log.apply_retention(self._runtime.clock.wall_ms(), partition.high_watermark)
         if removed:
-            partition.stir_followers()
+            partition.sessions.mark_dirty()
         for expired in removed:
             self._runtime.log.info(
                 "retention",

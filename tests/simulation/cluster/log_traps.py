@@ -6,7 +6,7 @@ Each is a function that is handed pytest's monkeypatch, as in `traps.py`. `docs/
 from collections.abc import Callable
 from typing import Any
 
-from ottla.replication.following import Following
+from ottla.broker.replicas import follower_log
 from ottla.storage import compaction
 from ottla.storage.append_queue import AppendQueue
 from ottla.storage.retention import Retention
@@ -34,7 +34,7 @@ def deletes_records_up_to_the_log_end(patch: Patch) -> None:
 
 
 def refuses_batches_across_the_log_start(patch: Patch) -> None:
-    patch.setattr(Following, "_maybe_start_within_batch", lambda *_: None)
+    patch.setattr(follower_log, "_maybe_start_within_batch", lambda *_: None)
 
 
 def keeps_a_refused_write_in_memory(patch: Patch) -> None:

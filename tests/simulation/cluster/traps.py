@@ -12,9 +12,9 @@ from ottla.broker.coordinators import group_coordinator as group_service
 from ottla.broker.coordinators import group_loading
 from ottla.broker.coordinators.group_partition import GroupPartition
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
-from ottla.replication.follower import Follower, FollowerState
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
+from ottla.replication.replica_follower import FollowerState, ReplicaFollower
 from ottla.storage import epoch_file, log_directory, producer_state, recovery
 from tests.fakes.disk import FakeDisk
 from tests.simulation.loop import VirtualClock
@@ -25,10 +25,10 @@ Patch = Any
 def truncates_to_the_high_watermark(patch: Patch) -> None:
     """T-14: on start a follower cuts what it does not know to be committed, though its leader may know."""
 
-    def start(self: Follower) -> list[Any]:
-        return self._truncate(self.partition.high_watermark, FollowerState.FETCHING)
+    def start(self: ReplicaFollower) -> list[Any]:
+        return [self._truncate(self.partition.high_watermark, FollowerState.FETCHING)]
 
-    patch.setattr(Follower, "start", start)
+    patch.setattr(ReplicaFollower, "start", start)
 
 
 def counts_the_committed_isr_only(patch: Patch) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ottla.cluster.follow import Follower
 from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo
-from ottla.cluster.store import Changes, MetadataStore, Snapshot, Unavailable
+from ottla.cluster.store import Changes, MetadataStore, Snapshot, StoreWatcher, Unavailable
 from ottla.cluster.updates import ImageUpdate, applied
 from tests.simulation.judge import Judge
 
@@ -23,7 +22,7 @@ class Truth:
         self._controllers: dict[int, int] = {}
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
-        Follower(store, "", self._take, self._fail).start()
+        StoreWatcher(store, "", self._take, self._fail).start()
 
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
         return self.image.partition(topic, index)

@@ -1,4 +1,4 @@
-"""What a leader has just read for one follower, for the next one: they are milliseconds apart and ask for the same.
+"""Reads of followers from a leader's log. They are milliseconds apart, and ask for the same.
 
 Reading, and checking what was read, costs a leader as much as sending it. So the last read of each log is kept, of all
 logs together no more than `KEPT_BYTES_MAX`; and what was appended last need not be read at all (`RecentAppends`).
@@ -7,14 +7,16 @@ Records do not change once they are in a log; whatever takes some away changes i
 
 from typing import NamedTuple
 
+from ottla.replication.partition import Partition
 from ottla.replication.recent_appends import RecentAppends
+from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from ottla.storage.log import Log
 
 # One answer of the default `replica.fetch.max.bytes`, and the beginning of the batch behind it.
 KEPT_BYTES_MAX = (4 << 20) + (64 << 10)
 
 
-class _Kept(NamedTuple):
+class _KeptRead(NamedTuple):
     truncations: int
     offset: int
     max_bytes: int
@@ -31,11 +33,40 @@ class _Kept(NamedTuple):
         return upper_bound == self.upper_bound and max_bytes >= len(self.records)
 
 
+def read_for_follower(
+    partition: Partition,
+    fetch: FollowerFetch,
+    max_bytes: int,
+    *,
+    at_least_one_batch: bool,
+    shared: "SharedReads",
+) -> FollowerRead:
+    """What a follower gets, up to the end of the log. Changes nothing: `Partition.note_follower_fetch` does. Another
+    follower that asks for the same gets the same.
+
+    Raises KafkaError, and `WouldBlock` when the records must come from the disk."""
+    partition.check_follower(fetch.replica_id, fetch.current_leader_epoch)
+    log = partition.log
+    end_offset = log.log_end_offset
+    read = partition.reads.without_records(fetch, has_room=max_bytes > 0 or at_least_one_batch)
+    if read is not None:
+        return read
+    records = shared.read(
+        log,
+        fetch.fetch_offset,
+        max_bytes,
+        upper_bound=end_offset,
+        min_one_batch=at_least_one_batch,
+        keeps=len(partition.replicas) > 2,
+    )
+    return FollowerRead(records, None, end_offset)
+
+
 class SharedReads:
     def __init__(self) -> None:
         self.recent = RecentAppends()
         # The oldest first.
-        self._kept: dict[Log, _Kept] = {}
+        self._kept: dict[Log, _KeptRead] = {}
         self._bytes = 0
 
     def read(
@@ -60,13 +91,12 @@ class SharedReads:
             return kept.records
         result = log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True)
         if keeps:
-            self._keep(log, _Kept(log.truncations, offset, max_bytes, upper_bound, result.end_offset, result.records))
+            self._keep(
+                log, _KeptRead(log.truncations, offset, max_bytes, upper_bound, result.end_offset, result.records)
+            )
         return result.records
 
-    def keeps(self, log: Log) -> bool:
-        return log in self._kept
-
-    def _keep(self, log: Log, read: _Kept) -> None:
+    def _keep(self, log: Log, read: _KeptRead) -> None:
         self._forget(log)
         if len(read.records) > KEPT_BYTES_MAX:
             return

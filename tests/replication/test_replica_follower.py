@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replicas.follower_log import perform
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import assign_offset_and_epoch
-from ottla.replication.facts import BackedOff, Failed, Fenced, Followed, Restarted, Truncated
-from ottla.replication.follower import BACK_OFF_MS_FIRST, EpochQuestion, Follower, FollowerState, OffsetQuestion
+from ottla.replication.follower_effects import BackedOff, Effect, Failed, Fenced, Fetched, Restarted, Truncated
 from ottla.replication.partition import Partition
+from ottla.replication.replica_follower import (
+    BACK_OFF_MS_FIRST,
+    EpochRequest,
+    FollowerState,
+    OffsetRequest,
+    ReplicaFollower,
+)
 from ottla.storage.epoch_cache import UNKNOWN_OFFSET
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import NOW, TOPIC_ID, append, batch, new_log
@@ -17,30 +24,38 @@ from tests.storage.support import NOW, TOPIC_ID, append, batch, new_log
 LEADER, HERE = 1, 2
 
 
-def follower_with(*epochs: int, high_watermark: int = 0, term: int = 9) -> Follower:
+def follower_with(*epochs: int, high_watermark: int = 0, term: int = 9) -> ReplicaFollower:
     """A follower whose log has one record of each of these epochs."""
     log = new_log(FakeDisk())
     for epoch in epochs:
         append(log, batch("x"), leader_epoch=epoch)
     partition = Partition("t", 0, TOPIC_ID, log, local_id=HERE, high_watermark=high_watermark)
-    partition.take_state(
+    partition.apply_state(
         leader=LEADER, leader_epoch=term, partition_epoch=term, replicas=(LEADER, HERE), isr=(LEADER,), now_ms=0
     )
-    follower = Follower(partition, back_off_ms_max=1000)
-    assert follower.start() == []
+    follower = ReplicaFollower(partition, back_off_ms_max=1000)
+    assert performed(follower, follower.start()) == []
     return follower
 
 
-def answer(follower: Follower, **fields: Any) -> list[Any]:
+def performed(follower: ReplicaFollower, effects: list[Effect]) -> list[Any]:
+    """What has happened when the shell has done its part."""
+    return perform(effects, follower.performed, now_ms=0, wall_ms=NOW)
+
+
+def answer(follower: ReplicaFollower, **fields: Any) -> list[Any]:
     defaults = {"error_code": 0, "diverging_epoch": None, "records": b"", "high_watermark": 0, "log_start_offset": 0}
-    return follower.answered(follower.question(), SimpleNamespace(**defaults | fields), now_ms=0, wall_ms=NOW)
+    response = SimpleNamespace(**defaults | fields)
+    effects = follower.handle_response(follower.request(), response, now_ms=0)
+    assert effects is not None, "the response to what it asks for now counts"
+    return performed(follower, effects)
 
 
-def ended(follower: Follower, epoch: int, end_offset: int) -> list[Any]:
+def ended(follower: ReplicaFollower, epoch: int, end_offset: int) -> list[Any]:
     return answer(follower, leader_epoch=epoch, end_offset=end_offset)
 
 
-def fetching(*epochs: int, **fields: int) -> Follower:
+def fetching(*epochs: int, **fields: int) -> ReplicaFollower:
     follower = follower_with(*epochs, **fields)
     if epochs:
         ended(follower, epochs[-1], len(epochs))
@@ -54,21 +69,21 @@ def data(offset: int, epoch: int) -> memoryview:
     return view
 
 
-def test_a_log_with_epochs_first_asks_where_they_end_and_one_without_fetches_from_its_end() -> None:
+def test_log_with_epochs_is_reconciled_first_one_without_fetches() -> None:
     """R02"""
-    assert follower_with(3, 5).question() == EpochQuestion(leader_epoch=5, current_leader_epoch=9)
-    assert follower_with().question() == (0, 0, 9, -1)
+    assert follower_with(3, 5).request() == EpochRequest(leader_epoch=5, current_leader_epoch=9)
+    assert follower_with().request() == (0, 0, 9, -1)
 
 
-def test_a_log_that_lost_its_epochs_is_trusted_up_to_the_high_watermark() -> None:
+def test_log_without_epochs_is_truncated_to_the_high_watermark() -> None:
     """§14.4.1"""
     log = new_log(FakeDisk())
     append(log, batch("x"), batch("x"), batch("x"))
     log.epochs.clear()
     partition = Partition("t", 0, TOPIC_ID, log, local_id=HERE, high_watermark=2)
-    follower = Follower(partition, back_off_ms_max=1000)
+    follower = ReplicaFollower(partition, back_off_ms_max=1000)
 
-    assert follower.start() == [Truncated(partition, 3, 2)]
+    assert performed(follower, follower.start()) == [Truncated(partition, 3, 2)]
     assert follower.position().fetch_offset == 2
 
 
@@ -105,15 +120,15 @@ def test_asking_again_goes_on_with_the_largest_epoch_that_is_left() -> None:
     follower = follower_with(*EPOCHS)
 
     ended(follower, 5, 5)
-    assert follower.question() == EpochQuestion(3, 9)
+    assert follower.request() == EpochRequest(3, 9)
     ended(follower, 2, 4)
-    assert follower.question() == EpochQuestion(1, 9)
+    assert follower.request() == EpochRequest(1, 9)
     ended(follower, 1, 1)
 
-    assert follower.question() == (1, 0, 9, 1)
+    assert follower.request() == (1, 0, 9, 1)
 
 
-def test_a_divergence_told_by_a_fetch_truncates_and_brings_no_high_watermark() -> None:
+def test_divergence_in_a_fetch_brings_no_high_watermark() -> None:
     """§14.5.1"""
     follower = fetching(*EPOCHS)
 
@@ -124,18 +139,18 @@ def test_a_divergence_told_by_a_fetch_truncates_and_brings_no_high_watermark() -
     assert follower.partition.high_watermark == 0
 
 
-def test_records_are_appended_as_they_are_and_the_high_watermark_is_no_higher_than_the_log() -> None:
+def test_high_watermark_of_a_response_is_bound_by_the_log_end() -> None:
     """§14.4.4"""
     follower = fetching(1)
 
     facts = answer(follower, records=data(1, 4), high_watermark=30)
 
     partition = follower.partition
-    assert facts == [Followed(partition, len(data(1, 4)), high_watermark_rose=True)]
+    assert facts == [Fetched(partition, len(data(1, 4)), high_watermark_rose=True)]
     assert (partition.high_watermark, follower.position()) == (2, (2, 0, 9, 4))
 
 
-def test_the_high_watermark_of_a_new_leader_may_be_behind_and_takes_nothing_back() -> None:
+def test_lower_high_watermark_of_a_new_leader_is_ignored() -> None:
     follower = fetching(1, 1, high_watermark=2)
 
     assert answer(follower, high_watermark=0) == []
@@ -153,14 +168,14 @@ def test_the_log_start_follows_the_leaders() -> None:
 def test_an_answer_to_a_question_of_an_earlier_term_is_dropped() -> None:
     """§14.5.5"""
     follower = follower_with(*EPOCHS)
-    question = follower.question()
-    follower.partition.take_state(
+    request = follower.request()
+    follower.partition.apply_state(
         leader=3, leader_epoch=10, partition_epoch=10, replicas=(LEADER, HERE, 3), isr=(3,), now_ms=0
     )
 
     late = SimpleNamespace(error_code=0, leader_epoch=1, end_offset=1)
 
-    assert follower.answered(question, late, now_ms=0, wall_ms=NOW) == []
+    assert follower.handle_response(request, late, now_ms=0) is None
     assert follower.partition.log.log_end_offset == 5
 
 
@@ -171,9 +186,9 @@ def test_an_answer_for_another_offset_is_dropped() -> None:
     first = SimpleNamespace(
         error_code=0, diverging_epoch=None, records=data(1, 4), high_watermark=0, log_start_offset=0
     )
-    follower.answered(old, first, now_ms=0, wall_ms=NOW)
+    performed(follower, follower.handle_response(old, first, now_ms=0) or [])
 
-    assert follower.answered(old, first, now_ms=0, wall_ms=NOW) == []
+    assert follower.handle_response(old, first, now_ms=0) is None
     assert follower.partition.log.log_end_offset == 2
 
 
@@ -230,13 +245,13 @@ def test_a_disk_that_fails_stops_the_partition() -> None:
     assert not follower.is_ready(10**9)
 
 
-def out_of_range(follower: Follower) -> Follower:
+def out_of_range(follower: ReplicaFollower) -> ReplicaFollower:
     answer(follower, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
-    assert follower.question() == OffsetQuestion(-1, 9)
+    assert follower.request() == OffsetRequest(-1, 9)
     return follower
 
 
-def test_a_leader_with_a_shorter_log_is_followed_and_the_loss_is_told() -> None:
+def test_leader_with_a_shorter_log_truncates_and_reports_the_loss() -> None:
     """§14.5.4"""
     follower = out_of_range(fetching(1, 1, 1, high_watermark=3))
 
@@ -246,16 +261,16 @@ def test_a_leader_with_a_shorter_log_is_followed_and_the_loss_is_told() -> None:
     assert (follower.position().fetch_offset, follower.partition.high_watermark) == (1, 1)
 
 
-def test_a_leader_that_deleted_all_we_have_is_followed_from_its_start() -> None:
+def test_leader_that_deleted_all_records_restarts_the_log() -> None:
     follower = out_of_range(fetching(1, 1))
 
     assert answer(follower, offset=100) == []
-    assert follower.question() == OffsetQuestion(-2, 9)
+    assert follower.request() == OffsetRequest(-2, 9)
     assert answer(follower, offset=90) == [Restarted(follower.partition, 2)]
     assert follower.position() == (90, 90, 9, -1)
 
 
-def test_an_offset_that_the_leader_has_after_all_is_asked_for_later() -> None:
+def test_offset_that_the_leader_has_after_all_backs_off() -> None:
     follower = out_of_range(fetching(1, 1))
 
     answer(follower, offset=100)

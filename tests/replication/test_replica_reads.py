@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.protocol.errors import KafkaError, NotLeaderOrFollower, OffsetOutOfRange
-from ottla.replication.reading import READ_COMMITTED
+from ottla.replication.partition import READ_COMMITTED
 from tests.replication.support import EPOCH, alone, append, leader, replica, take, write
 from tests.storage.support import NOW
 
@@ -30,11 +30,11 @@ def test_who_may_be_read_from(lead: int, by_the_leader_only: bool, by_any_replic
 def test_offsets_outside_the_log_cannot_be_read() -> None:
     target = alone(records=1)
 
-    target.check_readable(0)
-    target.check_readable(1)
+    target.reads.check_readable(0)
+    target.reads.check_readable(1)
     for offset in (-1, 2):
         with pytest.raises(OffsetOutOfRange):
-            target.check_readable(offset)
+            target.reads.check_readable(offset)
 
 
 @pytest.mark.parametrize("isolation_level", [0, READ_COMMITTED])
@@ -44,7 +44,7 @@ def test_readers_see_nothing_above_the_high_watermark(isolation_level: int) -> N
     append(target, acks=1)
     target.log.write_pending(now_wall_ms=NOW)
 
-    result = target.read(0, 1000, isolation_level=isolation_level, at_least_one_batch=True)
+    result = target.log.read(0, 1000, upper_bound=target.upper_bound(isolation_level))
 
     assert result.end_offset == target.upper_bound(isolation_level) == 1
 
@@ -67,7 +67,7 @@ def test_where_a_reader_diverges(last_epoch: int, offset: int, diverging: tuple[
     take(target, epoch=7, version=2)
     write(target, 2)
 
-    assert target.diverging_epoch(last_epoch, offset) == diverging
+    assert target.reads.diverging_epoch(last_epoch, offset) == diverging
 
 
 def test_an_epoch_ends_where_the_next_one_begins() -> None:
@@ -76,10 +76,10 @@ def test_an_epoch_ends_where_the_next_one_begins() -> None:
     take(target, epoch=3, version=2, isr=(1,), replicas=(1,))
     write(target, 1)
 
-    assert [target.end_offset_for_epoch(epoch) for epoch in (1, 3, 9)] == [(1, 2), (3, 3), (-1, -1)]
+    assert [target.log.end_offset_for_epoch(epoch) for epoch in (1, 3, 9)] == [(1, 2), (3, 3), (-1, -1)]
 
 
-def test_the_end_is_unknown_until_the_high_watermark_has_reached_the_term() -> None:
+def test_log_end_is_unknown_until_the_high_watermark_is_in_the_term() -> None:
     """§15.4.3, T-17"""
     alone(records=1).check_end_offset_is_known()
     target = leader(records=1)

@@ -1,30 +1,30 @@
-"""The fetching side of an incremental fetch session (KIP-227): what the leader already knows need not be said again.
+"""The fetching side of an incremental fetch session (KIP-227): what the leader already knows is not sent again.
 
-A full request lists everything and asks for a session; incremental ones list what changed and forget what went. Any
-doubt about what the leader knows, a lost answer or an error, is settled by a new full request.
+A full request lists everything and asks for a session; incremental ones list what changed and forget what went. After
+any doubt about what the leader knows, a lost response or an error, the next request is full.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from ottla.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
-from ottla.replication.follower import FetchPosition, Follower
+from ottla.replication.replica_follower import FetchPosition, ReplicaFollower
 
 FollowerKey: TypeAlias = tuple[bytes, int]
 """Topic id and partition: between brokers, names are not enough."""
 
 
-class Asked(NamedTuple):
-    """A question as it was sent."""
+class FetchState(NamedTuple):
+    """From where a partition is fetched, and for which follower."""
 
-    follower: Follower
+    follower: ReplicaFollower
     position: FetchPosition
 
 
 class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
-    listed: dict[FollowerKey, Asked]
+    listed: dict[FollowerKey, FetchState]
     forgotten: list[FollowerKey]
 
     @property
@@ -32,29 +32,29 @@ class SessionRequest(NamedTuple):
         return self.epoch == INITIAL_EPOCH
 
 
-class ClientSession:
+class FetchSessionHandler:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        # What the leader fetches for us, as it was told.
-        self.told: dict[FollowerKey, Asked] = {}
+        # What the leader serves in this session: as it was listed last.
+        self.sent: dict[FollowerKey, FetchState] = {}
 
     @property
     def is_full(self) -> bool:
         """Whether the next request has to list all partitions."""
         return self._epoch == INITIAL_EPOCH
 
-    def request(self, wanted: dict[FollowerKey, Asked], unwanted: Iterable[FollowerKey] = ()) -> SessionRequest:
+    def request(self, wanted: dict[FollowerKey, FetchState], unwanted: Iterable[FollowerKey] = ()) -> SessionRequest:
         """`wanted` is everything for a full request, else what may have changed; `unwanted` what is not fetched now."""
         if self.is_full:
-            self.told = dict(wanted)
+            self.sent = dict(wanted)
             return SessionRequest(self._id, self._epoch, wanted, [])
-        listed = {key: asked for key, asked in wanted.items() if self.told.get(key) != asked}
-        self.told |= listed
-        forgotten = [key for key in unwanted if self.told.pop(key, None) is not None]
+        listed = {key: state for key, state in wanted.items() if self.sent.get(key) != state}
+        self.sent |= listed
+        forgotten = [key for key in unwanted if self.sent.pop(key, None) is not None]
         return SessionRequest(self._id, self._epoch, listed, forgotten)
 
-    def answered(self, session_id: int) -> None:
+    def succeeded(self, session_id: int) -> None:
         """A request of this session succeeded."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from ottla.cluster.follow import Follower
-from ottla.cluster.store import Changes, Compacted, Entry, Snapshot, Unavailable, WatchEvent
+from ottla.cluster.store import Changes, Compacted, Entry, Snapshot, StoreWatcher, Unavailable, WatchEvent
 
 BEFORE = Snapshot((Entry("a", b"1", 8),), 8)
 
@@ -24,7 +23,7 @@ class Rewound:
 
 def test_what_a_store_has_lost_is_not_taken_for_deleted() -> None:
     store, delivered, failed = Rewound(), [], []
-    Follower(store, "", delivered.append, failed.append).start()
+    StoreWatcher(store, "", delivered.append, failed.append).start()
     later = Changes(9, (Entry("a", b"2", 9),), ())
     store.deliver(later)
     store.content = BEFORE
@@ -37,7 +36,7 @@ def test_what_a_store_has_lost_is_not_taken_for_deleted() -> None:
 
 def test_one_that_has_caught_up_again_is_followed() -> None:
     store, delivered, failed = Rewound(), [], []
-    follower = Follower(store, "", delivered.append, failed.append)
+    follower = StoreWatcher(store, "", delivered.append, failed.append)
     follower.start()
     store.content = Snapshot((), 7)
     store.deliver(Compacted(10))

@@ -1,13 +1,18 @@
-"""How far a follower has come, as its leader sees it from the fetches that arrive (§14.1)."""
+"""What a leader keeps of its followers: how far each has come (§14.1), which of their sessions watch a partition."""
+
+from typing import Any, Protocol, TypeAlias
+
+PartitionKey: TypeAlias = tuple[str | bytes, int]
+"""Topic name (up to Fetch v12) or topic id (from v13), and partition."""
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
-# Earlier than any moment that a clock can tell.
+# Earlier than any moment of a clock.
 NEVER_MS = -(2**62)
 
 
 class Contact:
-    """When a follower last fetched all the partitions of a session, those without news included."""
+    """When a follower last fetched all the partitions of a session, unchanged ones included."""
 
     __slots__ = ("last_fetch_ms",)
 
@@ -18,7 +23,7 @@ class Contact:
 class ReplicaProgress:
     """One follower of one leader, in one term of it.
 
-    A follower that is at the leader's end and has been told everything asks for the partition again and again without
+    A follower that is at the leader's end and was sent everything asks for the partition again and again without
     naming it. Looking at each such partition at each fetch would cost what the session saves; the moments of those
     fetches are those of the session's `contact`, as long as nothing happens in the partition."""
 
@@ -66,9 +71,10 @@ class ReplicaProgress:
     ) -> None:
         """The follower has all records below `fetch_offset`; `leader_end_offset` is the leader's before it read.
 
-        Whoever gives a `contact`, that of the session, notes the next fetch after anything has happened in the
+        A caller that gives a `contact`, that of the session, notes the next fetch after anything has happened in the
         partition; it may pass over those before."""
-        self.leave_contact()
+        if self._contact is not None:
+            self.leave_contact()
         # A follower that reaches the leader's end as it was at the fetch before counts as caught up then. Otherwise a
         # steady trickle of small batches would keep it out of the ISR for ever.
         if fetch_offset >= leader_end_offset:
@@ -88,7 +94,7 @@ class ReplicaProgress:
         self._caught_up_ms = NEVER_MS
 
     def is_seen_by(self, contact: Contact) -> bool:
-        """Whether the fetches of this session count, those without news included."""
+        """Whether the fetches of this session count, unchanged ones included."""
         return self._contact is contact
 
     def leave_contact(self) -> None:
@@ -100,3 +106,24 @@ class ReplicaProgress:
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
         """§14.1.3"""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_ms_max
+
+
+class WatchingSession(Protocol):
+    """A fetch session of a follower; its targets by their keys."""
+
+    dirty: dict[PartitionKey, Any]
+    changed: dict[PartitionKey, Any]
+
+
+class WatchingSessions:
+    """The sessions that followers fetch a partition in, and as which target of theirs."""
+
+    __slots__ = ("targets",)
+
+    def __init__(self) -> None:
+        self.targets: dict[WatchingSession, Any] = {}
+
+    def mark_dirty(self) -> None:
+        """Something differs from what followers may have been sent: their next fetch looks at the partition."""
+        for session, target in self.targets.items():
+            session.dirty[target.key] = target

@@ -1,0 +1,84 @@
+"""What a follower does to its log, and how the replication room learns of it.
+
+`ReplicaFollower` decides and touches no file: it returns effects. Here they are performed, in their order and in the
+step of the event loop in which they were decided, so that no request can come between. Each is reported back, with the
+error if the log refused: then the log is what it was before. No error of a disk ends the fetcher: the follower of that
+partition fails, the others go on.
+
+Also here: what a replica that has lost a damaged segment does to its log before it becomes a follower again.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from ottla.protocol.errors import CorruptMessage, KafkaStorageError
+from ottla.protocol.records.batch import iterate_batches
+from ottla.replication.follower_effects import AppendRecords, Effect, Fact, LogEffect, RestartLog, Truncate
+from ottla.replication.partition import Partition
+from ottla.storage.validation import validate_replicated
+
+Report: TypeAlias = Callable[[LogEffect, Exception | None, int], list[Effect]]
+"""`FetcherManager.performed`, or that of the fetcher: effect, error, now in milliseconds."""
+
+
+def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: int) -> list[Fact]:
+    """Performs what is to be done to logs; returns what has happened, for those that it concerns."""
+    facts: list[Fact] = []
+    pending = list(effects)
+    for effect in pending:
+        if not isinstance(effect, AppendRecords | Truncate | RestartLog):
+            facts.append(effect)
+            continue
+        error = None
+        try:
+            match effect:
+                case AppendRecords():
+                    append(effect.partition, effect.records, wall_ms=wall_ms)
+                case Truncate():
+                    truncate(effect.partition, effect.offset)
+                case RestartLog():
+                    restart(effect.partition, effect.offset)
+        except (CorruptMessage, KafkaStorageError, OSError) as refused:
+            error = refused
+        # What follows from it comes behind it.
+        pending += report(effect, error, now_ms)
+    return facts
+
+
+def append(partition: Partition, records: memoryview, *, wall_ms: int) -> None:
+    """Appends what the leader sent. Raises CorruptMessage, the log being unchanged, KafkaStorageError or OSError."""
+    log, start = partition.log, partition.log.log_start_offset
+    if log.log_end_offset == start:
+        _maybe_start_within_batch(partition, records)
+    log.append_as_follower(records, now_wall_ms=wall_ms)
+    log.write_pending(now_wall_ms=wall_ms)
+    if log.log_start_offset < start:
+        log.delete_records_before(start)
+        partition.high_watermark = start
+
+
+def _maybe_start_within_batch(partition: Partition, records: memoryview) -> None:
+    """DeleteRecords may leave a log start within a batch. An empty log takes the whole of that batch, and begins with
+    it."""
+    for _, header in iterate_batches(records):
+        if header.base_offset < partition.log.log_start_offset < header.next_offset:
+            # All are checked before the log is changed.
+            for _ in validate_replicated(records, header.base_offset):
+                pass
+            restart(partition, header.base_offset)
+        return
+
+
+def truncate(partition: Partition, offset: int) -> None:
+    """Drops all batches that end after `offset`. Raises KafkaStorageError or OSError."""
+    partition.log.truncate_to(offset)
+    partition.log_truncated()
+
+
+def restart(partition: Partition, offset: int) -> None:
+    """Drops all records; the log goes on at `offset`. Raises KafkaStorageError or OSError."""
+    log = partition.log
+    log.truncate_fully_and_start_at(offset)
+    # Epochs of the records that went would be taken for knowledge about the leader's.
+    log.epochs.clear()
+    partition.log_truncated()
