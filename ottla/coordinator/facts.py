@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from ottla.coordinator.states import GroupState
+from ottla.coordinator.classic.states import GroupState
 from ottla.protocol.errors import ErrorCode
 
 

@@ -13,9 +13,9 @@ from ottla.broker.coordinators import group_coordinator as group_service
 from ottla.broker.coordinators import group_loading
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import GenerationCompleted, GroupLoaded, SessionExpired
-from ottla.coordinator.hashing import partition_for
-from ottla.coordinator.partition import CoordinatorPartition
 from ottla.coordinator.records import build_offset_commit_key
+from ottla.coordinator.runtime.hashing import partition_for
+from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.reader import WouldBlock

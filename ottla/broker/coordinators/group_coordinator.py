@@ -16,14 +16,15 @@ from ottla.broker.coordinators.group_loading import load
 from ottla.broker.coordinators.group_partition import GroupPartition
 from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
-from ottla.coordinator.config import GroupConfig
-from ottla.coordinator.durable import TopicPartition
+from ottla.coordinator.durable_state import TopicPartition
 from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
 from ottla.coordinator.facts import Fact
-from ottla.coordinator.hashing import partition_for
-from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.group_context import GroupConfig
+from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.refusals import group_id_error, refusal
 from ottla.coordinator.results import ListedGroup, ListResult, Result
+from ottla.coordinator.runtime.hashing import partition_for
+from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.timer.wheel import TimerEntry
 
@@ -108,7 +109,7 @@ class GroupService:
             if known.leader_epoch >= replica.leader_epoch:
                 return
             self._unload(index)
-        hosted = self._partitions[index] = GroupPartition(self, index, self._coordinator(index), replica.leader_epoch)
+        hosted = self._partitions[index] = GroupPartition(self, index, self._coordinator(), replica.leader_epoch)
         if replica.log.log_start_offset == replica.log.log_end_offset:
             self._finish_loading(hosted)
         else:
@@ -177,7 +178,7 @@ class GroupService:
         """What each group here has committed; of those that are loaded."""
         for partition in self._partitions.values():
             if not partition.is_loading:
-                for group_id, offsets in partition.coordinator.durable.offsets.items():
+                for group_id, offsets in partition.coordinator.shard.durable.offsets.items():
                     yield group_id, {key: logged.committed.offset for key, logged in offsets.items()}
 
     def coordinator_of(self, group_id: str) -> BrokerInfo | None:
@@ -217,8 +218,8 @@ class GroupService:
 
     # Loading. A partition that fails to load holds up none of the others.
 
-    def _coordinator(self, index: int) -> CoordinatorPartition:
-        return CoordinatorPartition(index, self._config, self._new_member_id)
+    def _coordinator(self) -> CoordinatorPartition[GroupShard]:
+        return CoordinatorPartition(GroupShard(self._config, self._new_member_id))
 
     def _load_soon(self, hosted: GroupPartition) -> None:
         self._to_load.append(hosted)
@@ -263,7 +264,7 @@ class GroupService:
         hosted.reload = self.broker.wheel.schedule(deadline_ms, lambda: self._load_again(hosted))
 
     def _load_again(self, hosted: GroupPartition) -> None:
-        hosted.restart_loading(self._coordinator(hosted.index))
+        hosted.restart_loading(self._coordinator())
         self._load_soon(hosted)
 
     def _schedule_expiry(self) -> None:

@@ -6,7 +6,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.group_partition import GroupPartition
-from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.group_shard import GroupShard
+from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
 from ottla.protocol.records.record import Record, iterate_records
@@ -82,7 +83,7 @@ def _records(chunk: memoryview) -> Iterator[tuple[Record, BatchHeader]]:
             yield record, header
 
 
-def _replay(coordinator: CoordinatorPartition, record: Record, header: BatchHeader) -> None:
+def _replay(coordinator: CoordinatorPartition[GroupShard], record: Record, header: BatchHeader) -> None:
     if record.key is None:
         return
     if header.is_control:

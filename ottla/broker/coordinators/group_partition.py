@@ -7,12 +7,24 @@ member, a replica, the disk) comes back as an event.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS
-from ottla.coordinator.effects import Append, CancelTimer, CoordinatorRecord, Effect, Observed, Reply, SetTimer
-from ottla.coordinator.events import AppendCompleted, AppendFailed, Event, TimerFired, TimerKey, TopicsDeleted
-from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.events import TopicsDeleted
+from ottla.coordinator.group_shard import GroupShard
+from ottla.coordinator.runtime.effects import (
+    Append,
+    AppendCompleted,
+    AppendFailed,
+    CancelTimer,
+    CoordinatorRecord,
+    Effect,
+    Observed,
+    Reply,
+    SetTimer,
+    TimerFired,
+)
+from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import AppendInfo
@@ -32,7 +44,7 @@ class GroupPartition:
     It lives for one term of this broker as leader of the partition."""
 
     def __init__(
-        self, service: "GroupService", index: int, coordinator: CoordinatorPartition, leader_epoch: int
+        self, service: "GroupService", index: int, coordinator: CoordinatorPartition[GroupShard], leader_epoch: int
     ) -> None:
         self.index = index
         self.coordinator = coordinator
@@ -46,14 +58,14 @@ class GroupPartition:
         self._service = service
         self._broker = service.broker
         self.began_ms = self._broker.clock.now_ms()
-        self._queue: deque[Event] = deque()
+        self._queue: deque[Any] = deque()
         self._deleted_before_serving: list[TopicsDeleted] = []
         self._stepping = False
-        self._timers: dict[TimerKey, TimerEntry] = {}
+        self._timers: dict[Any, TimerEntry] = {}
         # What will be told of appends that were refused, by their ids.
         self._refusals: dict[int, TimerEntry] = {}
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: Any) -> None:
         """Take an event: at once, or after those that are being taken."""
         if not self._is_serving and isinstance(event, TopicsDeleted):
             # Their offsets may be among those still to be read.
@@ -85,7 +97,7 @@ class GroupPartition:
         self._drop_events()
         self.coordinator.fail_loading()
 
-    def restart_loading(self, coordinator: CoordinatorPartition) -> None:
+    def restart_loading(self, coordinator: CoordinatorPartition[GroupShard]) -> None:
         """After a load that failed: all records will be replayed into a new coordinator."""
         self.coordinator = coordinator
         self.began_ms = self._broker.clock.now_ms()
@@ -145,7 +157,7 @@ class GroupPartition:
             case Observed(fact):
                 self._service.observe(fact)
 
-    def _set_timer(self, key: TimerKey, deadline_ms: int) -> None:
+    def _set_timer(self, key: Any, deadline_ms: int) -> None:
         entry = self._timers.get(key)
         if entry is not None:
             entry.reschedule(deadline_ms)

@@ -153,7 +153,7 @@ class Publisher:
                 coordinator=self._broker.node_id,
                 previous_coordinator=self._former_coordinators.get(hosted.index),
                 coordinator_epoch=hosted.leader_epoch,
-                groups=len(hosted.coordinator.groups),
+                groups=len(hosted.coordinator.shard.groups),
                 load_ms=self._broker.clock.now_ms() - hosted.began_ms,
             )
         )
