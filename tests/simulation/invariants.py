@@ -72,7 +72,7 @@ class Inspector:
 
 
 def hosted_partitions(broker: Any) -> list[Any]:
-    return list(broker.groups._partitions.values())
+    return list(broker.groups.topic)
 
 
 def _signature(group: ClassicGroup, timers: int) -> tuple[Any, ...]:

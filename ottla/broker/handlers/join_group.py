@@ -1,6 +1,5 @@
 """JoinGroup: a member enters its group's next generation (§7.1)."""
 
-from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import JoinGroup
 from ottla.coordinator.results import JoinResult
@@ -15,11 +14,8 @@ _SKIP_ASSIGNMENT_FROM = 9
 def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     groups = context.broker.groups
     version = context.api_version
-    answer = Answer(context)
-    token = groups.ask(
-        lambda token: _event(context, request, token), lambda result: answer.give(_response(result, version))
-    )
-    return answer.now_or_parked(lambda: groups.forget(token))
+    event = _event(context, request, groups.new_token())
+    return groups.ask(context, event, lambda result: _response(result, version))
 
 
 def _event(context: RequestContext, request: JoinGroupRequest, token: int) -> JoinGroup:

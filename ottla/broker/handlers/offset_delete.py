@@ -1,6 +1,5 @@
 """OffsetDelete: an administrator removes a group's offsets (§9.6)."""
 
-from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteOffsets
 from ottla.coordinator.results import DeleteOffsetsResult
@@ -16,17 +15,14 @@ from ottla.protocol.messages.offset_delete import (
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     groups = context.broker.groups
     known, errors = _known(context, request)
-    answer = Answer(context)
 
-    def deliver(result: DeleteOffsetsResult) -> None:
+    def respond(result: DeleteOffsetsResult) -> OffsetDeleteResponse:
         if result.error:
-            answer.give(OffsetDeleteResponse(error_code=int(result.error)))
-            return
+            return OffsetDeleteResponse(error_code=int(result.error))
         found = {(each.topic, each.partition): each.error for each in result.partitions}
-        answer.give(_response(request, errors | found))
+        return _response(request, errors | found)
 
-    token = groups.ask(lambda token: DeleteOffsets(token, request.group_id, known), deliver)
-    return answer.now_or_parked(lambda: groups.forget(token))
+    return groups.ask(context, DeleteOffsets(groups.new_token(), request.group_id, known), respond)
 
 
 def _known(

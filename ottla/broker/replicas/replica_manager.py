@@ -7,7 +7,7 @@ and ends connections once for everything together.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
 from ottla.broker.replicas.failed_replicas import AilingReplicas
@@ -22,10 +22,17 @@ from ottla.storage.config import LogConfig
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.coordinators.group_coordinator import GroupService
     from ottla.broker.replicas.fetcher_tasks import Fetching
 
 __all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
+
+
+class LeadershipWatcher(Protocol):
+    """Who has to know which partitions of a topic this broker leads."""
+
+    def elected(self, index: int) -> None: ...
+
+    def resigned(self, index: int) -> None: ...
 
 
 class ReplicaManager(Appends):
@@ -38,7 +45,7 @@ class ReplicaManager(Appends):
         self._fetching: Fetching | None = None
         self._has_stepped_down = False
         # Told which partitions of `__consumer_offsets` are led here, while it serves.
-        self.groups: GroupService | None = None
+        self.groups: LeadershipWatcher | None = None
 
     # Which partitions there are.
 
@@ -221,13 +228,13 @@ class ReplicaManager(Appends):
         if partition.topic != CONSUMER_OFFSETS:
             return
         if self.groups is not None:
-            self.groups.lead(partition.index)
+            self.groups.elected(partition.index)
         elif self._broker.is_serving:
             self._broker.prepare_groups()
 
     def _resign(self, partition: Partition) -> None:
         if partition.topic == CONSUMER_OFFSETS and self.groups is not None:
-            self.groups.resign(partition.index)
+            self.groups.resigned(partition.index)
 
     def _stop_leading(self, partition: Partition) -> None:
         self._resign(partition)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators import group_coordinator as group_service
-from ottla.broker.coordinators import group_loading
+from ottla.broker.coordinators import coordinator_topic, loading
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import GenerationCompleted, GroupLoaded, SessionExpired
 from ottla.coordinator.records import build_offset_commit_key
@@ -75,7 +74,7 @@ async def test_groups_and_offsets_are_there_after_a_restart(tmp_path: Path, cras
 
 
 async def loaded(broker: Asking) -> None:
-    loader = broker.broker.groups._loader
+    loader = broker.broker.groups.topic._loader
     if loader is not None:
         await loader
 
@@ -89,9 +88,9 @@ async def test_while_loading_requests_are_told_so_and_the_loop_turns(
         await created(broker, creatable("a"))
         for offset in range(5):
             await committed(broker, "g", {("a", 0): offset})
-    monkeypatch.setattr(group_loading, "RECORDS_PER_SLICE", 1)
+    monkeypatch.setattr(loading, "RECORDS_PER_SLICE", 1)
     go_on = asyncio.Event()
-    monkeypatch.setattr(group_loading.asyncio, "sleep", lambda _: go_on.wait())
+    monkeypatch.setattr(loading.asyncio, "sleep", lambda _: go_on.wait())
     async with running(tmp_path, ONE) as broker:
         assert (await fetched(broker, "g")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await broker.ask(join_request("m"), 5)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -172,7 +171,7 @@ async def test_a_load_that_fails_holds_up_no_other_and_is_retried(
         answers = {group: await fetched(broker, group) for group in offsets}
         errors = {partition_for(group, 4): answer.error_code for group, answer in answers.items()}
         assert sorted(errors.values()) == [0, 0, 0, ErrorCode.NOT_COORDINATOR]
-        (failed,) = (each for each in broker.broker.groups._partitions.values() if each.reload is not None)
+        (failed,) = (each for each in broker.broker.groups.topic if each.reload is not None)
         broker.broker.groups.topics_deleted(["b"])
 
         failed.reload.action()
@@ -183,7 +182,7 @@ async def test_a_load_that_fails_holds_up_no_other_and_is_retried(
 
 def fail_first_load(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Late enough that the groups have been made, where there is a choice."""
-    owner, finished = (group_service, "load") if where == "load" else (CoordinatorPartition, "finish_loading")
+    owner, finished = (coordinator_topic, "load") if where == "load" else (CoordinatorPartition, "finish_loading")
     original = getattr(owner, finished)
     loads = itertools.count()
 
@@ -212,7 +211,7 @@ async def test_loads_that_keep_failing_are_retried_less_and_less_often(tmp_path:
 
         broker.broker.replicas.partition("__consumer_offsets", 0).log.read = damaged
         groups.start()
-        (partition,) = groups._partitions.values()
+        (partition,) = groups.topic
         waits = []
         for _ in range(8):
             await loaded(broker)
@@ -316,7 +315,7 @@ async def test_a_silent_member_is_removed_by_its_timer(tmp_path: Path) -> None:
         await expired.wait()
 
         assert await state_of(broker) == (0, "Empty")
-        assert all(not partition._timers for partition in broker.broker.groups._partitions.values())
+        assert all(not partition._timers for partition in broker.broker.groups.topic)
 
 
 async def test_offsets_expire_on_the_configured_round(tmp_path: Path) -> None:
@@ -356,7 +355,7 @@ async def test_stopping_answers_those_who_wait(tmp_path: Path) -> None:
 
         assert (await client.answer()).error_code == ErrorCode.NOT_COORDINATOR
         assert (await broker.ask(join_request(), 3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert not broker.broker.groups._waiting
+        assert not broker.broker.groups.topic.pending
 
 
 async def test_groups_live_where_the_hash_of_their_name_says(tmp_path: Path) -> None:
