@@ -22,7 +22,6 @@ from ottla.coordinator.events import (
     ListGroups,
     PendingMemberTimer,
     PendingSyncTimer,
-    Request,
     SessionTimer,
     SyncGroup,
     TimerKey,
@@ -31,9 +30,7 @@ from ottla.coordinator.events import (
 from ottla.coordinator.group_context import GroupConfig, GroupContext
 from ottla.coordinator.offsets import commit, delete, fetch
 from ottla.coordinator.refusals import group_id_error, refusal
-from ottla.coordinator.results import Result
 from ottla.coordinator.runtime.effects import TimerFired
-from ottla.protocol.errors import ErrorCode
 
 
 def _commit_offsets(context: GroupContext, event: CommitOffsets) -> None:
@@ -90,6 +87,8 @@ class GroupShard:
     requests = REQUESTS
     events = EVENTS
     timeline = None
+    request_error = staticmethod(group_id_error)
+    refusal = staticmethod(refusal)
 
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
         self.context = GroupContext(config, new_member_id)
@@ -105,12 +104,6 @@ class GroupShard:
         return self.context.durable
 
     # As the runtime calls it
-
-    def request_error(self, request: Request) -> ErrorCode | None:
-        return group_id_error(request)
-
-    def refusal(self, request: Request, error: ErrorCode) -> Result:
-        return refusal(request, error)
 
     def replay(self, key: bytes, value: bytes | None, record_offset: int, producer_id: int | None = None) -> None:
         self.context.durable.replay(key, value, record_offset, producer_id)

@@ -10,6 +10,7 @@ must.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Protocol
 
 
@@ -61,14 +62,10 @@ class _WaitingRequest:
 class PendingRequests:
     def __init__(self) -> None:
         self._waiting: dict[int, Callable[[Any], None]] = {}
-        self._last_token = 0
+        self.new_token: Callable[[], int] = count(1).__next__
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def new_token(self) -> int:
-        self._last_token += 1
-        return self._last_token
 
     def ask(
         self, send: Callable[[Any], None], context: ParkingContext, request: Any, build_response: Callable[[Any], Any]
