@@ -39,7 +39,7 @@ CLIENTS = tuple(
     {"name": f"{group_id}-c{index}", "group_id": group_id, "instance_id": instance_id, "knows_member_ids": modern}
     for group_id in GROUPS
     for index, (instance_id, modern) in enumerate(
-        [(None, True), (None, True), (None, False), ("seat", True), ("seat", False)]
+        [(None, True), (None, True), (None, False), ("instance", True), ("instance", False)]
     )
 )
 PROTOCOLS = (
@@ -242,7 +242,7 @@ class Groups(RuleBasedStateMachine):
         self.seen_tokens.add(token)
         assert answer.members == () or answer.leader_id == answer.member_id, "I-11: only the leader gets the members"
         group = self.shell.group(client.group_id)
-        # After a takeover of the leader's seat some are told its former id (§7.2.2).
+        # After the replacement of a leader some are told its former id (§7.2.2).
         if group is not None and not any(member.is_static for member in group.members.values()):
             told = self.joins[group, answer.generation]
             told.add((answer.leader_id, answer.protocol_name, answer.protocol_type))
@@ -345,9 +345,9 @@ def _check(group: ClassicGroup) -> None:
     assert group.members or group.state not in (COMPLETING_REBALANCE, STABLE)
     if group.state is EMPTY:
         assert group.protocol_name is None
-    # I-14: one seat, one member id.
-    seats = {member.group_instance_id: member.member_id for member in group.members.values() if member.is_static}
-    assert seats == group.static_members
+    # I-14: one static member, one member id.
+    expected = {member.group_instance_id: member.member_id for member in group.members.values() if member.is_static}
+    assert expected == group.static_members
     assert all(key == member.member_id == member.timer_key.member_id for key, member in group.members.items())
     supporters: dict[str, int] = defaultdict(int)
     for member in group.members.values():

@@ -16,7 +16,7 @@ them as soon as they are appended; its `TimelineMap`s show them as committed lat
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from ottla.coordinator.runtime.appends import IN_DOUBT
 from ottla.coordinator.runtime.effects import AppendCompleted, AppendFailed, CoordinatorRecord, Effect
@@ -154,12 +154,11 @@ class CoordinatorPartition(Generic[S]):
 
     # Events
 
-    def step(self, event: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+    def step(self, event: object, now_ms: int, wall_ms: int) -> list[Effect]:
         """What is to be done about `event`. The list is the caller's."""
         context = self._context
         context.begin(now_ms, wall_ms)
-        kind: type = type(event)
-        handler = self._requests.get(kind)
+        handler = self._requests.get(type(event))
         if handler is None:
             if self.phase is Phase.ACTIVE:
                 self._handle_event(event)
@@ -168,10 +167,10 @@ class CoordinatorPartition(Generic[S]):
         if error is None:
             handler(context, event)
         else:
-            context.reply(event.token, self.shard.refusal(event, error))
+            context.reply(cast("Any", event).token, self.shard.refusal(event, error))
         return context.effects
 
-    def _handle_event(self, event: Any) -> None:
+    def _handle_event(self, event: object) -> None:
         match event:
             case AppendCompleted():
                 self._append_completed(event)

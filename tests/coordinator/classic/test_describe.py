@@ -15,7 +15,7 @@ def describe(shell: Shell, group_id: str = "g") -> DescribeResult:
 
 
 def test_g01_everything_about_a_stable_group_is_visible(shell: Shell) -> None:
-    shell.stable_group("c1", instance_id="seat", protocols=PROTOCOLS, session_timeout_ms=7_000)
+    shell.stable_group("c1", instance_id="instance", protocols=PROTOCOLS, session_timeout_ms=7_000)
     assert describe(shell) == DescribeResult(
         error=ErrorCode.NONE,
         group_id="g",
@@ -24,11 +24,11 @@ def test_g01_everything_about_a_stable_group_is_visible(shell: Shell) -> None:
         protocol_type="consumer",
         protocol_name="range",
         generation=1,
-        leader_id="seat-0001",
+        leader_id="instance-0001",
         members=(
             DescribedMember(
-                member_id="seat-0001",
-                group_instance_id="seat",
+                member_id="instance-0001",
+                group_instance_id="instance",
                 client_id="c1",
                 client_host="/c1.example",
                 metadata=subscription("t"),

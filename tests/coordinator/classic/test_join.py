@@ -80,9 +80,9 @@ def test_g26_an_empty_group_wants_a_type_and_protocols(shell: Shell, changes: di
 
 IDENTITIES = {
     "unknown id": ("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
-    "unknown seat": ("static-0002", "elsewhere", ErrorCode.UNKNOWN_MEMBER_ID),
-    "another's seat": ("c1-0001", "static", ErrorCode.FENCED_INSTANCE_ID),
-    "old id of the seat": ("static-0000", "static", ErrorCode.FENCED_INSTANCE_ID),
+    "unknown instance id": ("static-0002", "elsewhere", ErrorCode.UNKNOWN_MEMBER_ID),
+    "another's instance id": ("c1-0001", "static", ErrorCode.FENCED_INSTANCE_ID),
+    "old id of the static member": ("static-0000", "static", ErrorCode.FENCED_INSTANCE_ID),
 }
 
 
@@ -300,14 +300,14 @@ def test_g24_a_promised_id_expires_with_its_session_timeout(shell: Shell) -> Non
 def test_g24_a_promised_id_belongs_to_no_static_member(shell: Shell) -> None:
     client = shell.client("app", knows_member_ids=True)
     member_id = shell.send(client.join_event(shell.token())).member_id
-    answer = client.join(member_id=member_id, group_instance_id="seat")
+    answer = client.join(member_id=member_id, group_instance_id="instance")
     assert answer == refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
 
 
 def test_g24_older_clients_and_static_members_are_let_in_at_once(shell: Shell) -> None:
     assert shell.client("old").join() is None
-    assert shell.client("static", instance_id="seat", knows_member_ids=True).join() is None
-    assert list(shell.group().members) == ["old-0001", "seat-0002"]
+    assert shell.client("static", instance_id="instance", knows_member_ids=True).join() is None
+    assert list(shell.group().members) == ["old-0001", "instance-0002"]
 
 
 def test_a_newcomer_that_never_hears_its_id_is_dropped_after_five_minutes() -> None:
@@ -351,14 +351,14 @@ def test_g25_g26_a_static_member_may_restart_while_its_group_is_full() -> None:
     shell = sized(2)
     shell.stable_group("c1", "c2")
     shell.send(LeaveGroup(shell.token(), "g", (LeavingMember("c2-0002"),)))
-    static = shell.client("c3", instance_id="seat")
+    static = shell.client("c3", instance_id="instance")
     static.join()
     shell.client("c1", member_id="c1-0001").join()
     assert shell.state() == "CompletingRebalance"
     assert shell.client("c4").join() == FULL
-    assert shell.client("c3", instance_id="seat").join() is None
-    assert static.joined.member_id == "seat-0003"
-    assert list(shell.group().members) == ["c1-0001", "seat-0004"]
+    assert shell.client("c3", instance_id="instance").join() is None
+    assert static.joined.member_id == "instance-0003"
+    assert list(shell.group().members) == ["c1-0001", "instance-0004"]
 
 
 def test_g26_a_full_group_takes_nobody_in_while_it_completes() -> None:

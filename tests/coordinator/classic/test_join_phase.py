@@ -143,9 +143,9 @@ def test_g07_the_largest_rebalance_timeout_of_the_members_counts(shell: Shell) -
 
 
 def test_g07_static_members_outlast_the_phase_in_the_new_generation(shell: Shell) -> None:
-    """T-5 and §8.4.2: a static member that has not rejoined keeps its seat and is assigned partitions."""
+    """T-5 and §8.4.2: a static member that has not rejoined stays a member and is assigned partitions."""
     leader = shell.client("c1", session_timeout_ms=100_000)
-    static = shell.client("c2", instance_id="seat", session_timeout_ms=100_000)
+    static = shell.client("c2", instance_id="instance", session_timeout_ms=100_000)
     leader.join()
     static.join()
     shell.advance(0)
@@ -155,14 +155,14 @@ def test_g07_static_members_outlast_the_phase_in_the_new_generation(shell: Shell
     shell.advance(60_000)
 
     assert leader.joined.generation == 2
-    assert [member.group_instance_id for member in leader.joined.members] == [None, "seat"]
-    leader.sync({static.joined.member_id: b"for the seat"})
-    assert static.sync(generation=2).assignment == b"for the seat"
+    assert [member.group_instance_id for member in leader.joined.members] == [None, "instance"]
+    leader.sync({static.joined.member_id: b"for the static one"})
+    assert static.sync(generation=2).assignment == b"for the static one"
 
 
 def test_g07_when_only_static_members_are_left_and_none_rejoins_their_sessions_drain_the_group(shell: Shell) -> None:
     dynamic = shell.client("c1", session_timeout_ms=10_000, rebalance_timeout_ms=20_000)
-    static = shell.client("c2", instance_id="seat", session_timeout_ms=50_000, rebalance_timeout_ms=20_000)
+    static = shell.client("c2", instance_id="instance", session_timeout_ms=50_000, rebalance_timeout_ms=20_000)
     dynamic.join()
     static.join()
     shell.advance(0)
@@ -180,7 +180,7 @@ def test_g07_when_only_static_members_are_left_and_none_rejoins_their_sessions_d
 
 
 def test_the_earliest_joined_of_those_present_leads_when_the_leader_is_not_there(shell: Shell) -> None:
-    leader = shell.client("c1", instance_id="seat", session_timeout_ms=100_000)
+    leader = shell.client("c1", instance_id="instance", session_timeout_ms=100_000)
     others = [shell.client(f"c{i}", session_timeout_ms=100_000) for i in (2, 3, 4)]
     for client in (leader, *others):
         client.join()

@@ -118,13 +118,13 @@ def test_all_members_leave_at_once_without_a_generation_in_between(shell: Shell)
 
 
 IDENTITIES = [
-    (LeavingMember("", "seat"), ErrorCode.NONE),
-    (LeavingMember("seat-0002", "seat"), ErrorCode.NONE),
-    (LeavingMember("seat-0002"), ErrorCode.NONE),
+    (LeavingMember("", "instance"), ErrorCode.NONE),
+    (LeavingMember("instance-0002", "instance"), ErrorCode.NONE),
+    (LeavingMember("instance-0002"), ErrorCode.NONE),
     (LeavingMember("", "elsewhere"), ErrorCode.UNKNOWN_MEMBER_ID),
     (LeavingMember(""), ErrorCode.UNKNOWN_MEMBER_ID),
     (LeavingMember("nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
-    (LeavingMember("c1-0001", "seat"), ErrorCode.FENCED_INSTANCE_ID),
+    (LeavingMember("c1-0001", "instance"), ErrorCode.FENCED_INSTANCE_ID),
     (LeavingMember("c1-0001", "elsewhere"), ErrorCode.UNKNOWN_MEMBER_ID),
     (LeavingMember("promised-0003"), ErrorCode.NONE),
 ]
@@ -132,7 +132,7 @@ IDENTITIES = [
 
 @pytest.mark.parametrize(("leaving", "error"), IDENTITIES, ids=[repr(row[0]) for row in IDENTITIES])
 def test_g25_who_leaves(shell: Shell, leaving: LeavingMember, error: ErrorCode) -> None:
-    plain, static = shell.client("c1"), shell.client("c2", instance_id="seat")
+    plain, static = shell.client("c1"), shell.client("c2", instance_id="instance")
     plain.join()
     static.join()
     shell.advance(0)

@@ -82,13 +82,13 @@ def test_a_rebalance_that_was_under_way_is_forgotten_and_begun_again(shell: Shel
     assert shell.state() == "PreparingRebalance"
 
 
-def test_static_seats_come_back(shell: Shell) -> None:
-    leader = shell.client("c1", instance_id="seat")
+def test_static_members_come_back(shell: Shell) -> None:
+    leader = shell.client("c1", instance_id="instance")
     leader.join()
     shell.advance(0)
     leader.sync_all([leader])
     shell.move_coordinator()
-    again = shell.client("c1", instance_id="seat")
+    again = shell.client("c1", instance_id="instance")
     again.join()
     assert again.joined.generation == 1
     assert again.sync().assignment == b"c1"

@@ -44,7 +44,7 @@ def test_heartbeat_in_an_empty_unknown_or_dead_group(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"member_id": "nobody", "group_instance_id": "seat", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"member_id": "nobody", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
         ({"group_instance_id": "other", "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": "nobody", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation": 9}, ErrorCode.ILLEGAL_GENERATION),
@@ -53,7 +53,7 @@ def test_heartbeat_in_an_empty_unknown_or_dead_group(shell: Shell) -> None:
     ],
 )
 def test_t1_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -> None:
-    (client,) = shell.stable_group("c1", instance_id="seat")
+    (client,) = shell.stable_group("c1", instance_id="instance")
     assert client.heartbeat(**changes) is error
 
 

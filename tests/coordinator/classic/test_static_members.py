@@ -9,7 +9,7 @@ from tests.coordinator.harness import Client, Shell, subscription
 
 
 @pytest.fixture
-def seats(shell: Shell) -> tuple[Client, Client]:
+def pair(shell: Shell) -> tuple[Client, Client]:
     """A leader and a follower of a Stable group, both static."""
     leader = shell.client("c1", instance_id="a")
     follower = shell.client("c2", instance_id="b")
@@ -28,22 +28,22 @@ def restarted(client: Client, **settings: object) -> Client:
 
 
 def test_g25_a_restart_within_the_session_keeps_the_assignment_without_a_rebalance(
-    shell: Shell, seats: tuple[Client, Client]
+    shell: Shell, pair: tuple[Client, Client]
 ) -> None:
-    _, follower = seats
+    _, follower = pair
     again = restarted(follower)
 
     again.join()
 
-    assert again.joined == JoinResult(ErrorCode.NONE, "b-0003", 1, "consumer", "range", seats[0].member_id)
+    assert again.joined == JoinResult(ErrorCode.NONE, "b-0003", 1, "consumer", "range", pair[0].member_id)
     assert again.sync().assignment == b"c2"
     assert shell.states() == []
     assert shell.facts_of(StaticMemberReplaced) == [StaticMemberReplaced("g", 1, "b", "b-0002", "b-0003")]
     assert [member.member_id for member in shell.partition.shard.durable.metadata["g"].members] == ["a-0001", "b-0003"]
 
 
-def test_g25_the_second_with_the_same_instance_id_fences_the_first(shell: Shell, seats: tuple[Client, Client]) -> None:
-    _, follower = seats
+def test_g25_the_second_with_the_same_instance_id_fences_the_first(shell: Shell, pair: tuple[Client, Client]) -> None:
+    _, follower = pair
     restarted(follower).join()
 
     assert follower.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
@@ -53,8 +53,8 @@ def test_g25_the_second_with_the_same_instance_id_fences_the_first(shell: Shell,
     assert follower.leave() is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_g25_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, seats: tuple[Client, Client]) -> None:
-    again = restarted(seats[0])
+def test_g25_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, pair: tuple[Client, Client]) -> None:
+    again = restarted(pair[0])
     again.join()
     assert again.joined.leader_id == "a-0001"
     assert again.joined.member_id == "a-0003"
@@ -63,28 +63,28 @@ def test_g25_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, seat
     assert shell.group().leader_id == "a-0003"
 
 
-def test_g25_a_new_client_that_led_leads_and_skips_the_assignment(shell: Shell, seats: tuple[Client, Client]) -> None:
-    again = restarted(seats[0], skips_assignment=True)
+def test_g25_a_new_client_that_led_leads_and_skips_the_assignment(shell: Shell, pair: tuple[Client, Client]) -> None:
+    again = restarted(pair[0], skips_assignment=True)
     again.join()
     assert (again.joined.leader_id, again.joined.skip_assignment) == ("a-0003", True)
     assert [member.group_instance_id for member in again.joined.members] == ["a", "b"]
 
 
-def test_g25_a_new_client_that_follows_has_nothing_to_skip(shell: Shell, seats: tuple[Client, Client]) -> None:
-    again = restarted(seats[1], skips_assignment=True)
+def test_g25_a_new_client_that_follows_has_nothing_to_skip(shell: Shell, pair: tuple[Client, Client]) -> None:
+    again = restarted(pair[1], skips_assignment=True)
     again.join()
     assert (again.joined.leader_id, again.joined.skip_assignment, again.joined.members) == ("a-0001", False, ())
 
 
-def test_g25_the_answer_waits_for_the_log(shell: Shell, seats: tuple[Client, Client]) -> None:
+def test_g25_the_answer_waits_for_the_log(shell: Shell, pair: tuple[Client, Client]) -> None:
     shell.hold_appends = True
-    again = restarted(seats[1])
+    again = restarted(pair[1])
     assert again.join() is None
     shell.complete_append()
     assert again.joined.error is ErrorCode.NONE
 
 
-def test_g25_a_takeover_that_would_change_the_protocol_rebalances(shell: Shell) -> None:
+def test_g25_a_replacement_that_would_change_the_protocol_rebalances(shell: Shell) -> None:
     both = (("range", b"1"), ("sticky", b"2"))
     leader = shell.client("c1", instance_id="a", protocols=both)
     follower = shell.client("c2", protocols=both)
@@ -103,7 +103,7 @@ def test_g25_a_takeover_that_would_change_the_protocol_rebalances(shell: Shell) 
     assert again.joined.protocol_name == follower.joined.protocol_name == "sticky"
 
 
-def test_g25_a_takeover_while_the_group_completes_rebalances_and_fences_what_is_parked(shell: Shell) -> None:
+def test_g25_a_replacement_while_the_group_completes_rebalances_and_fences_what_is_parked(shell: Shell) -> None:
     leader, follower = shell.client("c1", instance_id="a"), shell.client("c2", instance_id="b")
     leader.join()
     follower.join()
@@ -117,10 +117,10 @@ def test_g25_a_takeover_while_the_group_completes_rebalances_and_fences_what_is_
     assert shell.states()[-1] == "PreparingRebalance"
 
 
-def test_g25_a_takeover_while_joins_are_collected_waits_and_fences_what_is_parked(
-    shell: Shell, seats: tuple[Client, Client]
+def test_g25_a_replacement_while_joins_are_collected_waits_and_fences_what_is_parked(
+    shell: Shell, pair: tuple[Client, Client]
 ) -> None:
-    leader, follower = seats
+    leader, follower = pair
     shell.client("c3").join()
     follower.join()
 
@@ -133,11 +133,11 @@ def test_g25_a_takeover_while_joins_are_collected_waits_and_fences_what_is_parke
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT])
-def test_g25_a_takeover_that_is_not_stored_is_undone(
-    shell: Shell, seats: tuple[Client, Client], error: ErrorCode
+def test_g25_a_replacement_that_is_not_stored_is_undone(
+    shell: Shell, pair: tuple[Client, Client], error: ErrorCode
 ) -> None:
     """§7.2.3: the old protocols come back, not the new ones."""
-    leader, _ = seats
+    leader, _ = pair
     shell.fail_appends = error
     again = restarted(leader, protocols=(("range", subscription("other")),), session_timeout_ms=50_000)
 
@@ -153,9 +153,9 @@ def test_g25_a_takeover_that_is_not_stored_is_undone(
     assert sorted(key.member_id for key in shell.timers) == ["a-0001", "b-0002"]
 
 
-def test_g25_a_takeover_overtaken_by_the_next_is_fenced(shell: Shell, seats: tuple[Client, Client]) -> None:
+def test_g25_a_replacement_overtaken_by_the_next_is_fenced(shell: Shell, pair: tuple[Client, Client]) -> None:
     shell.hold_appends = True
-    first, second = restarted(seats[1]), restarted(seats[1])
+    first, second = restarted(pair[1]), restarted(pair[1])
     first.join()
     second.join()
 
@@ -166,10 +166,10 @@ def test_g25_a_takeover_overtaken_by_the_next_is_fenced(shell: Shell, seats: tup
     assert second.joined.member_id == "b-0004"
 
 
-def test_g25_a_takeover_is_not_undone_once_the_group_has_moved_on(shell: Shell, seats: tuple[Client, Client]) -> None:
+def test_g25_a_replacement_is_not_undone_once_the_group_has_moved_on(shell: Shell, pair: tuple[Client, Client]) -> None:
     """Others may have joined with what only the newcomer supports."""
     shell.hold_appends = True
-    again = restarted(seats[1], protocols=(("range", b"1"), ("sticky", b"2")))
+    again = restarted(pair[1], protocols=(("range", b"1"), ("sticky", b"2")))
     again.join()
     newcomer = shell.client("c3")
     newcomer.join()
@@ -179,24 +179,24 @@ def test_g25_a_takeover_is_not_undone_once_the_group_has_moved_on(shell: Shell, 
     assert again.joined == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     assert shell.group().static_members["b"] == "b-0003"
     again.join()
-    seats[0].join()
+    pair[0].join()
     assert again.joined.generation == newcomer.joined.generation == 2
 
 
-def test_g25_a_member_removed_while_its_takeover_is_stored_is_unknown(
-    shell: Shell, seats: tuple[Client, Client]
+def test_g25_a_member_removed_while_its_replacement_is_stored_is_unknown(
+    shell: Shell, pair: tuple[Client, Client]
 ) -> None:
     shell.hold_appends = True
-    again = restarted(seats[1])
+    again = restarted(pair[1])
     again.join()
-    assert restarted(seats[1], member_id="b-0003").leave() is ErrorCode.NONE
+    assert restarted(pair[1], member_id="b-0003").leave() is ErrorCode.NONE
 
     shell.complete_append()
 
     assert again.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_g25_a_takeover_inherits_the_duty_to_sync(shell: Shell) -> None:
+def test_g25_a_replacement_inherits_the_duty_to_sync(shell: Shell) -> None:
     leader, follower = shell.client("c1"), shell.client("c2", instance_id="b", rebalance_timeout_ms=20_000)
     leader.rebalance_timeout_ms = 20_000
     leader.session_timeout_ms = 100_000
@@ -211,19 +211,19 @@ def test_g25_a_takeover_inherits_the_duty_to_sync(shell: Shell) -> None:
     assert "b-0003" not in shell.group().members
 
 
-def test_g25_a_replaced_member_keeps_its_place(shell: Shell, seats: tuple[Client, Client]) -> None:
-    restarted(seats[0]).join()
+def test_g25_a_replaced_member_keeps_its_place(shell: Shell, pair: tuple[Client, Client]) -> None:
+    restarted(pair[0]).join()
     assert list(shell.group().members) == ["a-0003", "b-0002"]
 
 
-def test_g25_the_old_id_has_no_timer_any_more(shell: Shell, seats: tuple[Client, Client]) -> None:
+def test_g25_the_old_id_has_no_timer_any_more(shell: Shell, pair: tuple[Client, Client]) -> None:
     """§8.1.4"""
-    restarted(seats[0]).join()
+    restarted(pair[0]).join()
     assert sorted(key.member_id for key in shell.timers) == ["a-0003", "b-0002"]
 
 
-def test_g25_a_static_member_that_knows_its_id_rejoins_like_anyone(shell: Shell, seats: tuple[Client, Client]) -> None:
+def test_g25_a_static_member_that_knows_its_id_rejoins_like_anyone(shell: Shell, pair: tuple[Client, Client]) -> None:
     """§7.2.5"""
-    _, follower = seats
+    _, follower = pair
     before = follower.joined
     assert follower.join() == before

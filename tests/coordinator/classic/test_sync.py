@@ -83,7 +83,7 @@ CHECKS = {
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     ),
     "fenced instance": (
-        {"member_id": "nobody", "group_instance_id": "seat", "generation": 9, "protocol_type": "x"},
+        {"member_id": "nobody", "group_instance_id": "instance", "generation": 9, "protocol_type": "x"},
         ErrorCode.FENCED_INSTANCE_ID,
     ),
     "unknown instance": (
@@ -104,7 +104,7 @@ CHECKS = {
 
 @pytest.mark.parametrize(("changes", "error"), CHECKS.values(), ids=CHECKS.keys())
 def test_g14_t1_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -> None:
-    plain, static = completing(shell, "c1", "c2")[0], shell.client("c3", instance_id="seat")
+    plain, static = completing(shell, "c1", "c2")[0], shell.client("c3", instance_id="instance")
     static.join()
     plain.join()
     shell.client("c2", member_id="c2-0002").join()

@@ -40,7 +40,7 @@ def test_g27_an_unknown_group_has_no_generation(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"member_id": "nobody", "group_instance_id": "seat", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"member_id": "nobody", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
         ({"group_instance_id": "other", "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": "nobody", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": "", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -51,7 +51,7 @@ def test_g27_an_unknown_group_has_no_generation(shell: Shell) -> None:
     ],
 )
 def test_g27_t1_order_of_checks_in_a_stable_group(shell: Shell, changes: dict, error: ErrorCode) -> None:
-    (client,) = shell.stable_group("c1", instance_id="seat")
+    (client,) = shell.stable_group("c1", instance_id="instance")
     assert client.commit(1, **changes) is error
     assert shell.committed() == (1 if error is ErrorCode.NONE else -1)
 
