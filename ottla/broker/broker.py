@@ -9,41 +9,42 @@ they are not.
 """
 
 import asyncio
-import base64
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.config.topic import log_config
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
-from ottla.broker.metadata.broker_lifecycle import Membership
-from ottla.broker.metadata.cluster_identity import agreed_cluster_id
+from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
+from ottla.broker.metadata.cluster_identity import agreed_cluster_id, random_id, read_all, stored_topic_configs
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.controller_role import Controlling
+from ottla.broker.metadata.controller_role import ControllerRole
+from ottla.broker.metadata.deleted_topics import DeletedTopics
+from ottla.broker.metadata.dynamic_configs import ConfigPublisher
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.runtime import LoopRuntime, StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
 from ottla.broker.server.prepared_frames import PreparedFrames
 from ottla.broker.server.socket_server import Server
 from ottla.broker.upkeep.boot import Boot
+from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.data_directory import closed_cleanly, opened
-from ottla.broker.upkeep.log_upkeep import Housekeeping
+from ottla.broker.upkeep.log_upkeep import LogManager
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.encoding import topics_of
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
-from ottla.cluster.store import Entry, MetadataStore, Snapshot, StoreError, Unavailable
+from ottla.cluster.store import Entry, MetadataStore, StoreError
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError, reason_of
 from ottla.storage.files import FileSystem, OsFileSystem
 from ottla.storage.identity import known_cluster_id, refuse_directory_of_kafka
@@ -58,11 +59,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "StartError"]
 
-T = TypeVar("T")
-
 METADATA_FILE = "ottla-metadata.sqlite"
 # How long the stop waits for clients to take their last answers.
-LAST_ANSWERS_MS = 2000
+DRAIN_TIMEOUT_MS = 2000
 
 
 class Broker:
@@ -77,12 +76,17 @@ class Broker:
     cluster_id: str
     boot: Boot
     metadata: ClusterMetadata
-    membership: Membership
-    controlling: Controlling
+    lifecycle: BrokerLifecycle
+    controller: ControllerRole
     log_ends: LogEndReports
     replicas: ReplicaManager
+    topic_logs: TopicLogs
+    deleted_topics: DeletedTopics
     topics: TopicService
     producer_ids: ProducerIds
+    fetch_sessions: FetchSessionCache
+    server: Server
+    log_manager: LogManager
 
     def __init__(
         self,
@@ -142,36 +146,32 @@ class Broker:
         self.wheel = self.runtime.wheel
         # Called directly: they are part of every request.
         self.guard = self.runtime.guard
-        self.end_event = self.runtime.end_event
-        self.replicas = ReplicaManager(self)
-        self.runtime.at_end_of_event(self.replicas.flush_and_notify)
-        try:
-            await self._open_data()
-            await self._open_door()
-        except BaseException as error:
-            if hasattr(self, "server"):
-                self.server.close_listeners()
-                self.server.abort_connections()
-            self._stop_following()
-            self.wheel.stop()
-            if hasattr(self, "log_directory"):
-                self.log_directory.close(clean=False)
-            self._close_store()
-            if isinstance(error, DataDirectoryError | StoreError):
+        with ExitStack() as undo:
+            undo.callback(self._close_store)
+            undo.callback(self.runtime.stop)
+            try:
+                await self._open_data()
+                undo.callback(self.log_directory.close, clean=False)
+                self._assemble(self._opened_store())
+                undo.callback(self._stop_following)
+                undo.callback(self.server.abort_connections)
+                undo.callback(self.server.close_listeners)
+                await self._start_listening()
+            except (DataDirectoryError, StoreError) as error:
                 raise StartError(str(error)) from None
-            raise
+            undo.pop_all()
 
     async def stop(self, *, with_cluster: bool = False) -> bool:
         """Answers what is under way, lets clients take their answers, and closes the data.
 
-        Gives whether that was done cleanly. If the disk did not play along, the log says why, and the next start
+        Gives whether that was done cleanly. If the disk failed, the log says why, and the next start
         recovers what is there. `with_cluster`: all others stop too, and the store in this process, so that there is
         nobody to hand over to or to take leave of."""
         if self._events is not None:
             # Later there may be no partition left to write them to.
             self._events.write_out()
-        if not with_cluster:
-            await self.membership.hand_over()
+        if not with_cluster and await self.lifecycle.hand_over():
+            await self.controller.resign()
         self.server.close_listeners()
         self.runtime.is_serving = False
         if self._groups is not None:
@@ -183,14 +183,14 @@ class Broker:
         self.replicas.step_down()
         self.end_event()
         self.server.close_connections()
-        await self.server.wait_closed(LAST_ANSWERS_MS)
-        self.housekeeping.stop()
+        await self.server.wait_closed(DRAIN_TIMEOUT_MS)
+        self.log_manager.stop()
         await self.runtime.work_done()
         self._stop_following()
         self.wheel.stop()
         was_clean = await self._close_data()
         if was_clean and not self._owns_store and not with_cluster:
-            await self.membership.end()
+            await self.lifecycle.end()
         self._close_store()
         return was_clean
 
@@ -206,7 +206,7 @@ class Broker:
             self._groups.topic.stop_loading()
         if self._events is not None:
             self._events.abandon()
-        self.housekeeping.stop()
+        self.log_manager.stop()
         self._stop_following()
         self.wheel.stop()
         await self.runtime.work_done()
@@ -214,11 +214,21 @@ class Broker:
         self._close_store()
 
     def _stop_following(self) -> None:
-        if hasattr(self, "metadata"):
-            self.membership.stop()
-            self.controlling.stop()
-            self.log_ends.stop()
-            self.metadata.stop()
+        self.lifecycle.stop()
+        self.controller.stop()
+        self.log_ends.stop()
+        self.metadata.stop()
+        self.deleted_topics.stop()
+        self.topic_logs.stop()
+
+    # Leadership of `__consumer_offsets`, until there is a group coordinator to watch it.
+
+    def elected(self, index: int) -> None:  # noqa: ARG002
+        if self.is_serving:
+            self.prepare_groups()
+
+    def resigned(self, index: int) -> None:
+        """Nothing is coordinated yet."""
 
     @property
     def groups(self) -> "GroupCoordinator":
@@ -229,7 +239,7 @@ class Broker:
             self._groups = GroupCoordinator(
                 self.runtime, self.replicas, self.metadata, ensure_topic=self.topics.ensure_offsets_topic
             )
-            self.replicas.groups = self._groups.topic
+            self.replicas.on_leadership(self._groups.topic.name, self._groups.topic)
             if self._events is not None:
                 self._events.listen_to(self._groups)
             if self.runtime.is_serving:
@@ -277,55 +287,103 @@ class Broker:
             self._data_dir,
             node_id=self.node_id,
             cluster_id=cluster_id,
-            new_id=self._new_id,
-            config_of=self._stored_topic_configs(entries),
+            new_id=partial(random_id, self.rng),
+            config_of=stored_topic_configs(
+                self.config, lambda: entries if entries is not None else read_all(self._opened_store())
+            ),
             now_wall_ms=self.clock.wall_ms(),
             files=self.files,
             when_clean=lambda: self._present_boot().confirm(),
             # Whoever is killed from here on finds no trace of the loss in the logs any more.
             when_lost=lambda: self._present_boot().forget(),
         )
-        self.log_directory = await opened(self, open_directory)
+        self.log_directory = await opened(self.runtime, open_directory)
         self.cluster_id = self.log_directory.identity.cluster_id
         self.boot = self._present_boot()
-        self.metadata = ClusterMetadata(self, self._opened_store())
-        self.membership = Membership(self, self._opened_store())
-        self.controlling = Controlling(self)
+
+    def _assemble(self, store: MetadataStore) -> None:
+        """Makes all parts, each with what it needs."""
+        runtime, directory = self.runtime, self.log_directory
+        checkpoints = self.checkpoints = RecoveryCheckpoints(runtime, directory)
+        self.metadata = ClusterMetadata(runtime, store, self.cluster_id)
+        self.lifecycle = BrokerLifecycle(runtime, self.metadata, store, directory, self.boot)
+        self.metadata.listener = self.lifecycle
+        self.controller = ControllerRole(runtime, self.metadata, lambda: self.lifecycle.lease_id)
         self.log_ends = LogEndReports(
-            session=self.membership.session,
+            session=self.lifecycle.session,
             commit=self.metadata.commit,
             when_applied=self.metadata.when_applied,
-            schedule=lambda wait_ms, action: self.wheel.schedule(self.clock.now_ms() + wait_ms, action),
+            schedule=runtime.schedule,
         )
+        self.replicas = ReplicaManager(
+            runtime,
+            self.metadata,
+            directory,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
+            log_ends=self.log_ends,
+            checkpoints=checkpoints,
+            log_failure=lambda topic, index: self.topic_logs.failed.error_of(topic, index),
+        )
+        runtime.at_end_of_event(self.replicas.flush_and_notify)
+        self.end_event = runtime.end_event
+        self.replicas.on_leadership(CONSUMER_OFFSETS, self)
+        self.topic_logs = TopicLogs(
+            runtime, self.metadata, self.replicas, lambda names: self.groups.topics_deleted(names)
+        )
+        self.deleted_topics = DeletedTopics(
+            runtime, self.metadata, directory, self.files, checkpoints.recovery_points_fell
+        )
+        self._assemble_server()
+
+    def _assemble_server(self) -> None:
+        """What serves requests, and what the metadata and the clock set in motion."""
+        runtime, directory, checkpoints = self.runtime, self.log_directory, self.checkpoints
         self.producer_ids = ProducerIds(self.metadata)
-        self.topics = TopicService(self)
+        self.topics = TopicService(runtime, self.metadata, directory, self.topic_logs.when_made, is_alone=self.is_alone)
+        self.fetch_sessions = FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots,
+            lambda: self.rng.randrange(1, 2**31),
+            FollowerSession,
+        )
+        self.server = Server(
+            runtime,
+            self.fetch_sessions,
+            inter_broker_listener=self.listeners.inter_broker,
+            part=lambda name: getattr(self, name),
+        )
+        self.log_manager = LogManager(
+            runtime, directory, self.replicas, checkpoints, self.server.receive_buffers.release_idle
+        )
+        configs = ConfigPublisher(runtime, self.metadata.configs, self.replicas.configure, self.log_manager.configured)
+        self.metadata.publishers += (
+            self.deleted_topics,
+            self.topic_logs,
+            self.replicas,
+            configs,
+            self.lifecycle,
+            self.controller,
+        )
 
     def _present_boot(self) -> Boot:
-        return Boot(self, self.files, self._data_dir, self._boot_id)
+        return Boot(self.log, self.files, self._data_dir, self._boot_id)
 
     async def _find_cluster(self) -> tuple[str | None, Sequence[Entry] | None]:
         """The cluster's id and all that is in its store. None: the store is a file in the data directory."""
         if self._store is None:
             return None, None
         return await agreed_cluster_id(
-            self, self._store, known_cluster_id(self.files, self._data_dir), new_id=self._new_id
+            self.runtime, self._store, known_cluster_id(self.files, self._data_dir), new_id=partial(random_id, self.rng)
         )
 
-    async def _open_door(self) -> None:
-        self.fetch_sessions = FetchSessionCache(
-            self.config.max_incremental_fetch_session_cache_slots,
-            lambda: self.rng.randrange(1, 2**31),
-            FollowerSession,
-        )
-        self.server = Server(self)
-        self.housekeeping = Housekeeping(self)
+    async def _start_listening(self) -> None:
         await self.listeners.open(self.server, self.network)
         # Who connects before the end of this function waits. A broker with a store of its own does not give way to
         # others any more: its first client meets a broker that is ready.
         if self.config.ottla_events_enable:
             self._prepare_events()
-        await self.membership.join(self.listeners.endpoints, patience_ms=self._patience_ms())
-        await self.metadata.logs.all_made()
+        await self.lifecycle.join(self.listeners.endpoints, patience_ms=self._patience_ms())
+        await self.topic_logs.all_made()
         self.runtime.is_serving = True
         if self._events is not None:
             self._events.start()
@@ -333,7 +391,7 @@ class Broker:
             self._groups.start()
         elif CONSUMER_OFFSETS in self.image.topics:
             self.prepare_groups()
-        self.housekeeping.start()
+        self.log_manager.start()
         self.end_event()
         self.server.begin_to_serve()
 
@@ -351,7 +409,9 @@ class Broker:
         return 0 if self._owns_store else self.config.initial_broker_registration_timeout_ms
 
     async def _close_data(self) -> bool:
-        return await closed_cleanly(self)
+        return await closed_cleanly(
+            self.runtime, self.log_directory, self.log_manager.high_watermark_checkpoint(), self.boot
+        )
 
     def _close_store(self) -> None:
         if self._store is not None:
@@ -367,32 +427,6 @@ class Broker:
     def _post(self, action: Callable[[], None]) -> None:
         self.loop.call_soon(action)
 
-    def _stored_topic_configs(self, entries: Sequence[Entry] | None) -> Callable[[str], LogConfig]:
-        """What the store says of topics whose logs are being loaded. A store in the data directory is read once, after
-        that was locked."""
-
-        @cache
-        def configs() -> dict[str, LogConfig]:
-            stored = self._read_own_store() if entries is None else entries
-            return {each.name: log_config(each.configs, self.config) for each in topics_of(stored)}
-
-        default = log_config({}, self.config)
-        return lambda name: configs().get(name, default)
-
-    def _read_own_store(self) -> Sequence[Entry]:
-        found: list[Snapshot | Unavailable] = []
-        self._opened_store().read("", found.append)
-        (result,) = found
-        assert isinstance(result, Snapshot), "what is in this process can be read"
-        return result.entries
-
-    def _new_id(self) -> str:
-        """Kafka's text form of a random UUID, which must not begin with a dash."""
-        while True:
-            text = base64.urlsafe_b64encode(self.rng.randbytes(16)).rstrip(b"=").decode()
-            if not text.startswith("-"):
-                return text
-
     # What the runtime gives.
 
     def soon(self, action: Callable[[], None]) -> None:
@@ -400,9 +434,6 @@ class Broker:
 
     def offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self.runtime.offload(work, done)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        return await self.runtime.in_thread(work)
 
 
 def _address(host: str | None, port: int | None) -> Address | None:

@@ -100,19 +100,16 @@ class LoopRuntime:
         self.log = log
         self.is_serving = False
         self.loop = loop
-        self.wheel = LoopWheel(loop, clock, self.end_event, self._report)
+        self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self._report)
         self._executor = executor
-        self._end_event: Callable[[], None] | None = None
+        # Until the parts have been made, nothing is appended.
+        self.end_event: Callable[[], None] = lambda: None
         self._works_under_way = 0
         self._idle: asyncio.Future[None] | None = None
 
     def at_end_of_event(self, action: Callable[[], None]) -> None:
         """What `end_event` does; set once, when the parts have been made."""
-        self._end_event = action
-
-    def end_event(self) -> None:
-        if self._end_event is not None:
-            self._end_event()
+        self.end_event = action
 
     def schedule(self, wait_ms: int, action: Callable[[], None]) -> Any:
         return self.wheel.schedule(self.clock.now_ms() + wait_ms, action)

@@ -236,7 +236,7 @@ def test_a_config_that_decides_about_the_isr_is_looked_at_by_the_controller(clus
         nodes = await three(cluster)
         await cluster.create(nodes[0], "t", 1, 3, min_insync_replicas="3")
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
-        victim = next(node for node in nodes if not node.broker.controlling.is_controller)
+        victim = next(node for node in nodes if not node.broker.controller.is_controller)
         others = [node for node in nodes if node is not victim]
         cluster.kill(victim)
         await cluster.until(lambda: others[0].partition("t", 0).elr == (victim.node_id,), 2 * SESSION_MS)

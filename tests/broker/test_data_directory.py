@@ -88,7 +88,7 @@ async def test_one_log_that_cannot_be_synced_keeps_the_mark_away_and_no_other_lo
     others = [log for log in broker.log_directory.logs.values() if log is not broken]
     assert all(log.flushed_offset == log.log_end_offset == 1 for log in others)
     # Its session ends by itself; here there is no time.
-    store.revoke(broker.membership.lease_id, lambda _: None)
+    store.revoke(broker.lifecycle.lease_id, lambda _: None)
     again = a_broker(tmp_path, store)
     await again.start()
     assert not again.log_directory.was_closed_cleanly

@@ -21,8 +21,8 @@ class Broker:
     def __init__(self, meanwhile: Any) -> None:
         self.damaged: list[int] = []
         self.partition = SimpleNamespace(log=Log())
-        ailing = SimpleNamespace(read_failed=self._read_failed)
-        self.replicas = SimpleNamespace(find=lambda topic, index: self.partition, ailing=ailing)
+        failed = SimpleNamespace(read_failed=self._read_failed)
+        self.replicas = SimpleNamespace(find=lambda topic, index: self.partition, failed=failed)
         self._meanwhile = meanwhile
 
     def _read_failed(self, partition: Any, offset: int, error: Exception) -> None:
@@ -62,6 +62,6 @@ def test_what_a_thread_reads_of_a_log_that_is_cut_meanwhile_is_no_damage(
     target = FetchTarget("t", bytes(16), 0, fetch_offset=7, max_bytes=1, current_leader_epoch=-1)
     answer = SimpleNamespace(error_code=0, records=None)
 
-    read_cold(broker, [ColdRead(target, answer, WouldBlock(damaged))], lambda: None)  # type: ignore[arg-type]
+    read_cold(broker.replicas, broker, [ColdRead(target, answer, WouldBlock(damaged))], lambda: None)  # type: ignore[arg-type]
 
     assert (answer.error_code, broker.damaged) == (error, damage)

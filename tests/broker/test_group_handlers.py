@@ -139,7 +139,7 @@ async def test_without_the_offsets_topic_nobody_coordinates(tmp_path: Path) -> N
         assert (await client.ask(beat.HeartbeatRequest(group_id="g"), 3)).error_code == ErrorCode.NOT_COORDINATOR
 
 
-# Membership
+# BrokerLifecycle
 
 
 @pytest.mark.parametrize("version", range(10))

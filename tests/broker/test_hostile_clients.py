@@ -110,7 +110,7 @@ async def test_answers_behind_a_parked_request_are_bounded(tmp_path: Path) -> No
 
 def _parked_produce(broker: Broker, connection: Connection) -> RequestContext:
     """As one that waits for followers: requests behind it are handled."""
-    context = RequestContext(broker, connection)
+    context = RequestContext(connection)
     route = broker.server.dispatcher.resolve(ProduceRequest.API_KEY << 16 | 9)
     assert route is not None
     context.route = route

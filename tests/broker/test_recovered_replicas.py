@@ -194,7 +194,7 @@ def test_cut_of_a_damaged_segment_is_durable_before_it_is_copied_again(cluster: 
         assert durable(follower)[0] > base_offset
 
         def read(done: Any) -> None:
-            follower.broker.replicas.ailing.read_failed(partition, base_offset, CorruptMessage("damaged"))
+            follower.broker.replicas.failed.read_failed(partition, base_offset, CorruptMessage("damaged"))
             done(None)
 
         await cluster.call(follower, read)

@@ -143,7 +143,7 @@ async def test_a_leader_that_resigns_answers_who_waits(tmp_path: Path) -> None:
         async with client_of(leader) as client:
             client.send(produce_request("t", batch(b"a"), acks=-1, timeout_ms=60_000), 9)
             await until(lambda: len(leader.replicas.delayed_produce) == 1)
-            leader.replicas.host(_led_by(leader, 1), 0)
+            leader.replicas.apply_partition_state(_led_by(leader, 1), 0)
             leader.end_event()
             response = await client.receive(ProduceResponse, 9)
 

@@ -24,17 +24,17 @@ class World:
         self.now_ms = 0
         self.wheel = TimingWheel()
         self.log = RecordingLog()
-        broker: Any = SimpleNamespace(
+        runtime: Any = SimpleNamespace(
             clock=SimpleNamespace(now_ms=lambda: self.now_ms),
-            fetch_sessions=FetchSessionCache(10, lambda: 1),
             config=ServerConfig({"connections.max.idle.ms": str(IDLE_MS)}),
             is_serving=True,
             log=self.log,
-            loop=SimpleNamespace(call_soon=lambda action: action()),
+            soon=lambda action: action(),
             end_event=lambda: None,
             wheel=self.wheel,
         )
-        self.server = Server(broker)
+        sessions = FetchSessionCache(10, lambda: 1)
+        self.server = Server(runtime, sessions, inter_broker_listener="PLAINTEXT", part=lambda name: None)
         self.connection = Connection(self.server, "PLAINTEXT")
         self.transport = Transport(self.connection)
         self.connection.connection_made(self.transport)  # type: ignore[arg-type]

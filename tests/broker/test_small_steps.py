@@ -15,8 +15,9 @@ def test_isr_changes_of_many_partitions_are_committed_one_transaction_in_a_step(
 ) -> None:
     steps: list[Callable[[], None]] = []
     sizes: list[int] = []
-    broker: Any = SimpleNamespace(soon=steps.append)
-    changes = IsrChanges(broker)
+    runtime: Any = SimpleNamespace(soon=steps.append)
+    metadata: Any = None
+    changes = IsrChanges(runtime, metadata, lambda partition: None)
     monkeypatch.setattr(changes, "_commit", lambda wishes: sizes.append(len(wishes)))
     partition: Any = None
     change: Any = None

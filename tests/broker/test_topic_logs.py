@@ -26,7 +26,7 @@ async def test_many_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         made_by_step: list[int] = []
         found_after: list[int] = []
-        make_some = broker.metadata.logs._make_some
+        make_some = broker.topic_logs._make_some
 
         def counted() -> None:
             before = len(broker.log_directory.logs)
@@ -36,7 +36,7 @@ async def test_many_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
                 broker.replicas.partition("t", MANY - 1)
                 found_after.append(len(broker.log_directory.logs))
 
-        broker.metadata.logs._make_some = counted  # type: ignore[method-assign]
+        broker.topic_logs._make_some = counted  # type: ignore[method-assign]
         (topic,) = await creation(broker)
         assert max(made_by_step) <= LOGS_AT_ONCE
         assert set(found_after) == {MANY}
@@ -58,7 +58,7 @@ async def test_a_topic_deleted_meanwhile_gets_no_more_logs(tmp_path: Path) -> No
 async def test_logs_that_a_stop_has_left_out_are_made_at_the_next_start(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         created = creation(broker)
-        broker.metadata.logs.stop()
+        broker.topic_logs.stop()
         await until(broker, lambda: "t" in broker.image.topics)
     async with running_broker(tmp_path) as broker:
         assert not created.done()

@@ -117,8 +117,8 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
 
 async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
-        broker.broker.metadata.logs._make = lambda missing: None
-        broker.broker.metadata.logs.when_made = lambda topics, done: done()
+        broker.broker.topic_logs._make = lambda missing: None
+        broker.broker.topics._when_logs_made = lambda topics, done: done()
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:
@@ -129,7 +129,7 @@ async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(t
 async def test_a_crash_before_the_logs_were_removed_is_repaired_at_the_next_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         await created(broker, creatable("a"), creatable("b"))
-        broker.broker.metadata.logs._forget = lambda topic: None
+        broker.broker.topic_logs._forget = lambda topic: None
         await deleted(broker, "a")
         assert log_directories(tmp_path) == {"a-0", "b-0"}
     async with running(tmp_path) as broker:
@@ -155,14 +155,14 @@ async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> N
 async def test_a_topic_whose_log_cannot_be_made_is_created_all_the_same(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         replicas = broker.broker.replicas
-        host = replicas.host
+        host = replicas.apply_partition_state
 
         def full(topic: TopicInfo, index: int) -> None:
             if topic.name == "a" and index == 1:
                 raise KafkaStorageError("no space is left on the device")
             host(topic, index)
 
-        replicas.host = full
+        replicas.apply_partition_state = full
         results = await created(broker, creatable("a", 2), creatable("b"))
 
         assert [result.error_code for result in results] == [0, 0]

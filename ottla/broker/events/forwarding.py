@@ -91,7 +91,7 @@ class Forwarding:
             return self._peer
         self._hang_up()
         client_id = f"broker-{self._broker.node_id}-events"
-        peer = self._peer = Peer(self._broker, address, client_id, SocketOptions())
+        peer = self._peer = Peer(self._broker.runtime, self._broker.network, address, client_id, SocketOptions())
         self._peer_address = address
         await peer.connect()
         return peer

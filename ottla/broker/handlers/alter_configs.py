@@ -2,6 +2,8 @@
 
 from ottla.broker.config.alter import replaced
 from ottla.broker.handlers.altering import Answers, alter_resources
+from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -13,8 +15,10 @@ from ottla.protocol.messages.alter_configs import (
 ANSWERS = Answers(AlterConfigsResponse, AlterConfigsResourceResponse)
 
 
-def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse | None:
+def handle(
+    topics: TopicService, runtime: Runtime, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse | None:
     def new_configs(resource: AlterConfigsResource) -> dict[str, str]:
         return replaced([(config.name, config.value) for config in resource.configs])
 
-    return alter_resources(context, request, new_configs, ANSWERS)
+    return alter_resources(topics, runtime.node_id, context, request, new_configs, ANSWERS)

@@ -6,7 +6,9 @@ It is answered when the moves have begun. They end by themselves, when all new r
 from collections import Counter
 from collections.abc import Iterable
 
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import reassign
@@ -22,7 +24,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 
 
 def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest
+    metadata: ClusterMetadata, runtime: Runtime, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse | None:
     targets = {
         (topic.name, partition.partition_index): partition.replicas
@@ -32,7 +34,7 @@ def handle(
     partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     times = Counter(partitions)
     answer = Answer(context)
-    rules_of = context.broker.metadata.rules_of
+    rules_of = metadata.rules_of
 
     def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange | None:
         if times[key] > 1:
@@ -42,7 +44,7 @@ def handle(
     def done(outcomes: Outcomes) -> None:
         answer.give(_response(partitions, outcomes))
 
-    change_partitions(context.broker, targets, decide, timeout_ms=request.timeout_ms, done=done)
+    change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms, done=done)
     return answer.now_or_parked()
 
 

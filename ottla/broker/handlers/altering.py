@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.server.deferred_response import Answer, Gathering
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
@@ -21,16 +22,23 @@ class Answers(NamedTuple):
     of_resource: type[Any]
 
 
-def alter_resources(context: RequestContext, request: Any, new_configs: NewConfigs, answers: Answers) -> Any | None:
+def alter_resources(
+    topics: TopicService,
+    node_id: int,
+    context: RequestContext,
+    request: Any,
+    new_configs: NewConfigs,
+    answers: Answers,
+) -> Any | None:
     """The response, with one answer per resource in the order of the request; None if the request is parked for it."""
     answer = Answer(context)
     gathering = Gathering(len(request.resources), lambda results: answer.give(answers.response(responses=results)))
-    _alter_each(context, request, new_configs, gathering, answers.of_resource)
+    _alter_each(_ConfigOwner(topics, node_id), request, new_configs, gathering, answers.of_resource)
     return answer.now_or_parked()
 
 
 def _alter_each(
-    context: RequestContext, request: Any, new_configs: NewConfigs, gathering: Gathering, answer_class: type[Any]
+    target: "_ConfigOwner", request: Any, new_configs: NewConfigs, gathering: Gathering, answer_class: type[Any]
 ) -> None:
     resources: Sequence[Any] = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -39,7 +47,7 @@ def _alter_each(
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("a resource is named twice")
-            _alter(context, resource, new_configs, request.validate_only, done)
+            _alter(target, resource, new_configs, request.validate_only, done)
         except KafkaError as error:
             done(error)
 
@@ -59,19 +67,23 @@ def _done(
     return done
 
 
+class _ConfigOwner(NamedTuple):
+    topics: TopicService
+    node_id: int
+
+
 def _alter(
-    context: RequestContext,
+    target: _ConfigOwner,
     resource: Any,
     new_configs: NewConfigs,
     validate_only: bool,
     done: Callable[[KafkaError | None], None],
 ) -> None:
-    broker = context.broker
     name = resource.resource_name
     if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
-        broker.topics.alter_topic_configs(name, lambda: new_configs(resource), validate_only=validate_only, done=done)
+        target.topics.alter_topic_configs(name, lambda: new_configs(resource), validate_only=validate_only, done=done)
         return
-    check_broker_name(name, broker.node_id)
-    broker.topics.alter_broker_configs(
+    check_broker_name(name, target.node_id)
+    target.topics.alter_broker_configs(
         lambda: new_configs(resource), of_all_brokers=name == ALL_BROKERS, validate_only=validate_only, done=done
     )

@@ -16,16 +16,15 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE = 3
 
 
-def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    """None is a request of a version from the future, of which nothing can be read."""
+    if request is None:
+        return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=served_versions())
     if context.api_version >= SOFTWARE_SINCE:
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 raise InvalidRequest(f"{text!r} is no name or version of client software")
     return ApiVersionsResponse(api_keys=served_versions())
-
-
-def unsupported_version(context: RequestContext, request: None) -> ApiVersionsResponse:  # noqa: ARG001
-    return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=served_versions())
 
 
 def served_versions() -> list[ApiVersion]:

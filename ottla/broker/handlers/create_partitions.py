@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from ottla.broker.metadata.topic_commands import MorePartitions, Outcome
+from ottla.broker.metadata.topic_commands import MorePartitions, Outcome, TopicService
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
@@ -15,7 +15,9 @@ from ottla.protocol.messages.create_partitions import (
 )
 
 
-def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse | None:
+def handle(
+    topics: TopicService, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse | None:
     answer = Answer(context)
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
@@ -25,9 +27,7 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreateP
         results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
         answer.give(CreatePartitionsResponse(results=[_result(name, results[name]) for name in times]))
 
-    context.broker.topics.create_partitions(
-        [_more(topic) for topic in wanted], validate_only=request.validate_only, done=done
-    )
+    topics.create_partitions([_more(topic) for topic in wanted], validate_only=request.validate_only, done=done)
     return answer.now_or_parked()
 
 

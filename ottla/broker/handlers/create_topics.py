@@ -4,7 +4,8 @@ from collections import Counter
 
 from ottla.broker.config.describe import topic_entries
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome, TopicService
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
@@ -19,8 +20,9 @@ from ottla.protocol.messages.create_topics import (
 )
 
 
-def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | None:
-    topics = context.broker.topics
+def handle(
+    topics: TopicService, runtime: Runtime, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse | None:
     answer = Answer(context)
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
@@ -28,7 +30,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
 
     def done(outcomes: list[Outcome]) -> None:
         results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
-        configs = _Configs(context.broker.config)
+        configs = _Configs(runtime.config)
         answer.give(CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times]))
 
     topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only, done=done)

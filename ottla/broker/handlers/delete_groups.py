@@ -1,13 +1,15 @@
 """DeleteGroups: empty groups go, with their offsets (§10.3)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteGroup
 from ottla.coordinator.results import DeleteResult
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
-    groups = context.broker.groups
+def handle(
+    groups: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | None:
     group_ids = list(dict.fromkeys(request.groups_names))
 
     def respond(results: list[DeleteResult]) -> DeleteGroupsResponse:

@@ -4,6 +4,8 @@ The leader moves its log start at once; the answer waits for the followers, who 
 """
 
 from ottla.broker.replicas.delayed_delete_records import NO_LOW_WATERMARK, Awaited, DelayedDeleteRecords
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import InvalidTopicException, KafkaError, OffsetOutOfRange, PolicyViolation
@@ -19,28 +21,31 @@ from ottla.replication.partition import Partition
 TO_HIGH_WATERMARK = -1
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
+def handle(
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | None:
     awaited: list[Awaited] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_result(context, topic.name, partition, awaited) for partition in topic.partitions],
+                partitions=[_result(replicas, topic.name, partition, awaited) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
     if not awaited:
         return response
-    DelayedDeleteRecords(context, response, awaited, request.timeout_ms).start()
+    deadline_ms = runtime.clock.now_ms() + max(request.timeout_ms, 0)
+    DelayedDeleteRecords(replicas, context, response, awaited, deadline_ms).start()
     return None
 
 
 def _result(
-    context: RequestContext, topic: str, asked: DeleteRecordsPartition, awaited: list[Awaited]
+    replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition, awaited: list[Awaited]
 ) -> DeleteRecordsPartitionResult:
     try:
-        partition, offset = _delete(context, topic, asked.partition_index, asked.offset)
+        partition, offset = _delete(replicas, topic, asked.partition_index, asked.offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=int(error.code)
@@ -52,11 +57,10 @@ def _result(
     return result
 
 
-def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+def _delete(replicas: ReplicaManager, topic: str, index: int, offset: int) -> tuple[Partition, int]:
     """The partition, and what its replicas are to begin at. Raises the KafkaError of the answer."""
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicException(f"the records of {topic} belong to the broker")
-    replicas = context.broker.replicas
     partition = replicas.partition(topic, index)
     partition.check_leader()
     if not partition.log.config.deletes_old_segments:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.metadata.topic_commands import Outcome
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.topic_commands import Outcome, TopicService
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
-from ottla.cluster.image import ZERO_ID, TopicInfo
+from ottla.cluster.image import ZERO_ID, MetadataImage, TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
@@ -21,10 +22,12 @@ class _Asked(NamedTuple):
     topic_id: bytes
 
 
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+def handle(
+    topics: TopicService, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse | None:
     answer = Answer(context)
     asked = _asked(request, context.api_version)
-    found = [_find(context, each) for each in asked]
+    found = [_find(metadata.image, each) for each in asked]
     refused: dict[int, Outcome] = {
         index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None
     }
@@ -38,7 +41,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
             )
         )
 
-    context.broker.topics.delete(
+    topics.delete(
         [found[index] for index in wanted],
         says_disabled=context.api_version >= _DELETION_DISABLED_FROM,
         done=done,
@@ -52,8 +55,7 @@ def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:
     return [_Asked(topic.name, topic.topic_id) for topic in request.topics]
 
 
-def _find(context: RequestContext, asked: _Asked) -> TopicInfo | None:
-    image = context.broker.image
+def _find(image: MetadataImage, asked: _Asked) -> TopicInfo | None:
     return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 

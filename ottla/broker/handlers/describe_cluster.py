@@ -1,6 +1,7 @@
 """DescribeCluster: the brokers and the controller."""
 
 from ottla.broker.handlers.nodes import nodes_for
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
@@ -13,8 +14,10 @@ from ottla.protocol.messages.describe_cluster import (
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    image = context.broker.image
+def handle(
+    metadata: ClusterMetadata, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    image = metadata.image
     if request.endpoint_type != BROKERS:
         return _refusal(request.endpoint_type)
     asked = request.include_cluster_authorized_operations

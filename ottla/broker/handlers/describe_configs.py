@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import NamedTuple
 
 from ottla.broker.config.describe import ConfigEntry, Identity, broker_entries, cluster_default_entries, topic_entries
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
@@ -16,20 +20,38 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.storage.log_directory import LogDirectory
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(context, request, resource) for resource in request.resources])
+class _Described(NamedTuple):
+    """What resources are described from."""
+
+    runtime: Runtime
+    metadata: ClusterMetadata
+    listeners: Listeners
+    log_directory: LogDirectory
+
+
+def handle(
+    runtime: Runtime,
+    metadata: ClusterMetadata,
+    listeners: Listeners,
+    log_directory: LogDirectory,
+    context: RequestContext,  # noqa: ARG001
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse:
+    parts = _Described(runtime, metadata, listeners, log_directory)
+    return DescribeConfigsResponse(results=[_result(parts, request, resource) for resource in request.resources])
 
 
 def _result(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    parts: _Described, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
-        entries = _entries(context, resource)
+        entries = _entries(parts, resource)
     except KafkaError as error:
         result.error_code = int(error.code)
         result.error_message = str(error)
@@ -40,21 +62,21 @@ def _result(
     return result
 
 
-def _entries(context: RequestContext, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
-    broker = context.broker
+def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+    config, node_id = parts.runtime.config, parts.runtime.node_id
     name = resource.resource_name
     if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
         check_topic_name(name)
-        topic = broker.image.topic(name)
+        topic = parts.metadata.image.topic(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-        return topic_entries(topic.configs, broker.config)
-    check_broker_name(name, broker.node_id)
+        return topic_entries(topic.configs, config)
+    check_broker_name(name, node_id)
     if name == ALL_BROKERS:
-        return cluster_default_entries(broker.config)
-    listeners = broker.listeners
-    identity = Identity(broker.node_id, listeners.opened, listeners.endpoints, str(broker.log_directory.path))
-    return chain(identity.entries(), broker_entries(broker.config))
+        return cluster_default_entries(config)
+    listeners = parts.listeners
+    identity = Identity(node_id, listeners.opened, listeners.endpoints, str(parts.log_directory.path))
+    return chain(identity.entries(), broker_entries(config))
 
 
 def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

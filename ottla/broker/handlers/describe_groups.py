@@ -1,5 +1,6 @@
 """DescribeGroups: state and members of groups (§10.1)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DescribeGroup
@@ -16,8 +17,9 @@ from ottla.protocol.messages.describe_groups import (
 _GROUP_ID_NOT_FOUND_FROM = 6
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | None:
-    groups = context.broker.groups
+def handle(
+    groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | None:
     version = context.api_version
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.messages.describe_log_dirs import (
@@ -14,13 +16,19 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.replication.partition import Partition
+from ottla.storage.log_directory import LogDirectory
 
 _UNKNOWN_BYTES = -1
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse | None:
-    broker = context.broker
-    path = broker.log_directory.path
+def handle(
+    replicas: ReplicaManager,
+    log_directory: LogDirectory,
+    runtime: Runtime,
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse | None:
+    path = log_directory.path
     answer = Answer(context)
     # Of a volume on a network that has gone away, the kernel says nothing for minutes.
     room = [(_UNKNOWN_BYTES, _UNKNOWN_BYTES)]
@@ -32,13 +40,13 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
         total_bytes, usable_bytes = room[0]
         result = DescribeLogDirsResult(
             log_dir=str(path),
-            topics=_topics(_asked(context, request)),
+            topics=_topics(_asked(replicas, request)),
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
         )
         answer.give(DescribeLogDirsResponse(results=[result]))
 
-    broker.offload(look, done)
+    runtime.offload(look, done)
     return answer.now_or_parked()
 
 
@@ -51,9 +59,8 @@ def _room(path: Path) -> tuple[int, int]:
     return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
 
-def _asked(context: RequestContext, request: DescribeLogDirsRequest) -> Iterable[Partition]:
+def _asked(replicas: ReplicaManager, request: DescribeLogDirsRequest) -> Iterable[Partition]:
     """Null asks for everything; partitions that are not here are left out."""
-    replicas = context.broker.replicas
     if request.topics is None:
         return iter(replicas)
     found = (replicas.find(topic.topic, index) for topic in request.topics for index in topic.partitions)

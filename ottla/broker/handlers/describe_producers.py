@@ -1,5 +1,6 @@
 """DescribeProducers: the idempotent producers that partitions remember (KIP-664)."""
 
+from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
@@ -13,21 +14,25 @@ from ottla.protocol.messages.describe_producers import (
 _NO_SEQUENCE = -1
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(
+    replicas: ReplicaManager,
+    context: RequestContext,  # noqa: ARG001
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_partition(context, topic.name, index) for index in topic.partition_indexes],
+                partitions=[_partition(replicas, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+def _partition(replicas: ReplicaManager, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = context.broker.replicas.partition(topic, index)
+        partition = replicas.partition(topic, index)
         partition.check_leader()
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=int(error.code), error_message=str(error))

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.authorized_operations import TOPIC_OPERATIONS
 from ottla.broker.server.request_context import RequestContext
-from ottla.cluster.image import PartitionInfo, TopicInfo
+from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidRequest, InvalidTopicException
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -23,24 +25,27 @@ class _Start(NamedTuple):
     partition: int
 
 
-def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(
+    metadata: ClusterMetadata, runtime: Runtime, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = metadata.image
     start = _start(request)
-    room = min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit)
+    room = min(request.response_partition_limit, runtime.config.max_request_partition_size_limit)
     if room < 1:
         raise InvalidRequest(f"a page has room for at least one partition, not {room}")
-    nodes = nodes_for(context)
+    nodes = nodes_for(context, image.live_brokers)
     response = DescribeTopicPartitionsResponse()
-    for name in _names(context, request, start):
+    for name in _names(image, request, start):
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = context.broker.image.topic(name)
+        topic = image.topic(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
         first = start.partition if name == start.topic else 0
         page = range(first, min(first + room, len(topic.partitions)))
-        response.topics.append(_described(context, topic, page, nodes))
+        response.topics.append(_described(image, topic, page, nodes))
         room -= len(page)
         if page.stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=page.stop)
@@ -57,9 +62,9 @@ def _start(request: DescribeTopicPartitionsRequest) -> _Start:
     return _Start(cursor.topic_name, cursor.partition_index)
 
 
-def _names(context: RequestContext, request: DescribeTopicPartitionsRequest, start: _Start) -> Iterator[str]:
+def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest, start: _Start) -> Iterator[str]:
     """From the cursor on, in the order of names, which stays the same from page to page. No names means all topics."""
-    asked = {topic.name for topic in request.topics} or set(context.broker.image.topics)
+    asked = {topic.name for topic in request.topics} or set(image.topics)
     if start.topic and request.topics:
         # The topic of the cursor counts although the client may have left it out of this request.
         asked.add(start.topic)
@@ -76,21 +81,21 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    context: RequestContext, topic: TopicInfo, page: range, nodes: dict[int, Node]
+    image: MetadataImage, topic: TopicInfo, page: range, nodes: dict[int, Node]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(context, index, topic.partitions[index], nodes) for index in page],
+        partitions=[_partition(image, index, topic.partitions[index], nodes) for index in page],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    context: RequestContext, index: int, state: PartitionInfo, nodes: dict[int, Node]
+    image: MetadataImage, index: int, state: PartitionInfo, nodes: dict[int, Node]
 ) -> DescribeTopicPartitionsResponsePartition:
-    leader, error = told_leader(state.leader, nodes, context.broker.image)
+    leader, error = told_leader(state.leader, nodes, image)
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(error),
         partition_index=index,

@@ -5,7 +5,9 @@ v1 has the type of the election (KIP-460), v2 is flexible.
 
 from collections.abc import Sequence
 
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import elect_preferred, elect_unclean
@@ -22,10 +24,12 @@ from ottla.protocol.messages.elect_leaders import (
 ELECTIONS = {0: elect_preferred, 1: elect_unclean}
 
 
-def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | None:
+def handle(
+    metadata: ClusterMetadata, runtime: Runtime, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse | None:
     named = request.topic_partitions
     if named is None:
-        partitions = [(topic.name, index) for topic, index, _ in context.broker.image.partitions()]
+        partitions = [(topic.name, index) for topic, index, _ in metadata.image.partitions()]
     else:
         partitions = [(topic.topic, index) for topic in named for index in topic.partitions]
     elect = ELECTIONS.get(request.election_type)
@@ -33,7 +37,7 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
         error = InvalidRequest(f"there is no election of type {request.election_type}")
         return _response([] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
     answer = Answer(context)
-    rules_of = context.broker.metadata.rules_of
+    rules_of = metadata.rules_of
 
     def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange:
         return elect(image, *key, rules_of)
@@ -43,7 +47,7 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
         told = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
         answer.give(_response(told, outcomes))
 
-    change_partitions(context.broker, partitions, decide, timeout_ms=request.timeout_ms, done=done)
+    change_partitions(runtime, metadata, partitions, decide, timeout_ms=request.timeout_ms, done=done)
     return answer.now_or_parked()
 
 

@@ -7,8 +7,11 @@ names the leader and its address to a client that asked the wrong broker.
 
 from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.authorized_operations import is_broker
 from ottla.broker.server.request_context import RequestContext
+from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -18,6 +21,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
+from ottla.replication.fetch_session_cache import FetchSessionCache
 
 TOPIC_IDS_SINCE = 13
 
@@ -25,23 +29,32 @@ UNKNOWN_EPOCH = -1
 NOT_TOLD = -1
 
 
-def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | None:
-    broker = context.broker
+def handle(
+    replicas: ReplicaManager,
+    fetch_sessions: FetchSessionCache,
+    runtime: Runtime,
+    context: RequestContext,
+    request: FetchRequest,
+) -> FetchResponse | None:
+    image = replicas.image
     replica_id, broker_epoch = _follower(request)
     is_follower = replica_id >= 0
     if is_follower:
-        if not is_broker(context, replica_id):
+        if not is_broker(context, image, runtime.node_id, replica_id):
             return _refused(context, request)
         # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
-        if broker_epoch != broker.image.brokers[replica_id].epoch:
+        if broker_epoch != image.brokers[replica_id].epoch:
             return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
-    fetch = _begin(context, request, is_follower=is_follower)
+    now_ms = runtime.clock.now_ms()
+    fetch = _begin(fetch_sessions, image, context, request, is_follower=is_follower, now_ms=now_ms)
     if fetch.error:
         return FetchResponse(error_code=int(fetch.error))
-    deadline_ms = broker.clock.now_ms() + max(request.max_wait_ms, 0)
+    deadline_ms = now_ms + max(request.max_wait_ms, 0)
     min_bytes = request.min_bytes if request.max_wait_ms > 0 else 0
     if is_follower and fetch.session is not None:
         return DelayedFollowerFetch(
+            replicas,
+            runtime,
             context,
             fetch,
             replica_id=replica_id,
@@ -51,19 +64,28 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
             max_bytes=request.max_bytes,
         ).start()
     return DelayedFetch(
+        replicas,
+        runtime,
         context,
         fetch,
         deadline_ms=deadline_ms,
         min_bytes=min_bytes,
-        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        max_bytes=min(request.max_bytes, runtime.config.fetch_max_bytes),
         isolation_level=request.isolation_level,
-        rack=request.rack_id if broker.config.replica_selector_class is not None else "",
+        rack=request.rack_id if runtime.config.replica_selector_class is not None else "",
     ).start()
 
 
-def _begin(context: RequestContext, request: FetchRequest, *, is_follower: bool) -> FetchContext:
+def _begin(
+    fetch_sessions: FetchSessionCache,
+    image: MetadataImage,
+    context: RequestContext,
+    request: FetchRequest,
+    *,
+    is_follower: bool,
+    now_ms: int,
+) -> FetchContext:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    image = context.broker.image
     targets: list[FetchTarget] = []
     for topic in request.topics:
         name = topic.topic
@@ -89,7 +111,7 @@ def _begin(context: RequestContext, request: FetchRequest, *, is_follower: bool)
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    return context.broker.fetch_sessions.begin(
+    return fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         targets,
@@ -97,7 +119,7 @@ def _begin(context: RequestContext, request: FetchRequest, *, is_follower: bool)
         connection=context.connection,
         uses_topic_ids=uses_topic_ids,
         is_follower=is_follower,
-        now_ms=context.broker.clock.now_ms(),
+        now_ms=now_ms,
     )
 
 
@@ -109,7 +131,8 @@ def _follower(request: FetchRequest) -> tuple[int, int]:
 
 
 def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    """By the wrong door, as without the right to act as a broker; unknown, as one without the replica (§15.1.4)."""
+    """On a listener that is not inter-broker, as without the right to act as a broker; of an unknown broker, as of one
+    without the replica (§15.1.4)."""
 
     def code_for(asked: FetchPartition) -> ErrorCode:
         if not context.connection.is_inter_broker:

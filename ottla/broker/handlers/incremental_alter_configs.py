@@ -8,6 +8,9 @@ from ottla.broker.config.options import Option
 from ottla.broker.config.topic import shown_value
 from ottla.broker.handlers.altering import Answers, alter_resources
 from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -20,18 +23,24 @@ from ottla.protocol.messages.incremental_alter_configs import (
 ANSWERS = Answers(IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse | None:
+def handle(
+    topics: TopicService,
+    metadata: ClusterMetadata,
+    runtime: Runtime,
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse | None:
     def new_configs(resource: AlterConfigsResource) -> dict[str, str]:
-        return _new_configs(context, resource)
+        return _new_configs(metadata, runtime, resource)
 
-    return alter_resources(context, request, new_configs, ANSWERS)
+    return alter_resources(topics, runtime.node_id, context, request, new_configs, ANSWERS)
 
 
-def _new_configs(context: RequestContext, resource: AlterConfigsResource) -> dict[str, str]:
+def _new_configs(metadata: ClusterMetadata, runtime: Runtime, resource: AlterConfigsResource) -> dict[str, str]:
     alterations = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
     if resource.resource_type == ResourceType.TOPIC:
-        return _of_topic(context, resource.resource_name, alterations)
-    config = context.broker.config
+        return _of_topic(metadata, runtime, resource.resource_name, alterations)
+    config = runtime.config
     current = config.dynamic(of_all_brokers=resource.resource_name == ALL_BROKERS)
 
     def in_effect(option: Option[object]) -> str | None:
@@ -40,13 +49,13 @@ def _new_configs(context: RequestContext, resource: AlterConfigsResource) -> dic
     return altered(current, alterations, SERVER_OPTIONS, in_effect)
 
 
-def _of_topic(context: RequestContext, name: str, alterations: list[Alteration]) -> dict[str, str]:
-    topic = context.broker.image.topic(name)
+def _of_topic(metadata: ClusterMetadata, runtime: Runtime, name: str, alterations: list[Alteration]) -> dict[str, str]:
+    topic = metadata.image.topic(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
     current: Mapping[str, str] = topic.configs
 
     def in_effect(option: Option[object]) -> str | None:
-        return shown_value(option, current, context.broker.config)
+        return shown_value(option, current, runtime.config)
 
     return altered(current, alterations, TOPIC_OPTIONS, in_effect)

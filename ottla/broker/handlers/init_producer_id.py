@@ -4,6 +4,8 @@ v2 is flexible, v3 gives the producer's earlier id and epoch back, v4 knows PROD
 refused with the one code that every client takes as final; `docs/decisions/0005-transactional-ids.md` says why.
 """
 
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
@@ -13,13 +15,15 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 
-def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
+def handle(
+    producer_ids: ProducerIds, runtime: Runtime, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | None:
     if request.transactional_id == "":
         raise InvalidRequest("the transactional id is empty")
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequest("a producer id and an epoch come together")
     if request.transactional_id is not None:
-        context.broker.log.warning("transactions are not supported", transactional_id=request.transactional_id)
+        runtime.log.warning("transactions are not supported", transactional_id=request.transactional_id)
         raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
     answer = Answer(context)
 
@@ -30,6 +34,6 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProdu
         else:
             answer.give(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
-    context.broker.producer_ids.take(taken)
+    producer_ids.take(taken)
     response: InitProducerIdResponse | None = answer.now_or_parked()
     return response

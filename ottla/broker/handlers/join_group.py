@@ -1,5 +1,6 @@
 """JoinGroup: a member enters its group's next generation (§7.1)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import JoinGroup
 from ottla.coordinator.results import JoinResult
@@ -11,8 +12,7 @@ _NULL_PROTOCOL_FROM = 7
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     version = context.api_version
     event = _event(context, request, groups.new_token())
     return groups.ask(context, event, lambda result: _response(result, version))

@@ -1,5 +1,6 @@
 """LeaveGroup: members go, of their own accord or by an administrator (§7.5)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.coordinator.results import LeaveResult
@@ -8,8 +9,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 _SEVERAL_MEMBERS_FROM = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     version = context.api_version
     event = LeaveGroup(groups.new_token(), request.group_id, _leaving(request, version))
     return groups.ask(context, event, lambda result: _response(result, version))

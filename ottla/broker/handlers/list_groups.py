@@ -1,12 +1,13 @@
 """ListGroups: the groups this broker coordinates (§10.2)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.results import ListResult
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
-    return context.broker.groups.list_groups(context, request.states_filter, request.types_filter, _response)
+def handle(groups: GroupCoordinator, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
+    return groups.list_groups(context, request.states_filter, request.types_filter, _response)
 
 
 def _response(result: ListResult) -> ListGroupsResponse:

@@ -7,6 +7,8 @@ v2 isolation level, v4 leader epochs, v6 flexible, v7 the largest timestamp (-3)
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.authorized_operations import is_broker
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
@@ -37,7 +39,9 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 Lookup = Callable[[], FoundTimestamp | None]
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+def handle(
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | None:
     repeated = _repeated(request)
     # Looking for a time reads the log, and may wait for the disk.
     lookups: list[tuple[Any, Lookup]] = []
@@ -47,7 +51,13 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
                 name=topic.name,
                 partitions=[
                     _answer(
-                        context, request, topic.name, asked, (topic.name, asked.partition_index) in repeated, lookups
+                        replicas,
+                        context,
+                        request,
+                        topic.name,
+                        asked,
+                        (topic.name, asked.partition_index) in repeated,
+                        lookups,
                     )
                     for asked in topic.partitions
                 ],
@@ -63,7 +73,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
         for answer, lookup in lookups:
             _look_up(answer, lookup)
 
-    context.broker.offload(work, lambda: context.complete(response))
+    runtime.offload(work, lambda: context.complete(response))
     return None
 
 
@@ -78,6 +88,7 @@ def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
 
 
 def _answer(
+    replicas: ReplicaManager,
     context: RequestContext,
     request: ListOffsetsRequest,
     topic: str,
@@ -91,12 +102,12 @@ def _answer(
             raise InvalidRequest(f"partition {topic}-{asked.partition_index} is asked for twice")
         if context.api_version < SINCE.get(asked.timestamp, 0):
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
-        partition = context.broker.replicas.partition(topic, asked.partition_index)
+        partition = replicas.partition(topic, asked.partition_index)
         if request.replica_id == ANY_REPLICA:
             _tell_ends(partition, asked.timestamp, answer)
             return answer
         partition.check_leader(asked.current_leader_epoch)
-        if request.replica_id >= 0 and is_broker(context, request.replica_id):
+        if request.replica_id >= 0 and is_broker(context, replicas.image, replicas.node_id, request.replica_id):
             _tell_ends(partition, asked.timestamp, answer)
             return answer
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)

@@ -10,9 +10,11 @@ changes. Topics that are created because a client asks for them are created toge
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.prepared_frames import PreparedFrame
+from ottla.broker.server.prepared_frames import PreparedFrame, PreparedFrames
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
@@ -35,23 +37,28 @@ NULL_MEANS_ALL_SINCE = 1
 LISTENER_NOT_FOUND_SINCE = 6
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PreparedFrame | None:
-    broker = context.broker
-    image = broker.image
+def handle(
+    metadata: ClusterMetadata,
+    metadata_answers: PreparedFrames,
+    topics: TopicService,
+    context: RequestContext,
+    request: MetadataRequest,
+) -> MetadataResponse | PreparedFrame | None:
+    image = metadata.image
     key = _key(context, request)
-    known = broker.metadata_answers.get(image, key)
+    known = metadata_answers.get(image, key)
     if known is not None:
         return known
-    to_create = _to_create(broker.image, request) if request.allow_auto_topic_creation else []
+    to_create = _to_create(image, request) if request.allow_auto_topic_creation else []
     if to_create:
         answer = Answer(context)
-        broker.topics.auto_create(to_create, lambda codes: answer.give(_response(context, request, codes)))
+        topics.auto_create(to_create, lambda codes: answer.give(_response(context, metadata.image, request, codes)))
         return answer.now_or_parked()
-    response = _response(context, request, {})
+    response = _response(context, image, request, {})
     if any(topic.error_code for topic in response.topics):
         return response
     frame = PreparedFrame(context.route.build_frame(response, 0))
-    broker.metadata_answers.put(image, key, frame)
+    metadata_answers.put(image, key, frame)
     return frame
 
 
@@ -75,17 +82,17 @@ def _key(context: RequestContext, request: MetadataRequest) -> Any:
     return context.api_version, context.connection.listener_name, topics, wants_operations
 
 
-def _response(context: RequestContext, request: MetadataRequest, codes: "Mapping[str, ErrorCode]") -> MetadataResponse:
+def _response(
+    context: RequestContext, image: MetadataImage, request: MetadataRequest, codes: "Mapping[str, ErrorCode]"
+) -> MetadataResponse:
     """`codes`: what became of topics that were to be created."""
-    broker = context.broker
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    nodes = nodes_for(context)
+    nodes = nodes_for(context, image.live_brokers)
     asked = request.topics
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
-        topics = [_known_topic(context, topic, nodes, topic_operations) for topic in broker.image.topics.values()]
+        topics = [_known_topic(context, image, topic, nodes, topic_operations) for topic in image.topics.values()]
     else:
-        topics = [_topic(context, each, nodes, codes, topic_operations) for each in _distinct(asked)]
-    image = broker.image
+        topics = [_topic(context, image, each, nodes, codes, topic_operations) for each in _distinct(asked)]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
@@ -106,27 +113,27 @@ def _distinct(asked: "Iterable[MetadataRequestTopic]") -> list[MetadataRequestTo
 
 def _topic(
     context: RequestContext,
+    image: MetadataImage,
     asked: MetadataRequestTopic,
     nodes: dict[int, Node],
     codes: "Mapping[str, ErrorCode]",
     topic_operations: int,
 ) -> MetadataResponseTopic:
-    broker = context.broker
     by_id = asked.topic_id != ZERO_ID
     if (by_id or asked.name is None) and context.api_version < BY_ID_SINCE:
         return MetadataResponseTopic(
             name=asked.name or "", topic_id=asked.topic_id, error_code=int(ErrorCode.INVALID_REQUEST)
         )
     if by_id:
-        topic = broker.image.topic_by_id(asked.topic_id)
+        topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
-        return _known_topic(context, topic, nodes, topic_operations)
+        return _known_topic(context, image, topic, nodes, topic_operations)
     name = asked.name or ""
-    topic = broker.image.topic(name)
+    topic = image.topic(name)
     if topic is None:
         return MetadataResponseTopic(name=name, error_code=int(_error_of(name, codes)))
-    return _known_topic(context, topic, nodes, topic_operations)
+    return _known_topic(context, image, topic, nodes, topic_operations)
 
 
 def _error_of(name: str, codes: "Mapping[str, ErrorCode]") -> ErrorCode:
@@ -137,21 +144,21 @@ def _error_of(name: str, codes: "Mapping[str, ErrorCode]") -> ErrorCode:
 
 
 def _known_topic(
-    context: RequestContext, topic: TopicInfo, nodes: dict[int, Node], topic_operations: int
+    context: RequestContext, image: MetadataImage, topic: TopicInfo, nodes: dict[int, Node], topic_operations: int
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(context, index, each, nodes) for index, each in enumerate(topic.partitions)],
+        partitions=[_partition(context, image, index, each, nodes) for index, each in enumerate(topic.partitions)],
         topic_authorized_operations=topic_operations,
     )
 
 
 def _partition(
-    context: RequestContext, index: int, state: PartitionInfo, nodes: dict[int, Node]
+    context: RequestContext, image: MetadataImage, index: int, state: PartitionInfo, nodes: dict[int, Node]
 ) -> MetadataResponsePartition:
-    leader, error = told_leader(state.leader, nodes, context.broker.image)
+    leader, error = told_leader(state.leader, nodes, image)
     if error is ErrorCode.LISTENER_NOT_FOUND and context.api_version < LISTENER_NOT_FOUND_SINCE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(

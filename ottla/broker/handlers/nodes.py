@@ -18,10 +18,9 @@ class Node(NamedTuple):
     rack: str | None
 
 
-def nodes_for(context: RequestContext, brokers: Mapping[int, BrokerInfo] | None = None) -> dict[int, Node]:
-    """All that the client can be sent to, by node id; or of those that are given, all that have its listener."""
+def nodes_for(context: RequestContext, brokers: Mapping[int, BrokerInfo]) -> dict[int, Node]:
+    """Those of the brokers that the client can be sent to, by node id: all that have its listener."""
     listener = context.connection.listener_name
-    brokers = context.broker.image.live_brokers if brokers is None else brokers
     return {
         node_id: Node(node_id, *broker.endpoint(listener), broker.rack)
         for node_id, broker in brokers.items()

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import CommitOffsets, OffsetToCommit
 from ottla.coordinator.results import CommitResult
@@ -18,9 +20,10 @@ _GROUP_ID_NOT_FOUND_FROM = 9
 Errors = Mapping[tuple[str, int], ErrorCode]
 
 
-def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
-    groups = context.broker.groups
-    offsets, errors = _known(context, request)
+def handle(
+    groups: GroupCoordinator, metadata: ClusterMetadata, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | None:
+    offsets, errors = _known(metadata, request)
     if not offsets:
         return _response(request, errors)
     event = CommitOffsets(
@@ -41,10 +44,10 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
 
 
 def _known(
-    context: RequestContext, request: OffsetCommitRequest
+    metadata: ClusterMetadata, request: OffsetCommitRequest
 ) -> tuple[list[OffsetToCommit], dict[tuple[str, int], ErrorCode]]:
     """The offsets of partitions that exist, and the errors of those that do not (§9.1.1)."""
-    image = context.broker.image
+    image = metadata.image
     offsets: list[OffsetToCommit] = []
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:

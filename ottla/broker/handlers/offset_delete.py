@@ -1,5 +1,7 @@
 """OffsetDelete: an administrator removes a group's offsets (§9.6)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteOffsets
 from ottla.coordinator.results import DeleteOffsetsResult
@@ -12,9 +14,10 @@ from ottla.protocol.messages.offset_delete import (
 )
 
 
-def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
-    groups = context.broker.groups
-    known, errors = _known(context, request)
+def handle(
+    groups: GroupCoordinator, metadata: ClusterMetadata, context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | None:
+    known, errors = _known(metadata, request)
 
     def respond(result: DeleteOffsetsResult) -> OffsetDeleteResponse:
         if result.error:
@@ -26,9 +29,9 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
 
 
 def _known(
-    context: RequestContext, request: OffsetDeleteRequest
+    metadata: ClusterMetadata, request: OffsetDeleteRequest
 ) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], dict[tuple[str, int], ErrorCode]]:
-    image = context.broker.image
+    image = metadata.image
     known: list[tuple[str, tuple[int, ...]]] = []
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:

@@ -6,6 +6,7 @@ What version 9 says of the member (KIP-848) means nothing to a classic group and
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
@@ -26,8 +27,9 @@ _SEVERAL_GROUPS_FROM = 8
 Topics = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
-    groups = context.broker.groups
+def handle(
+    groups: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | None:
     version = context.api_version
     events = [
         FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable)

@@ -3,6 +3,7 @@
 v2 brings the caller's current leader epoch, v3 its replica id. §14.3.3
 """
 
+from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -14,21 +15,25 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(
+    replicas: ReplicaManager,
+    context: RequestContext,  # noqa: ARG001
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end_offset(context, topic.topic, partition) for partition in topic.partitions],
+                partitions=[_end_offset(replicas, topic.topic, partition) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end_offset(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = context.broker.replicas.partition(topic, asked.partition)
+        partition = replicas.partition(topic, asked.partition)
         partition.check_leader(asked.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:

@@ -9,8 +9,9 @@ With acks=all it waits for the followers too, if there are any (`DelayedProduce`
 With acks=0 nobody waits for an answer, so an error closes the connection, and the client asks for metadata again.
 """
 
-from ottla.broker.replicas.delayed_produce import Awaited, DelayedProduce
-from ottla.broker.replicas.produce_responses import tell_leader
+from ottla.broker.replicas.delayed_produce import Awaited, DelayedProduce, name_leader
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import (
@@ -37,8 +38,10 @@ ZSTD_SINCE = 7
 NO_OFFSET = -1
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    refusal = _refusal(context, request)
+def handle(
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | None:
+    refusal = _refusal(runtime, request)
     if refusal is not None:
         response = _refused(request, *refusal)
         if request.acks != NO_ACKS:
@@ -51,7 +54,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
         TopicProduceResponse(
             name=topic.name,
             partition_responses=[
-                _append(context, response, request.acks, topic.name, data, awaited) for data in topic.partition_data
+                _append(replicas, context, response, request.acks, topic.name, data, awaited)
+                for data in topic.partition_data
             ],
         )
         for topic in request.topic_data
@@ -59,21 +63,23 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
     if request.acks == NO_ACKS:
         _close_on_error(context, response)
         return None
-    if awaited and _waits(context, awaited):
-        DelayedProduce(context, response, awaited, request.timeout_ms).start()
+    if awaited and _waits(replicas, awaited):
+        deadline_ms = runtime.clock.now_ms() + max(request.timeout_ms, 0)
+        DelayedProduce(replicas, context, response, awaited, deadline_ms).start()
         return None
     return response
 
 
-def _waits(context: RequestContext, awaited: list[Awaited]) -> bool:
+def _waits(replicas: ReplicaManager, awaited: list[Awaited]) -> bool:
     if any(each.needs_replicas for each in awaited):
         return True
     # Whether a sync is due, the log knows when it has written.
-    context.broker.replicas.flush_and_notify()
+    replicas.flush_and_notify()
     return any(each.partition.log.needs_flush for each in awaited)
 
 
 def _append(
+    replicas: ReplicaManager,
     context: RequestContext,
     response: ProduceResponse,
     acks: int,
@@ -82,7 +88,6 @@ def _append(
     awaited: list[Awaited],
 ) -> PartitionProduceResponse:
     index = data.index
-    replicas = context.broker.replicas
     answer = PartitionProduceResponse(index=index)
     try:
         if topic in INTERNAL_TOPICS:
@@ -95,7 +100,7 @@ def _append(
     except KafkaError as error:
         _describe_failure(answer, error)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            tell_leader(context, response, topic, answer)
+            name_leader(replicas, context, response, topic, answer)
         return answer
     answer.base_offset = info.base_offset
     answer.log_append_time_ms = info.log_append_time
@@ -115,12 +120,12 @@ def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
                 return
 
 
-def _refusal(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+def _refusal(runtime: Runtime, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
     """Why the whole request is refused, or None."""
     if request.acks not in VALID_ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}, expected one of {VALID_ACKS}"
     if request.transactional_id is not None:
-        context.broker.log.warning("transactions are not supported", transactional_id=request.transactional_id)
+        runtime.log.warning("transactions are not supported", transactional_id=request.transactional_id)
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions"
     return None
 

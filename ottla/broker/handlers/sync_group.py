@@ -1,5 +1,6 @@
 """SyncGroup: the leader hands in the assignment, every member fetches its part (§7.3)."""
 
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import SyncGroup
 from ottla.coordinator.results import SyncResult
@@ -9,8 +10,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 _PROTOCOL_FROM = 5
 
 
-def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
-    groups = context.broker.groups
+def handle(groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
     requires_protocol = context.api_version >= _PROTOCOL_FROM
     if requires_protocol and (request.protocol_type is None or request.protocol_name is None):
         # Said before anything is asked about the group (§7.3.1).

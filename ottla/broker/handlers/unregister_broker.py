@@ -1,5 +1,6 @@
 """UnregisterBroker: a broker that will not come back is forgotten (KIP-631)."""
 
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.registration import unregister
@@ -11,15 +12,17 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, U
 TRIES_MAX = 10
 
 
-def handle(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse | None:
+def handle(
+    metadata: ClusterMetadata, context: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse | None:
     answer = Answer(context)
-    _Unregistration(context, request.broker_id, answer).attempt(TRIES_MAX)
+    _Unregistration(metadata, request.broker_id, answer).attempt(TRIES_MAX)
     return answer.now_or_parked()
 
 
 class _Unregistration:
-    def __init__(self, context: RequestContext, node_id: int, answer: Answer) -> None:
-        self._metadata = context.broker.metadata
+    def __init__(self, metadata: ClusterMetadata, node_id: int, answer: Answer) -> None:
+        self._metadata = metadata
         self._node_id = node_id
         self._answer = answer
 

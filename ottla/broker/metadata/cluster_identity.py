@@ -1,35 +1,37 @@
 """Which cluster a metadata store is of, as agreed by all who start at the same time with nothing."""
 
+import base64
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from random import Random
 
-from ottla.broker.metadata.store_calls import Patience, ask
-from ottla.broker.runtime import StartError
-from ottla.cluster.encoding import CLUSTER_ID
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.topic import log_config
+from ottla.broker.metadata.store_calls import RetryDeadline, ask
+from ottla.broker.runtime import Runtime, StartError
+from ottla.cluster.encoding import CLUSTER_ID, topics_of
 from ottla.cluster.registration import stored_cluster_id
-from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Unavailable
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Snapshot, Unavailable
+from ottla.storage.config import LogConfig
 
 
 async def agreed_cluster_id(
-    broker: "Broker", store: MetadataStore, kept_id: str | None, new_id: Callable[[], str]
+    runtime: Runtime, store: MetadataStore, kept_id: str | None, new_id: Callable[[], str]
 ) -> tuple[str, Sequence[Entry]]:
     """The id in the store, a new one if this broker is the first; and all that is in the store. `kept_id` is that of
     the data directory, if it has one.
 
     Raises StartError when the store does not answer for `initial.broker.registration.timeout.ms`, and when it is empty
     and the directory is not: by what the store says, this broker would have to delete all its topics."""
-    patience = Patience(broker, broker.config.initial_broker_registration_timeout_ms)
+    deadline = RetryDeadline(runtime.clock, runtime.config.initial_broker_registration_timeout_ms)
     has_waited = False
     while True:
         found = await ask(store.read, "")
         if isinstance(found, Unavailable):
             if not has_waited:
-                broker.log.warning("the metadata store does not answer, the start waits for it", why=found.reason)
+                runtime.log.warning("the metadata store does not answer, the start waits for it", why=found.reason)
                 has_waited = True
-            await patience.wait(f"the metadata store cannot be used: {found.reason}")
+            await deadline.wait(f"the metadata store cannot be used: {found.reason}")
             continue
         known = stored_cluster_id(found.entries)
         if known is not None:
@@ -39,4 +41,33 @@ async def agreed_cluster_id(
         claim = Put(CLUSTER_ID, new_id().encode())
         result = await ask(store.commit, [Expect(CLUSTER_ID, ABSENT)], [claim])
         if isinstance(result, Unavailable):
-            await patience.wait(f"the metadata store cannot be used: {result.reason}")
+            await deadline.wait(f"the metadata store cannot be used: {result.reason}")
+
+
+def random_id(rng: Random) -> str:
+    """Kafka's text form of a random UUID, which must not begin with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(rng.randbytes(16)).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def stored_topic_configs(config: ServerConfig, read: Callable[[], Sequence[Entry]]) -> Callable[[str], LogConfig]:
+    """What the store says of topics whose logs are being loaded. It is read once, when the first is asked for: one in
+    the data directory can be read only after that was locked."""
+
+    @cache
+    def configs() -> dict[str, LogConfig]:
+        return {each.name: log_config(each.configs, config) for each in topics_of(read())}
+
+    default = log_config({}, config)
+    return lambda name: configs().get(name, default)
+
+
+def read_all(store: MetadataStore) -> Sequence[Entry]:
+    """All that is in a store of this process, which answers at once."""
+    found: list[Snapshot | Unavailable] = []
+    store.read("", found.append)
+    (result,) = found
+    assert isinstance(result, Snapshot), "what is in this process can be read"
+    return result.entries

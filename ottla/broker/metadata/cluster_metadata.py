@@ -1,40 +1,64 @@
 """The cluster's metadata as this broker knows it: read from the store, followed, changed only by what comes from there.
 
-An update runs through the broker in one order: the image is replaced, the logs follow it, the replicas, the configs,
-then this broker's own place in the cluster, the controller, and at last everyone who waits for a revision. A commit is
-therefore no change yet: who needs its effect waits for its revision (`when_applied`).
+An update runs through the broker in one order: the image is replaced, then the publishers get it one after the other,
+in the order in which they were registered, and at last those that wait for a revision. A commit is therefore no change
+yet: the caller that needs its effect waits for its revision (`when_applied`).
 """
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.config.topic import log_config, replication_rules
-from ottla.broker.metadata.deleted_topics import DeletedTopics
+from ottla.broker.config.topic import replication_rules
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
-from ottla.broker.replicas.topic_logs import TopicLogs
+from ottla.broker.runtime import Runtime
 from ottla.cluster.controller import TopicRules
-from ottla.cluster.encoding import BROKERS
+from ottla.cluster.encoding import BROKERS, DELETED, DeletionMark, deletion_marks
 from ottla.cluster.follow import Follower
 from ottla.cluster.image import NO_LEADER, MetadataImage, TopicInfo
 from ottla.cluster.store import Changes, CommitResult, MetadataStore, Snapshot, StoreError, Transaction, Unavailable
 from ottla.cluster.updates import ImageUpdate, applied
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
 
 
+NOT_REGISTERED = -1
+
+
+class MetadataPublisher(Protocol):
+    """A part of the broker that acts on changes of the metadata."""
+
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None: ...
+
+
+class StoreListener(Protocol):
+    """The part of the broker that deals with trouble with the metadata store."""
+
+    def failed(self, why: str) -> None:
+        """What the store says cannot be understood."""
+        ...
+
+    def store_answers(self, failure: Unavailable | None = None) -> None:
+        """The store has answered, or failed to."""
+        ...
+
+
 class ClusterMetadata:
-    def __init__(self, broker: "Broker", store: MetadataStore) -> None:
-        self.image = MetadataImage(broker.cluster_id, NO_LEADER)
-        self.configs = DynamicConfigs(broker)
-        self.deleted = DeletedTopics(broker)
-        self.logs = TopicLogs(broker, self)
-        self._broker = broker
+    listener: StoreListener
+    """Set once, before `start`."""
+
+    def __init__(self, runtime: Runtime, store: MetadataStore, cluster_id: str) -> None:
+        self.image = MetadataImage(cluster_id, NO_LEADER)
+        self.broker_epoch = NOT_REGISTERED
+        """Of this broker's registration."""
+        self.configs = DynamicConfigs(runtime)
+        self.deletion_marks: dict[str, DeletionMark] = {}
+        self.publishers: list[MetadataPublisher] = []
+        self._runtime = runtime
         self._store = store
         self._follower = Follower(store, "", self.entering(self._take), self.entering(self._unreadable))
         self._retry_timer: TimerEntry | None = None
@@ -55,14 +79,7 @@ class ClusterMetadata:
         self._follower.stop()
         if self._retry_timer is not None:
             self._retry_timer.cancel()
-        self.deleted.stop()
-        self.logs.stop()
         self._waiting.clear()
-
-    @property
-    def broker_epoch(self) -> int:
-        """Of this broker's registration, -1 before."""
-        return self._broker.membership.broker_epoch
 
     def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
         """What the store has under `prefix`; `done` is called as an event."""
@@ -94,15 +111,15 @@ class ClusterMetadata:
         self.read(BROKERS, read)
 
     def rules_of(self, topic: TopicInfo) -> TopicRules:
-        return TopicRules(*replication_rules(topic.configs, self._broker.config))
+        return TopicRules(*replication_rules(topic.configs, self._runtime.config))
 
     def entering(self, action: Callable[..., None]) -> Callable[..., None]:
         """`action` as a callback for the store: an event of the broker, or a part of the one that called the store."""
 
         def enter(*arguments: Any) -> None:
-            self._broker.guard(action, *arguments)
+            self._runtime.guard(action, *arguments)
             if not self._calling:
-                self._broker.end_event()
+                self._runtime.end_event()
 
         return enter
 
@@ -119,44 +136,36 @@ class ClusterMetadata:
         before = self.image
         try:
             update = applied(before, event)
-            configs_changed = self.configs.take(event)
-            self.deleted.take(event)
+            self.configs.take(event)
+            self._take_marks(event)
         except StoreError as error:
-            self._broker.membership.failed(str(error))
+            self.listener.failed(str(error))
             return
         # No append may be queued while a replica takes a new state.
-        self._broker.end_event()
+        self._runtime.end_event()
         self.image = update.image
         if self._is_known:
             for watcher in self.watchers:
-                self._broker.guard(watcher, before, update)
+                self._runtime.guard(watcher, before, update)
         else:
             self._is_known = True
-            self._broker.guard(self.deleted.finish)
-        for step in (
-            lambda: self.logs.follow(before, update),
-            lambda: self._broker.replicas.metadata_applied(update),
-            lambda: self._configure(before, update, all_topics=configs_changed),
-            self._broker.membership.follow,
-            lambda: self._broker.controlling.follow(before, update),
-        ):
-            self._broker.guard(step)
+        for publisher in self.publishers:
+            self._runtime.guard(publisher.on_metadata_update, before, update)
         self._wake(update.image.revision)
 
-    def _configure(self, before: MetadataImage, update: ImageUpdate, *, all_topics: bool) -> None:
-        if all_topics:
-            # They are the defaults of every topic that has no value of its own.
-            self.configs.apply()
-            self._broker.housekeeping.configured()
-        for name in self.image.topics if all_topics else update.topics:
-            old, new = before.topic(name), self.image.topic(name)
-            if new is not None and (all_topics or (old is not None and old.configs != new.configs)):
-                self._broker.replicas.configure(name, log_config(new.configs, self._broker.config))
+    def _take_marks(self, event: Snapshot | Changes) -> None:
+        if isinstance(event, Snapshot):
+            self.deletion_marks = {mark.key: mark for mark in deletion_marks(event.entries)}
+            return
+        self.deletion_marks |= {mark.key: mark for mark in deletion_marks(event.puts)}
+        for key in event.deletes:
+            if key.startswith(DELETED):
+                self.deletion_marks.pop(key, None)
 
     def _wake(self, revision: int) -> None:
         while self._waiting and self._waiting[0][0] <= revision:
-            self._broker.guard(heappop(self._waiting)[2])
+            self._runtime.guard(heappop(self._waiting)[2])
 
     def _unreadable(self, why: Unavailable) -> None:
-        self._broker.membership.store_answers(why)
-        self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self.start)
+        self.listener.store_answers(why)
+        self._retry_timer = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, self.start)

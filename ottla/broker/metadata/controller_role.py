@@ -10,10 +10,12 @@ that others are served in between.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.topic import replication_rules
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import Runtime
 from ottla.cluster.controller import (
     BrokerChanged,
     ControllerEvent,
@@ -30,7 +32,6 @@ from ottla.cluster.store import NO_LEASE, CommitResult, Committed, Conflict, Una
 from ottla.cluster.updates import ImageUpdate
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
@@ -38,9 +39,12 @@ RETRY_MS = 1000
 RESIGN_TIMEOUT_S = 2.0
 
 
-class Controlling:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+class ControllerRole:
+    def __init__(self, runtime: Runtime, metadata: ClusterMetadata, lease_id: Callable[[], int]) -> None:
+        """`lease_id` gives the lease of this broker's session, or NO_LEASE."""
+        self._runtime = runtime
+        self._metadata = metadata
+        self._lease_id = lease_id
         # In the order in which they happened.
         self._events: dict[ControllerEvent, None] = {}
         self._under_way = 0
@@ -55,13 +59,13 @@ class Controlling:
 
     @property
     def is_controller(self) -> bool:
-        return self._broker.image.controller_id == self._broker.node_id and not self._resigned
+        return self._metadata.image.controller_id == self._runtime.node_id and not self._resigned
 
-    def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
         if update.image.controller_id == NO_LEADER:
             self._maybe_claim()
         if not self.is_controller:
-            self._rest()
+            self._stop_timers()
             return
         if update.controller_changed:
             self._begin()
@@ -71,61 +75,59 @@ class Controlling:
         for node_id in update.brokers:
             self._events[BrokerChanged(node_id)] = None
         for name in update.topics:
-            if _needs_a_look(before, update.image, name):
+            if _must_reevaluate(before, update.image, name):
                 self._events[TopicChanged(name)] = None
         self._decide()
 
     def stop(self) -> None:
         """Decides nothing any more, and leaves the place to whoever finds it empty."""
         self._resigned = True
-        self._rest()
+        self._stop_timers()
 
     async def resign(self) -> None:
         """Gives the place up now, if this broker has it, and not only with its session."""
         if not self.is_controller:
             self.stop()
             return
-        answered: asyncio.Future[CommitResult] = self._broker.loop.create_future()
-        transaction = resign_controller(self._broker.image)
+        answered: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
+        transaction = resign_controller(self._metadata.image)
         self.stop()
-        self._broker.metadata.commit(
-            transaction, lambda result: None if answered.done() else answered.set_result(result)
-        )
+        self._metadata.commit(transaction, lambda result: None if answered.done() else answered.set_result(result))
         with contextlib.suppress(TimeoutError):
             # Not `wait_for`, which takes other steps of the loop on other versions of Python.
             async with asyncio.timeout(RESIGN_TIMEOUT_S):
                 await answered
 
     def _maybe_claim(self) -> None:
-        node_id = self._broker.node_id
-        lease_id = self._broker.membership.lease_id
-        broker = self._broker.image.brokers.get(node_id)
+        node_id = self._runtime.node_id
+        lease_id = self._lease_id()
+        broker = self._metadata.image.brokers.get(node_id)
         has_session = broker is not None and broker.session_revision > 0 and lease_id != NO_LEASE
         if not has_session or self._claiming or self._resigned:
             return
         self._claiming = True
-        seen = self._broker.image.revision
+        seen = self._metadata.image.revision
 
         def answered(result: CommitResult) -> None:
             self._claiming = False
             if isinstance(result, Unavailable):
                 self._retry_later()
             elif isinstance(result, Conflict):
-                self._broker.metadata.when_applied(seen + 1, self._look_again)
+                self._metadata.when_applied(seen + 1, self._look_again)
 
-        self._broker.metadata.commit(claim_controller(self._broker.image, node_id, lease_id), answered)
+        self._metadata.commit(claim_controller(self._metadata.image, node_id, lease_id), answered)
 
     def _begin(self) -> None:
         # Of a broker by itself that is no news, and the import of a log would take half the time of its start.
-        if len(self._broker.image.brokers) > 1:
-            self._broker.log.info("this broker is the controller", epoch=self._broker.image.controller_epoch)
+        if len(self._metadata.image.brokers) > 1:
+            self._runtime.log.info("this broker is the controller", epoch=self._metadata.image.controller_epoch)
         self._events = {Tick(): None}
         self._schedule_balance()
 
     def _rules_now(self) -> TopicRules:
-        return TopicRules(*replication_rules({}, self._broker.config))
+        return TopicRules(*replication_rules({}, self._runtime.config))
 
-    def _rest(self) -> None:
+    def _stop_timers(self) -> None:
         self._events.clear()
         for timer in (self._balance_timer, self._retry_timer):
             if timer is not None:
@@ -136,42 +138,42 @@ class Controlling:
     def _decide(self) -> None:
         if self._under_way or not self._events or not self.is_controller:
             return
-        image = self._broker.image
+        image = self._metadata.image
         events, self._events = self._events, {}
         self._decided_at = image.revision
         # One for the decisions that are still to come.
         self._under_way = 1
-        self._commit_next(decisions(image, events, self._broker.metadata.rules_of), image)
+        self._commit_next(decisions(image, events, self._metadata.rules_of), image)
 
     def _commit_next(self, decided: Iterator[list[PartitionChange]], image: MetadataImage) -> None:
         self._under_way -= 1
         changes = next(decided, None) if self.is_controller else None
         if changes is None:
-            self._broker.metadata.when_applied(self._committed_at, self._decide)
+            self._metadata.when_applied(self._committed_at, self._decide)
             return
         (transaction,) = transactions(changes, image)
         self._under_way += 2
-        self._broker.metadata.commit(transaction, lambda result: self._answered(result, changes))
-        self._broker.soon(lambda: self._commit_next(decided, image))
+        self._metadata.commit(transaction, lambda result: self._answered(result, changes))
+        self._runtime.soon(lambda: self._commit_next(decided, image))
 
     def _answered(self, result: CommitResult, changes: list[PartitionChange]) -> None:
         self._under_way -= 1
         if isinstance(result, Committed):
             self._log(changes)
             self._committed_at = result.revision
-            self._broker.metadata.when_applied(result.revision, self._decide)
+            self._metadata.when_applied(result.revision, self._decide)
             return
         # Everything is looked at again: by now it may be another image.
         self._events[Tick()] = None
         if isinstance(result, Conflict):
-            self._broker.metadata.when_applied(self._decided_at + 1, self._decide)
+            self._metadata.when_applied(self._decided_at + 1, self._decide)
         else:
             self._retry_later()
 
     def _log(self, changes: list[PartitionChange]) -> None:
         for change in changes:
             is_lossy = change.loses_records or change.by_longest_log
-            log = self._broker.log.warning if is_lossy else self._broker.log.info
+            log = self._runtime.log.warning if is_lossy else self._runtime.log.info
             log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
 
     # Later.
@@ -179,27 +181,29 @@ class Controlling:
     def _retry_later(self) -> None:
         if self._resigned or (self._retry_timer is not None and self._retry_timer.pending):
             return
-        self._retry_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, self._look_again)
+        self._retry_timer = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, self._look_again)
 
     def _look_again(self) -> None:
-        if self._broker.image.controller_id == NO_LEADER:
+        if self._metadata.image.controller_id == NO_LEADER:
             self._maybe_claim()
         self._decide()
 
     def _schedule_balance(self) -> None:
-        if self._broker.config.auto_leader_rebalance_enable:
-            interval_ms = self._broker.config.leader_imbalance_check_interval_seconds * 1000
-            self._balance_timer = self._broker.wheel.schedule(self._broker.clock.now_ms() + interval_ms, self._balance)
+        if self._runtime.config.auto_leader_rebalance_enable:
+            interval_ms = self._runtime.config.leader_imbalance_check_interval_seconds * 1000
+            self._balance_timer = self._runtime.wheel.schedule(
+                self._runtime.clock.now_ms() + interval_ms, self._balance
+            )
 
     def _balance(self) -> None:
         self._schedule_balance()
         # A broker by itself leads whatever can be led.
-        if len(self._broker.image.brokers) > 1:
+        if len(self._metadata.image.brokers) > 1:
             self._events[Tick(balance=True)] = None
             self._decide()
 
 
-def _needs_a_look(before: MetadataImage, after: MetadataImage, name: str) -> bool:
+def _must_reevaluate(before: MetadataImage, after: MetadataImage, name: str) -> bool:
     """A topic whose configs or replicas are others. What its leaders did to the ISR was decided by them."""
     old, new = before.topic(name), after.topic(name)
     if old is None or new is None:

@@ -1,12 +1,15 @@
 """The properties that were altered at run time, for one broker or for all, as the metadata store has them."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
+from ottla.broker.config.topic import log_config
+from ottla.broker.runtime import Runtime
 from ottla.cluster.encoding import BROKER_CONFIGS, parsed
+from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import ABSENT, Changes, Snapshot
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.cluster.updates import ImageUpdate
+from ottla.storage.config import LogConfig
 
 ALL_BROKERS = ""
 
@@ -20,13 +23,14 @@ _NONE = _Stored({}, ABSENT)
 
 
 class DynamicConfigs:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._is_changed = False
         # By broker id in digits.
         self._stored: dict[str, _Stored] = {}
 
-    def take(self, event: Snapshot | Changes) -> bool:
-        """Remember what the event says of them; whether something is not as it was. Raises StoreError."""
+    def take(self, event: Snapshot | Changes) -> None:
+        """Remember what the event says of them. Raises StoreError."""
         before = self._stored
         puts = event.entries if isinstance(event, Snapshot) else event.puts
         after = {} if isinstance(event, Snapshot) else dict(before)
@@ -37,12 +41,42 @@ class DynamicConfigs:
             for key in event.deletes:
                 after.pop(key.removeprefix(BROKER_CONFIGS), None) if key.startswith(BROKER_CONFIGS) else None
         self._stored = after
-        return after != before
+        self._is_changed |= after != before
 
     def revision_of(self, owner: str) -> int:
         return self._stored.get(owner, _NONE).revision
 
-    def apply(self) -> None:
-        """Make them the values of this broker's configuration."""
-        own = self._stored.get(str(self._broker.node_id), _NONE).values
-        self._broker.config.set_dynamic(of_this_broker=own, of_all_brokers=self._stored.get(ALL_BROKERS, _NONE).values)
+    def apply_changes(self) -> bool:
+        """Makes them the values of this broker's configuration; says whether something has changed."""
+        if not self._is_changed:
+            return False
+        self._is_changed = False
+        own = self._stored.get(str(self._runtime.node_id), _NONE).values
+        self._runtime.config.set_dynamic(of_this_broker=own, of_all_brokers=self._stored.get(ALL_BROKERS, _NONE).values)
+        return True
+
+
+class ConfigPublisher:
+    """Gives altered configs of topics to their logs, and altered properties of the broker to all logs."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        dynamic: DynamicConfigs,
+        configure_topic: Callable[[str, LogConfig], None],
+        broker_configured: Callable[[], None],
+    ) -> None:
+        self._runtime = runtime
+        self._dynamic = dynamic
+        self._configure_topic = configure_topic
+        self._broker_configured = broker_configured
+
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
+        # They are the defaults of every topic that has no value of its own.
+        all_topics = self._dynamic.apply_changes()
+        if all_topics:
+            self._broker_configured()
+        for name in update.image.topics if all_topics else update.topics:
+            old, new = before.topic(name), update.image.topic(name)
+            if new is not None and (all_topics or (old is not None and old.configs != new.configs)):
+                self._configure_topic(name, log_config(new.configs, self._runtime.config))

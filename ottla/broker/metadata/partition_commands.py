@@ -7,13 +7,14 @@ done when the time is over is answered REQUEST_TIMED_OUT, and may still be done.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import Runtime
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transactions
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import CommitResult, Committed, Conflict, Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
 # Another broker may be quicker so many times in a row.
@@ -27,7 +28,8 @@ Outcomes = Mapping[PartitionKey, KafkaError | None]
 
 
 def change_partitions(
-    broker: "Broker",
+    runtime: Runtime,
+    metadata: ClusterMetadata,
     partitions: Iterable[PartitionKey],
     decide: Decide,
     *,
@@ -35,14 +37,20 @@ def change_partitions(
     done: Callable[[Outcomes], None],
 ) -> None:
     """`done` is called once, perhaps before this returns, with an outcome for each of the partitions."""
-    _Command(broker, tuple(dict.fromkeys(partitions)), decide, done).carry_out(timeout_ms)
+    _Command(runtime, metadata, tuple(dict.fromkeys(partitions)), decide, done).carry_out(timeout_ms)
 
 
 class _Command:
     def __init__(
-        self, broker: "Broker", partitions: Sequence[PartitionKey], decide: Decide, done: Callable[[Outcomes], None]
+        self,
+        runtime: Runtime,
+        metadata: ClusterMetadata,
+        partitions: Sequence[PartitionKey],
+        decide: Decide,
+        done: Callable[[Outcomes], None],
     ) -> None:
-        self._broker = broker
+        self._runtime = runtime
+        self._metadata = metadata
         self._partitions = partitions
         self._decide = decide
         # None once it was called.
@@ -53,11 +61,11 @@ class _Command:
     def carry_out(self, timeout_ms: int) -> None:
         self._attempt(self._partitions, TRIES_MAX)
         if self._done is not None:
-            deadline_ms = self._broker.clock.now_ms() + max(timeout_ms, 0)
-            self._timer = self._broker.wheel.schedule(deadline_ms, self._time_is_over)
+            deadline_ms = self._runtime.clock.now_ms() + max(timeout_ms, 0)
+            self._timer = self._runtime.wheel.schedule(deadline_ms, self._time_is_over)
 
     def _attempt(self, partitions: Sequence[PartitionKey], tries_left: int) -> None:
-        image = self._broker.image
+        image = self._metadata.image
         changes: list[PartitionChange] = []
         for key in partitions:
             try:
@@ -78,7 +86,7 @@ class _Command:
         keys = [(change.topic, change.index) for change in changes]
 
         def answered(result: CommitResult) -> None:
-            metadata = self._broker.metadata
+            metadata = self._metadata
             if isinstance(result, Committed):
                 metadata.when_applied(result.revision, lambda: self._end(dict.fromkeys(keys)))
             elif isinstance(result, Conflict) and tries_left > 1 and self._done is not None:
@@ -86,7 +94,7 @@ class _Command:
             else:
                 self._end(dict.fromkeys(keys, _refusal(result)))
 
-        self._broker.metadata.commit(transaction, answered)
+        self._metadata.commit(transaction, answered)
 
     def _end(self, outcomes: Outcomes) -> None:
         self._outcomes.update(outcomes)

@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.runtime import StartError
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.timer.clock import Clock
 
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 3000
@@ -25,21 +23,21 @@ async def ask(method: Callable[..., None], *arguments: Any) -> Any:
     return await answered
 
 
-class Patience:
+class RetryDeadline:
     """The time between attempts, longer and longer; and whether there is still time for another."""
 
-    def __init__(self, broker: "Broker", at_most_ms: int | None) -> None:
+    def __init__(self, clock: Clock, at_most_ms: int | None) -> None:
         """None: there always is."""
-        self._broker = broker
-        self._until_ms = None if at_most_ms is None else broker.clock.now_ms() + at_most_ms
+        self._clock = clock
+        self._until_ms = None if at_most_ms is None else clock.now_ms() + at_most_ms
         self._next_ms = RETRY_MS_MIN
 
     async def wait(self, why: str) -> None:
         """Until the next attempt. Raises StartError, which says why, when it was the last one."""
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         if self._until_ms is not None and now_ms >= self._until_ms:
             raise StartError(why)
-        # Not on the wheel: its turn ends by settling the replicas, and a broker that starts has none yet.
+        # Not on the wheel: the runtime has no end of an event yet when a broker starts.
         wait_s = self._next_ms / 1000
         self._next_ms = min(2 * self._next_ms, RETRY_MS_MAX)
         await asyncio.sleep(wait_s)

@@ -8,13 +8,15 @@ repaired by the next start, which makes true on disk what the store says.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.config.options import ConfigError, ConfigScopeError
-from ottla.broker.config.topic import check_topic_configs, log_config
+from ottla.broker.config.topic import check_topic_configs
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.dynamic_configs import ALL_BROKERS
+from ottla.broker.runtime import Runtime
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage, TopicInfo
 from ottla.cluster.store import CommitResult, Committed, Conflict, TooLarge, Transaction, Unavailable
 from ottla.cluster.topic_changes import in_transactions, replace_broker_configs, replace_topics
@@ -40,10 +42,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from ottla.storage.config import LogConfig
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.storage.log_directory import LogDirectory
 
 T = TypeVar("T")
 
@@ -77,18 +76,29 @@ NewConfigs = Callable[[], Mapping[str, str]]
 
 
 class TopicService:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: ClusterMetadata,
+        directory: LogDirectory,
+        when_logs_made: Callable[[Collection[TopicInfo], Callable[[], None]], None],
+        *,
+        is_alone: bool,
+    ) -> None:
+        """`when_logs_made` calls back when this broker has its logs of topics, or could not make them. `is_alone`: no
+        other broker will ever be in its cluster."""
+        self.is_alone = is_alone
+        self._runtime = runtime
+        self._metadata = metadata
+        self._directory = directory
+        self._when_logs_made = when_logs_made
         # Topics whose creation is under way because somebody needs them.
         self._coming: set[str] = set()
         self._when_offsets_topic_settled: list[Callable[[], None]] = []
 
     @property
     def image(self) -> MetadataImage:
-        return self._broker.metadata.image
-
-    def log_config_of(self, topic: TopicInfo) -> LogConfig:
-        return log_config(topic.configs, self._broker.config)
+        return self._metadata.image
 
     # Creation.
 
@@ -107,7 +117,7 @@ class TopicService:
                 self._carry_out(in_transactions(topics, self._partitions_of), self._plans, done)
 
         if any(lacks_brokers(topic.spec, self.image, self._defaults) for topic in topics):
-            self._broker.metadata.when_brokers_are_known(begin)
+            self._metadata.when_brokers_are_known(begin)
         else:
             begin()
 
@@ -128,12 +138,12 @@ class TopicService:
                     codes[name] = ErrorCode.NONE
                 elif isinstance(outcome, KafkaError):
                     codes[name] = outcome.code
-            if self._broker.is_alone:
+            if self.is_alone:
                 done(codes)
 
         new = [NewTopic(TopicSpec(name), {}) for name in begun]
         self._carry_out(in_transactions(new, self._partitions_of), self._plans, created)
-        if not self._broker.is_alone:
+        if not self.is_alone:
             done(codes)
 
     def _may_auto_create(self, name: str, codes: dict[str, ErrorCode]) -> bool:
@@ -143,7 +153,7 @@ class TopicService:
             codes[name] = ErrorCode.NONE
         elif name == CONSUMER_OFFSETS:
             self.ensure_offsets_topic()
-        elif not self._broker.config.auto_create_topics_enable or name in INTERNAL_TOPICS:
+        elif not self._runtime.config.auto_create_topics_enable or name in INTERNAL_TOPICS:
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             return name not in self._coming
@@ -151,7 +161,7 @@ class TopicService:
 
     def _auto_created_max(self) -> int:
         """Topics that may be under way at a time; clients ask for the others again."""
-        by_partitions = PARTITIONS_PER_REQUEST_MAX // max(self._broker.config.num_partitions, 1)
+        by_partitions = PARTITIONS_PER_REQUEST_MAX // max(self._runtime.config.num_partitions, 1)
         return max(min(AUTO_CREATED_MAX, by_partitions), 1)
 
     def ensure_offsets_topic(self, done: Callable[[], None] | None = None) -> None:
@@ -162,7 +172,7 @@ class TopicService:
         is enough for groups."""
 
         def failed(error: KafkaError) -> None:
-            self._broker.log.error("__consumer_offsets could not be created", error=str(error))
+            self._runtime.log.error("__consumer_offsets could not be created", error=str(error))
 
         def bring() -> None:
             self._bring(CONSUMER_OFFSETS, lambda _: [self._plan_offsets_topic()], [CONSUMER_OFFSETS], failed)
@@ -172,8 +182,8 @@ class TopicService:
         if CONSUMER_OFFSETS in self.image.topics:
             self._offsets_topic_settled()
             return
-        if self._broker.config.offsets_topic_replication_factor > len(self.image.brokers):
-            self._broker.metadata.when_brokers_are_known(bring)
+        if self._runtime.config.offsets_topic_replication_factor > len(self.image.brokers):
+            self._metadata.when_brokers_are_known(bring)
         else:
             bring()
 
@@ -196,10 +206,10 @@ class TopicService:
     def _offsets_topic_settled(self) -> None:
         waiting, self._when_offsets_topic_settled = self._when_offsets_topic_settled, []
         for done in waiting:
-            self._broker.guard(done)
+            self._runtime.guard(done)
 
     def _plan_offsets_topic(self) -> Outcome:
-        config = self._broker.config
+        config = self._runtime.config
         factor = config.offsets_topic_replication_factor
         if not config.is_set("offsets.topic.replication.factor"):
             factor = min(factor, len(self.image.brokers))
@@ -249,7 +259,7 @@ class TopicService:
             # As it is now, unless it has gone.
             topic = self.image.topic_by_id(topic.topic_id)
         try:
-            enabled = self._broker.config.delete_topic_enable
+            enabled = self._runtime.config.delete_topic_enable
             return check_deletable(topic, deletion_enabled=enabled, says_disabled=says_disabled)
         except KafkaError as error:
             return error
@@ -278,16 +288,16 @@ class TopicService:
         done: Callable[[KafkaError | None], None],
     ) -> None:
         """Replace the properties set at run time for this broker, or for all. Raises the KafkaError of the answer."""
-        owner = ALL_BROKERS if of_all_brokers else str(self._broker.node_id)
+        owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)
 
         def plan() -> Transaction:
             try:
-                checked = self._broker.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+                checked = self._runtime.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
             except ConfigScopeError as error:
                 raise InvalidConfig(str(error)) from None
             except ConfigError as error:
                 raise InvalidRequest(str(error)) from None
-            return replace_broker_configs(owner, checked, self._broker.metadata.configs.revision_of(owner))
+            return replace_broker_configs(owner, checked, self._metadata.configs.revision_of(owner))
 
         self._alter(plan, validate_only=validate_only, done=done)
 
@@ -305,14 +315,16 @@ class TopicService:
 
     @property
     def _defaults(self) -> TopicDefaults:
-        config = self._broker.config
+        config = self._runtime.config
         return TopicDefaults(config.num_partitions, config.default_replication_factor)
 
     def _partitions_of(self, topic: NewTopic) -> int:
         spec = topic.spec
         if spec.assignments:
             return len(spec.assignments)
-        return max(self._broker.config.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions, 0)
+        return max(
+            self._runtime.config.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions, 0
+        )
 
     def _plans(self, topics: Sequence[NewTopic]) -> list[Outcome]:
         image = self.image
@@ -334,7 +346,7 @@ class TopicService:
 
     def _plan(self, spec: TopicSpec, configs: Mapping[str, str], image: MetadataImage) -> Outcome:
         try:
-            topic = plan_topic(spec, image, self._defaults, configs, self._broker.rng)
+            topic = plan_topic(spec, image, self._defaults, configs, self._runtime.rng)
             self._check_no_foreign_logs(topic)
         except KafkaError as error:
             return error
@@ -342,7 +354,7 @@ class TopicService:
 
     def _check_no_foreign_logs(self, topic: TopicInfo) -> None:
         """A partition that is to be here alone could have no leader while the log of a lost topic has its place."""
-        node_id, logs = self._broker.node_id, self._broker.log_directory.logs
+        node_id, logs = self._runtime.node_id, self._directory.logs
         for index, partition in enumerate(topic.partitions):
             if partition.replicas == (node_id,) and (topic.name, index) in logs:
                 raise KafkaStorageError(f"{logs[topic.name, index].directory} holds the log of another topic")
@@ -352,13 +364,15 @@ class TopicService:
         try:
             if current is None:
                 raise UnknownTopicOrPartition(f"topic '{topic.name}' does not exist")
-            return plan_more_partitions(current, topic.partition_count, topic.assignments, self.image, self._broker.rng)
+            return plan_more_partitions(
+                current, topic.partition_count, topic.assignments, self.image, self._runtime.rng
+            )
         except KafkaError as error:
             return error
 
     def _checked(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         try:
-            return check_topic_configs(configs, self._broker.config)
+            return check_topic_configs(configs, self._runtime.config)
         except ConfigError as error:
             raise InvalidConfig(str(error)) from None
 
@@ -372,7 +386,7 @@ class TopicService:
             def logs_made() -> None:
                 done([self._as_made(each) if isinstance(each, TopicInfo) else each for each in outcomes])
 
-            self._broker.metadata.logs.when_made(_planned(outcomes).values(), logs_made)
+            self._when_logs_made(_planned(outcomes).values(), logs_made)
 
         self._commit_each(batches, plan, lambda planned: replace_topics(self.image, planned), committed)
 
@@ -403,7 +417,7 @@ class TopicService:
                     outcomes.extend(error for batch in left for _ in batch)
                     left.clear()
                 if left:
-                    self._broker.soon(next_batch)
+                    self._runtime.soon(next_batch)
                 else:
                     done(outcomes)
 
@@ -421,7 +435,7 @@ class TopicService:
         self, plan: Callable[[], Transaction], done: Callable[[KafkaError | None], None], tries_left: int = TRIES_MAX
     ) -> None:
         """Commits what is planned on the image; `done` is called when the image has it, or with why it cannot be."""
-        metadata = self._broker.metadata
+        metadata = self._metadata
         seen = metadata.image.revision
         try:
             transaction = plan()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.replicas.disk_sync import DiskSync
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.replication.leading import ACKS_ALL
 from ottla.replication.partition import Partition
@@ -21,7 +22,6 @@ from ottla.storage.log import AppendInfo, Origin
 from ottla.timer.purgatory import Purgatory
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.replication.follower_session import FollowerSession
 
 # (where the records are, None) once they are below the high watermark, or (None, why not).
@@ -33,8 +33,8 @@ PARKED_PARTITIONS_MAX = 100_000
 
 
 class Appends:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         # Partitions with queued appends, and the answers that a failing write would change.
         self._unwritten: dict[Partition, list[AppendAnswer]] = {}
         self._own_appends: list[_OwnAppend] = []
@@ -43,12 +43,12 @@ class Appends:
         # Whose waiters have to look again, and sessions of followers for which there may be records.
         self._news: dict[Partition, None] = {}
         self._awake: dict[FollowerSession, None] = {}
-        self._disk_sync = DiskSync(broker, self.synced)
+        self._disk_sync = DiskSync(runtime, self.synced, lambda partition: self.write_failed(partition))
         self.shared_reads = SharedReads()
-        self.delayed_produce = Purgatory("produce", broker.wheel)
+        self.delayed_produce = Purgatory("produce", runtime.wheel)
         # Consumers wait for partitions, followers for their session.
-        self.delayed_fetch = Purgatory("fetch", broker.wheel, watched_max=PARKED_PARTITIONS_MAX)
-        self.delayed_delete_records = Purgatory("delete records", broker.wheel)
+        self.delayed_fetch = Purgatory("fetch", runtime.wheel, watched_max=PARKED_PARTITIONS_MAX)
+        self.delayed_delete_records = Purgatory("delete records", runtime.wheel)
 
     def append(
         self,
@@ -63,7 +63,7 @@ class Appends:
         """Queues one batch; `flush_and_notify` writes it, and should that fail, tells the answer.
 
         Raises KafkaError, and then nothing is queued."""
-        wall_ms = self._broker.clock.wall_ms()
+        wall_ms = self._runtime.clock.wall_ms()
         info = partition.append(records, acks=acks, wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed)
         answers = self._unwritten.get(partition)
         if answers is not None:
@@ -107,7 +107,7 @@ class Appends:
                 self._write(partition, answers)
             news, self._news = self._news, {}
             awake, self._awake = self._awake, {}
-            guard = self._broker.guard
+            guard = self._runtime.guard
             for outcome in own_appends:
                 guard(self._settle_own, outcome)
             for partition in news:
@@ -120,9 +120,9 @@ class Appends:
         begin = log.log_end_offset
         batches = log.pending_records if partition.follower_sessions else ()
         try:
-            log.write_pending(now_wall_ms=self._broker.clock.wall_ms())
+            log.write_pending(now_wall_ms=self._runtime.clock.wall_ms())
         except KafkaError as error:
-            self._broker.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
+            self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
             for answer in answers:
                 answer.error_code = int(error.code)
                 answer.error_message = str(error)
@@ -132,7 +132,7 @@ class Appends:
         else:
             if batches:
                 self.shared_reads.recent.appended(log, begin, batches)
-        if partition.written(self._broker.clock.now_ms()):
+        if partition.written(self._runtime.clock.now_ms()):
             self.high_watermark_rose(partition)
         if partition.follower_sessions:
             self.wake_followers(partition)
@@ -142,7 +142,7 @@ class Appends:
     def _look_again(self, partition: Partition) -> None:
         if self._own_waiting:
             for outcome in self._own_waiting.pop(partition, ()):
-                self._broker.guard(self._settle_own, outcome)
+                self._runtime.guard(self._settle_own, outcome)
         self.delayed_produce.check_and_complete(partition)
         self.delayed_delete_records.check_and_complete(partition)
         self.delayed_fetch.check_and_complete(partition)
@@ -157,7 +157,7 @@ class Appends:
 
     def sync_if_overdue(self, partition: Partition) -> None:
         """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""
-        if partition.log.failure is None and partition.log.is_flush_overdue(self._broker.clock.wall_ms()):
+        if partition.log.failure is None and partition.log.is_flush_overdue(self._runtime.clock.wall_ms()):
             self._disk_sync.request(partition)
 
 

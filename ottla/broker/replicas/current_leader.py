@@ -6,13 +6,10 @@ the address only where there is one.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ottla.cluster.image import NO_LEADER
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.server.request_context import RequestContext
+from ottla.cluster.image import NO_LEADER, MetadataImage
+from ottla.replication.partition import Partition
 
 UNKNOWN_EPOCH = -1
 
@@ -41,26 +38,34 @@ class CurrentLeader(NamedTuple):
         return [endpoint._asdict()]
 
 
-def current_leader(context: "RequestContext", topic: str, index: int) -> CurrentLeader:
+class LeaderSource(Protocol):
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def find(self, topic: str, index: int) -> Partition | None: ...
+
+
+def current_leader(replicas: LeaderSource, listener: str, topic: str, index: int) -> CurrentLeader:
     """The leader as the metadata has it, and its address at the listener that the client came by."""
-    broker = context.broker
-    state = broker.image.partition(topic, index)
+    image = replicas.image
+    state = image.partition(topic, index)
     if state is None:
         return CurrentLeader(NO_LEADER, UNKNOWN_EPOCH, None)
-    if state.leader == broker.node_id and not _leads(broker, topic, index):
+    if state.leader == replicas.node_id and not _leads(replicas.find(topic, index)):
         return CurrentLeader(NO_LEADER, state.leader_epoch, None)
-    return CurrentLeader(state.leader, state.leader_epoch, _endpoint(context, state.leader))
+    return CurrentLeader(state.leader, state.leader_epoch, _endpoint(image, listener, state.leader))
 
 
-def _leads(broker: "Broker", topic: str, index: int) -> bool:
+def _leads(partition: Partition | None) -> bool:
     """A replica that has resigned knows that before the metadata does."""
-    partition = broker.replicas.find(topic, index)
     return partition is not None and partition.is_leader
 
 
-def _endpoint(context: "RequestContext", node_id: int) -> Endpoint | None:
-    listener = context.connection.listener_name
-    leader = context.broker.image.brokers.get(node_id)
+def _endpoint(image: MetadataImage, listener: str, node_id: int) -> Endpoint | None:
+    leader = image.brokers.get(node_id)
     if leader is None or not leader.is_live or not leader.has_listener(listener):
         return None
     return Endpoint(node_id, *leader.endpoint(listener), leader.rack)

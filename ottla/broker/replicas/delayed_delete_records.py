@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
@@ -20,10 +21,18 @@ class Awaited(NamedTuple):
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    __slots__ = ("_awaited", "_context", "_response")
+    __slots__ = ("_awaited", "_context", "_replicas", "_response")
 
-    def __init__(self, context: RequestContext, response: Any, awaited: Sequence[Awaited], timeout_ms: int) -> None:
-        super().__init__(context.broker.clock.now_ms() + max(timeout_ms, 0))
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        context: RequestContext,
+        response: Any,
+        awaited: Sequence[Awaited],
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._replicas = replicas
         self._context = context
         self._response = response
         self._awaited = awaited
@@ -31,7 +40,7 @@ class DelayedDeleteRecords(DelayedOperation):
     def start(self) -> None:
         context = self._context
         context.park()
-        purgatory = context.broker.replicas.delayed_delete_records
+        purgatory = self._replicas.delayed_delete_records
         context.on_disconnect = lambda: purgatory.cancel(self)
         purgatory.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
 
@@ -59,7 +68,7 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def _low_watermark(self, partition: Partition) -> int | None:
         """None where another broker leads by now."""
-        live = self._context.broker.image.live_brokers
+        live = self._replicas.image.live_brokers
         leadership = partition.leadership
         if leadership is None:
             return None

@@ -22,6 +22,8 @@ from ottla.broker.replicas.fetch_responses import (
     read_cold,
     response_of,
 )
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
@@ -64,12 +66,16 @@ class DelayedFetch(DelayedOperation):
         "_min_bytes",
         "_rack",
         "_readable_bytes",
+        "_replicas",
+        "_runtime",
         "_watched",
         "_watches",
     )
 
     def __init__(
         self,
+        replicas: ReplicaManager,
+        runtime: Runtime,
         context: "RequestContext",
         fetch: FetchContext,
         *,
@@ -81,6 +87,8 @@ class DelayedFetch(DelayedOperation):
     ) -> None:
         """`rack` is where the consumer is; empty, or with no selector set, no replica is nearer than the leader."""
         super().__init__(deadline_ms)
+        self._replicas = replicas
+        self._runtime = runtime
         self._context = context
         self._fetch = fetch
         self._min_bytes = min_bytes
@@ -117,7 +125,7 @@ class DelayedFetch(DelayedOperation):
     def _wait(self) -> None:
         context = self._context
         context.park()
-        purgatory = context.broker.replicas.delayed_fetch
+        purgatory = self._replicas.delayed_fetch
         context.on_disconnect = lambda: purgatory.cancel(self)
         self._watches = {watched[0]: _AwaitedPartition(*watched[1:]) for watched in self._watched}
         # They are made again when the wait is over.
@@ -168,12 +176,12 @@ class DelayedFetch(DelayedOperation):
                 room -= self._read(target, answer, room)
             except KafkaError as error:
                 self._ends_wait = True
-                describe_failure(self._context.broker, target, answer, error)
+                describe_failure(self._replicas, target, answer, error)
         self._bytes_to_read = room_at_first - room
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
-        partition = find_partition(self._context.broker, target)
+        partition = find_partition(self._replicas, target)
         partition.check_reader(target.current_leader_epoch, follower_will_do=self._follower_will_do)
         describe(partition, answer)
         if self._rack and self._is_sent_elsewhere(partition, target, answer):
@@ -214,7 +222,7 @@ class DelayedFetch(DelayedOperation):
         return True
 
     def _rack_of(self, broker_id: int) -> str | None:
-        broker = self._context.broker.image.brokers.get(broker_id)
+        broker = self._replicas.image.brokers.get(broker_id)
         return broker.rack if broker is not None and broker.is_live else None
 
     def _diverges(self, target: FetchTarget, partition: Partition, answer: Any) -> bool:
@@ -228,7 +236,7 @@ class DelayedFetch(DelayedOperation):
 
     def _read_cold(self) -> None:
         self._context.expect_answer(self._bytes_to_read)
-        read_cold(self._context.broker, self._cold, self._cold_is_read)
+        read_cold(self._replicas, self._runtime, self._cold, self._cold_is_read)
 
     def _cold_is_read(self) -> None:
         if self._context.connection.is_closed:
@@ -239,4 +247,4 @@ class DelayedFetch(DelayedOperation):
     # Answering.
 
     def _response(self) -> FetchResponse:
-        return response_of(self._context, self._fetch, self._answers)
+        return response_of(self._replicas, self._context, self._fetch, self._answers, self._runtime.clock.now_ms())

@@ -17,6 +17,8 @@ from ottla.broker.replicas.fetch_responses import (
     read_cold,
     response_of,
 )
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget, PartitionKey
@@ -44,11 +46,15 @@ class DelayedFollowerFetch(DelayedOperation):
         "_max_bytes",
         "_min_bytes",
         "_readable",
+        "_replicas",
+        "_runtime",
         "_session",
     )
 
     def __init__(
         self,
+        replicas: ReplicaManager,
+        runtime: Runtime,
         context: "RequestContext",
         fetch: FetchContext,
         *,
@@ -62,6 +68,8 @@ class DelayedFollowerFetch(DelayedOperation):
         session = fetch.session
         assert isinstance(session, FollowerSession), "a follower fetches in a session of its kind"
         session.replica_id = replica_id
+        self._replicas = replicas
+        self._runtime = runtime
         self._context = context
         self._fetch = fetch
         self._session = session
@@ -90,13 +98,13 @@ class DelayedFollowerFetch(DelayedOperation):
                 if self._ends_wait or self._bytes_read >= self._min_bytes:
                     return self._response()
         # Who waits for what this follower has by now is told before the follower is seen to wait.
-        context.broker.end_event()
+        self._runtime.end_event()
         context.park()
         context.on_disconnect = self._give_up
         if self._cold:
             self._read_cold()
         else:
-            context.broker.replicas.delayed_fetch.watch(self, (self._session,))
+            self._replicas.delayed_fetch.watch(self, (self._session,))
         return None
 
     def _has_all(self) -> bool:
@@ -127,10 +135,10 @@ class DelayedFollowerFetch(DelayedOperation):
 
     def _noted(self) -> None:
         self._is_noted = True
-        self._session.contact.last_fetch_ms = self._context.broker.clock.now_ms()
+        self._session.contact.last_fetch_ms = self._runtime.clock.now_ms()
 
     def _give_up(self) -> None:
-        self._context.broker.replicas.delayed_fetch.cancel(self)
+        self._replicas.delayed_fetch.cancel(self)
         self._fetch.abandon()
 
     # Waiting.
@@ -180,12 +188,12 @@ class DelayedFollowerFetch(DelayedOperation):
                 room -= self._read(target, answer, room)
             except KafkaError as error:
                 self._ends_wait = True
-                describe_failure(self._context.broker, target, answer, error)
+                describe_failure(self._replicas, target, answer, error)
         self._bytes_to_read = room_at_first - room
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""
-        partition = find_partition(self._context.broker, target)
+        partition = find_partition(self._replicas, target)
         self._session.watch(target, partition)
         fetch = self._follower_fetch(target)
         end_offset = partition.log.log_end_offset
@@ -196,7 +204,7 @@ class DelayedFollowerFetch(DelayedOperation):
                 fetch,
                 wanted,
                 at_least_one_batch=at_least_one_batch,
-                shared=self._context.broker.replicas.shared_reads,
+                shared=self._replicas.shared_reads,
             )
         except WouldBlock as blocked:
             describe(partition, answer)
@@ -217,14 +225,13 @@ class DelayedFollowerFetch(DelayedOperation):
     def _note(self, partition: Partition, fetch: FollowerFetch, leader_end_offset: int) -> None:
         if self._is_noted:
             return
-        broker = self._context.broker
-        now_ms = broker.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         noted = partition.note_follower_fetch(fetch, leader_end_offset, now_ms, self._session.contact)
-        broker.replicas.follower_noted(partition, noted)
+        self._replicas.follower_noted(partition, noted)
 
     def _read_cold(self) -> None:
         self._context.expect_answer(self._bytes_to_read)
-        read_cold(self._context.broker, [each[0] for each in self._cold], self._cold_is_read)
+        read_cold(self._replicas, self._runtime, [each[0] for each in self._cold], self._cold_is_read)
 
     def _cold_is_read(self) -> None:
         for read, partition, fetch, end_offset in self._cold:
@@ -235,7 +242,7 @@ class DelayedFollowerFetch(DelayedOperation):
                 except KafkaError as error:
                     # It has resigned meanwhile.
                     read.answer.records = b""
-                    describe_failure(self._context.broker, read.target, read.answer, error)
+                    describe_failure(self._replicas, read.target, read.answer, error)
         self._noted()
         if self._context.connection.is_closed:
             self._fetch.abandon()
@@ -245,4 +252,4 @@ class DelayedFollowerFetch(DelayedOperation):
     # Answering.
 
     def _response(self) -> FetchResponse:
-        return response_of(self._context, self._fetch, self._answers)
+        return response_of(self._replicas, self._context, self._fetch, self._answers, self._runtime.clock.now_ms())

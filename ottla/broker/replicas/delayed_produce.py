@@ -4,12 +4,16 @@ topic asks for that (`flush.messages`, `flush.ms`)."""
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.broker.replicas.produce_responses import tell_leader
+from ottla.broker.replicas.current_leader import current_leader
+from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, ProduceResponse
 from ottla.replication.partition import Partition
 from ottla.storage.log import AppendInfo
 from ottla.timer.purgatory import DelayedOperation
+
+LEADER_SINCE = 10
 
 
 class Awaited(NamedTuple):
@@ -36,16 +40,18 @@ class Awaited(NamedTuple):
 
 
 class DelayedProduce(DelayedOperation):
-    __slots__ = ("_awaited", "_context", "_response")
+    __slots__ = ("_awaited", "_context", "_replicas", "_response")
 
     def __init__(
         self,
+        replicas: ReplicaManager,
         context: RequestContext,
         response: Any,
         awaited: Sequence[Awaited],
-        timeout_ms: int,
+        deadline_ms: int,
     ) -> None:
-        super().__init__(context.broker.clock.now_ms() + max(timeout_ms, 0))
+        super().__init__(deadline_ms)
+        self._replicas = replicas
         self._context = context
         self._response = response
         self._awaited = awaited
@@ -54,8 +60,7 @@ class DelayedProduce(DelayedOperation):
         # The requests behind this one go on, so that one write, one fetch of a follower and one fsync serve a whole
         # pipeline of them.
         self._context.park(mutes=False)
-        replicas = self._context.broker.replicas
-        replicas.delayed_produce.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
+        self._replicas.delayed_produce.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
 
     def try_complete(self) -> bool:
         partition, info, answer, leader_epoch, needs_replicas = self._awaited[0]
@@ -92,4 +97,20 @@ class DelayedProduce(DelayedOperation):
         answer.error_code = int(code)
         answer.base_offset = -1
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            tell_leader(self._context, self._response, awaited.partition.topic, answer)
+            name_leader(self._replicas, self._context, self._response, awaited.partition.topic, answer)
+
+
+def name_leader(
+    replicas: ReplicaManager,
+    context: RequestContext,
+    response: ProduceResponse,
+    topic: str,
+    answer: PartitionProduceResponse,
+) -> None:
+    """To be called for NOT_LEADER_OR_FOLLOWER; does nothing for a client whose version has no room for it."""
+    if context.api_version < LEADER_SINCE:
+        return
+    leader = current_leader(replicas, context.connection.listener_name, topic, answer.index)
+    answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+    known = response.node_endpoints
+    known += [NodeEndpoint(**fields) for fields in leader.new_endpoints(known)]

@@ -7,13 +7,13 @@ a time; what is appended meanwhile goes with the next (group commit).
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.config import NEVER
 from ottla.storage.flusher import Flushable, Flusher
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
 # What failed without harm to the log, as for want of space, is tried again.
@@ -21,11 +21,15 @@ RETRY_MS = 1000
 
 
 class DiskSync:
-    def __init__(self, broker: "Broker", synced: Callable[[Partition], None]) -> None:
-        """`synced` is called when records of a partition have reached the disk, or failed to."""
-        self._broker = broker
+    def __init__(
+        self, runtime: Runtime, synced: Callable[[Partition], None], write_failed: Callable[[Partition], None]
+    ) -> None:
+        """`synced` is called when records of a partition have reached the disk, or failed to; before it
+        `write_failed`, where they failed to."""
+        self._runtime = runtime
+        self._write_failed = write_failed
         self._synced = synced
-        self._flusher = Flusher(broker.offload, self._flushed)
+        self._flusher = Flusher(runtime.offload, self._flushed)
         self._partition_of: dict[int, Partition] = {}
         # Partitions whose `flush.ms` is running.
         self._timers: dict[Partition, TimerEntry] = {}
@@ -36,8 +40,8 @@ class DiskSync:
         if log.needs_flush:
             self.request(partition)
         elif log.config.flush_ms != NEVER and partition not in self._timers:
-            deadline_ms = self._broker.clock.now_ms() + log.config.flush_ms
-            self._timers[partition] = self._broker.wheel.schedule(deadline_ms, lambda: self._time_has_come(partition))
+            deadline_ms = self._runtime.clock.now_ms() + log.config.flush_ms
+            self._timers[partition] = self._runtime.wheel.schedule(deadline_ms, lambda: self._time_has_come(partition))
 
     def configured(self, partition: Partition) -> None:
         """`flush.messages` or `flush.ms` may have another value: it holds for what is already written too."""
@@ -45,7 +49,7 @@ class DiskSync:
         log = partition.log
         if log.failure is not None or log.flushed_offset == log.log_end_offset:
             return
-        if log.is_flush_overdue(self._broker.clock.wall_ms()):
+        if log.is_flush_overdue(self._runtime.clock.wall_ms()):
             self.request(partition)
         else:
             self.written(partition)
@@ -75,11 +79,11 @@ class DiskSync:
         if partition is None:
             return
         if error is not None:
-            self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
-            self._broker.replicas.write_failed(partition)
+            self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            self._write_failed(partition)
             if partition.log.failure is None:
-                deadline_ms = self._broker.clock.now_ms() + RETRY_MS
-                self._broker.wheel.schedule(deadline_ms, lambda: self._try_again(partition))
+                deadline_ms = self._runtime.clock.now_ms() + RETRY_MS
+                self._runtime.wheel.schedule(deadline_ms, lambda: self._try_again(partition))
         self._synced(partition)
 
     def _try_again(self, partition: Partition) -> None:

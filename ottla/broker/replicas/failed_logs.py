@@ -29,9 +29,16 @@ class Metadata(Protocol):
     @property
     def image(self) -> MetadataImage: ...
 
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration, -1 before."""
+        ...
+
     def rules_of(self, topic: TopicInfo) -> TopicRules: ...
 
-    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None: ...
+    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None:
+        """One transaction to the store; `done` is called as an event, maybe before this returns."""
+        ...
 
 
 class Replica(NamedTuple):

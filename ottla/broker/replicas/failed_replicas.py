@@ -1,4 +1,4 @@
-"""Replicas whose disk does not play along: what this broker does so that the others go on without them.
+"""Replicas whose disk has failed: what this broker does so that the others go on without them.
 
 A log that cannot be written or read here may be sound elsewhere. So the replica leaves the ISR, and as a leader hands
 over, if somebody else can take its place; nobody's records depend on it then.
@@ -9,58 +9,75 @@ over, if somebody else can take its place; nobody's records depend on it then.
 A replica that is the last one in sync, or the only one there is, stays as it is: what it has nobody else has.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
+from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import leave
 from ottla.cluster.controller import PartitionChange, transaction_of_leader
 from ottla.cluster.store import CommitResult, Committed
 from ottla.protocol.errors import CorruptMessage, KafkaError
 from ottla.replication.partition import Partition
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
 RETRY_MS = 2000
-HOPELESS_MS = 60_000
+RETRY_INTERVAL_MS = 60_000
 
 
-class AilingReplicas:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+class Followers(Protocol):
+    """How partitions are copied from their leaders."""
+
+    def stop_following(self, partition: Partition) -> None: ...
+
+    def follow_again(self, partition: Partition) -> None: ...
+
+
+class FailedReplicas:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        followers: Followers,
+        recovery_points_fell: Callable[[Callable[[], None] | None], None],
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._followers = followers
+        self._recovery_points_fell = recovery_points_fell
         # With the offset of a read that met the damage; None where the disk takes nothing.
-        self._ailing: dict[Partition, int | None] = {}
+        self._failed: dict[Partition, int | None] = {}
 
     def read_failed(self, partition: Partition, offset: int, error: KafkaError) -> None:
         """A read at `offset` has ended in `error`."""
-        if isinstance(error, CorruptMessage) and self._ailing.get(partition) is None:
+        if isinstance(error, CorruptMessage) and self._failed.get(partition) is None:
             self._tell(partition, "a damaged segment was found", str(error))
             self._begin(partition, offset)
 
     def write_failed(self, partition: Partition) -> None:
         """Records could not be written; that has been logged."""
-        if partition not in self._ailing:
+        if partition not in self._failed:
             self._begin(partition, None)
 
     def state_taken(self, partition: Partition) -> None:
         """The partition has another state by the metadata."""
-        if partition in self._ailing and self._is_done_without(partition):
-            offset = self._ailing.pop(partition)
+        if partition in self._failed and self._is_done_without(partition):
+            offset = self._failed.pop(partition)
             if offset is not None:
                 self._cut_damage(partition, offset)
 
     def forget(self, partition: Partition) -> None:
-        self._ailing.pop(partition, None)
+        self._failed.pop(partition, None)
 
     def _begin(self, partition: Partition, offset: int | None) -> None:
-        self._ailing[partition] = offset
+        self._failed[partition] = offset
         # Not now: whoever has just failed to read or write has yet to tell its client.
-        self._broker.soon(lambda: self._leave(partition))
+        self._runtime.soon(lambda: self._leave(partition))
 
     def _is_done_without(self, partition: Partition) -> bool:
         return not partition.is_leader and partition.local_id not in (*partition.isr, *partition.elr)
 
     def _leave(self, partition: Partition) -> None:
-        if partition not in self._ailing or not self._broker.is_serving:
+        if partition not in self._failed or not self._runtime.is_serving:
             return
         if self._is_done_without(partition):
             self.state_taken(partition)
@@ -73,26 +90,26 @@ class AilingReplicas:
 
         def committed(result: CommitResult) -> None:
             if isinstance(result, Committed):
-                self._tell(partition, "a replica leaves the ISR, its disk does not play along", change.reason)
+                self._tell(partition, "ISR shrunk, the disk of a replica has failed", change.reason)
             else:
-                self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, lambda: self._leave(partition))
+                self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, lambda: self._leave(partition))
 
-        self._broker.metadata.commit(transaction_of_leader(change, self._broker.image), committed)
+        self._metadata.commit(transaction_of_leader(change, self._metadata.image), committed)
 
     def _forget_later(self, partition: Partition) -> None:
         """Others may have come by then; and whoever reads the same damage again and again does not fill the log."""
-        deadline_ms = self._broker.clock.now_ms() + HOPELESS_MS
-        self._broker.wheel.schedule(deadline_ms, lambda: self.forget(partition))
+        deadline_ms = self._runtime.clock.now_ms() + RETRY_INTERVAL_MS
+        self._runtime.wheel.schedule(deadline_ms, lambda: self.forget(partition))
 
     def _decide(self, partition: Partition) -> PartitionChange | None:
-        metadata = self._broker.metadata
-        has_lost = self._ailing[partition] is not None
+        metadata = self._metadata
+        has_lost = self._failed[partition] is not None
         try:
             return leave(
                 metadata.image,
                 partition.topic,
                 partition.index,
-                self._broker.node_id,
+                self._runtime.node_id,
                 metadata.rules_of,
                 has_lost=has_lost,
             )
@@ -101,10 +118,10 @@ class AilingReplicas:
             return None
 
     def _cut_damage(self, partition: Partition, offset: int) -> None:
-        log, replicas = partition.log, self._broker.replicas
+        log, followers = partition.log, self._followers
         known_offset = min(max(offset, log.log_start_offset), log.log_end_offset)
         base_offset = log.segments[log.segments.index_of(known_offset)].base_offset
-        replicas.stop_following(partition)
+        followers.stop_following(partition)
         try:
             if base_offset > log.log_start_offset:
                 # To the segment before, so that nothing of the damaged one is read.
@@ -116,14 +133,14 @@ class AilingReplicas:
             return
         self._tell(partition, "a damaged segment was cut off, and is copied again", f"from {log.log_end_offset} on")
         # At once, for a replica may begin to lead before it follows again.
-        self._broker.housekeeping.recovery_points_fell()
+        self._recovery_points_fell(None)
         self._follow_when_durable(partition)
 
     def _follow_when_durable(self, partition: Partition) -> None:
         """A power failure could bring the damage back, below a recovery point that says it need not be looked at."""
 
         def follow() -> None:
-            self._broker.housekeeping.recovery_points_fell(lambda: self._broker.replicas.follow_again(partition))
+            self._recovery_points_fell(lambda: self._followers.follow_again(partition))
 
         try:
             work = partition.log.begin_flush()
@@ -139,7 +156,7 @@ class AilingReplicas:
                 self._tell(partition, "sync failed", str(error))
             follow()
 
-        self._broker.offload(work.run, done)
+        self._runtime.offload(work.run, done)
 
     def _tell(self, partition: Partition, what: str, why: str) -> None:
-        self._broker.log.error(what, topic=partition.topic, partition=partition.index, why=why)
+        self._runtime.log.error(what, topic=partition.topic, partition=partition.index, why=why)

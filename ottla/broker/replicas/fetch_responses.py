@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.replicas.current_leader import current_leader
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.cluster.image import ZERO_ID
 from ottla.protocol.errors import (
     CorruptMessage,
@@ -27,7 +29,6 @@ from ottla.storage.log import Log
 from ottla.storage.reader import ReadResult, WouldBlock
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.server.request_context import RequestContext
 
 UNKNOWN = -1
@@ -62,9 +63,9 @@ class ColdRead:
             self.answer.error_code = int(self.error.code)
 
 
-def read_cold(broker: "Broker", cold: Sequence[ColdRead], done: Callable[[], None]) -> None:
+def read_cold(replicas: ReplicaManager, runtime: Runtime, cold: Sequence[ColdRead], done: Callable[[], None]) -> None:
     """Reads from the disk in a thread, and fills the answers; then calls `done`."""
-    before = [_cuts(broker, read.target) for read in cold]
+    before = [_cuts(replicas, read.target) for read in cold]
 
     def work() -> None:
         for read in cold:
@@ -72,33 +73,33 @@ def read_cold(broker: "Broker", cold: Sequence[ColdRead], done: Callable[[], Non
 
     def finished() -> None:
         for read, cuts in zip(cold, before, strict=True):
-            if isinstance(read.error, CorruptMessage) and _cuts(broker, read.target) != cuts:
+            if isinstance(read.error, CorruptMessage) and _cuts(replicas, read.target) != cuts:
                 read.error = NotLeaderOrFollower("the log was cut while it was read")
             read.apply()
             if read.error is not None:
-                _read_failed(broker, read.target, read.error)
+                _read_failed(replicas, read.target, read.error)
         done()
 
-    broker.offload(work, finished)
+    runtime.offload(work, finished)
 
 
-def _cuts(broker: "Broker", target: FetchTarget) -> tuple[Log, int] | None:
+def _cuts(replicas: ReplicaManager, target: FetchTarget) -> tuple[Log, int] | None:
     """Another value when records were cut off the log: a thread that reads them meanwhile finds no sense in it."""
-    partition = broker.replicas.find(target.topic, target.partition)
+    partition = replicas.find(target.topic, target.partition)
     return None if partition is None else (partition.log, partition.log.cuts)
 
 
-def find_partition(broker: "Broker", target: FetchTarget) -> Partition:
+def find_partition(replicas: ReplicaManager, target: FetchTarget) -> Partition:
     """Raises the KafkaError of the answer."""
     if isinstance(target.key[0], bytes) and not target.topic:
         # A session may know an id that came into being after it.
-        topic = broker.image.topic_by_id(target.topic_id)
+        topic = replicas.image.topic_by_id(target.topic_id)
         if topic is None:
             raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
         target.topic = topic.name
-    partition = broker.replicas.partition(target.topic, target.partition)
+    partition = replicas.partition(target.topic, target.partition)
     if target.topic_id not in (ZERO_ID, partition.topic_id):
-        if broker.image.topic_by_id(target.topic_id) is None:
+        if replicas.image.topic_by_id(target.topic_id) is None:
             raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
         raise InconsistentTopicId(f"topic {target.topic} has another id than {target.topic_id.hex()}")
     return partition
@@ -116,23 +117,25 @@ def describe_divergence(answer: Any, diverging: tuple[int, int]) -> None:
     answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
 
-def describe_failure(broker: "Broker", target: FetchTarget, answer: Any, error: KafkaError) -> None:
+def describe_failure(replicas: ReplicaManager, target: FetchTarget, answer: Any, error: KafkaError) -> None:
     answer.error_code = int(error.code)
     if isinstance(error, CorruptMessage):
-        _read_failed(broker, target, error)
+        _read_failed(replicas, target, error)
     if not isinstance(error, OffsetOutOfRange):
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
 
 
-def _read_failed(broker: "Broker", target: FetchTarget, error: KafkaError) -> None:
-    partition = broker.replicas.find(target.topic, target.partition)
+def _read_failed(replicas: ReplicaManager, target: FetchTarget, error: KafkaError) -> None:
+    partition = replicas.find(target.topic, target.partition)
     if partition is not None:
-        broker.replicas.ailing.read_failed(partition, target.fetch_offset, error)
+        replicas.failed.read_failed(partition, target.fetch_offset, error)
 
 
-def response_of(context: "RequestContext", fetch: FetchContext, answers: Sequence[Any]) -> FetchResponse:
+def response_of(
+    replicas: ReplicaManager, context: "RequestContext", fetch: FetchContext, answers: Sequence[Any], now_ms: int
+) -> FetchResponse:
     """The response to send; the session remembers it as told."""
-    included = fetch.answered(answers, context.broker.clock.now_ms())
+    included = fetch.answered(answers, now_ms)
     response = FetchResponse(session_id=fetch.session_id)
     topics = response.responses
     name, topic_id = None, ZERO_ID
@@ -140,7 +143,7 @@ def response_of(context: "RequestContext", fetch: FetchContext, answers: Sequenc
         if not include:
             continue
         if answer.error_code:
-            _maybe_tell_leader(context, response, target, answer)
+            _maybe_name_leader(replicas, context, response, target, answer)
         if target.topic != name or target.topic_id != topic_id:
             name, topic_id = target.topic, target.topic_id
             topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
@@ -148,10 +151,12 @@ def response_of(context: "RequestContext", fetch: FetchContext, answers: Sequenc
     return response
 
 
-def _maybe_tell_leader(context: "RequestContext", response: FetchResponse, target: FetchTarget, answer: Any) -> None:
+def _maybe_name_leader(
+    replicas: ReplicaManager, context: "RequestContext", response: FetchResponse, target: FetchTarget, answer: Any
+) -> None:
     if context.api_version < LEADER_SINCE or answer.error_code not in ASKED_THE_WRONG_ONE:
         return
-    leader = current_leader(context, target.topic, target.partition)
+    leader = current_leader(replicas, context.connection.listener_name, target.topic, target.partition)
     answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
-    told = response.node_endpoints
-    told += [NodeEndpoint(**fields) for fields in leader.new_endpoints(told)]
+    known = response.node_endpoints
+    known += [NodeEndpoint(**fields) for fields in leader.new_endpoints(known)]

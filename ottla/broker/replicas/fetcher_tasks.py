@@ -7,12 +7,14 @@ or be taken for it by a recovery point that spoke of the old one.
 """
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.config.server_replication import ReplicationOptions
-from ottla.broker.server.network import SocketOptions
+from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
@@ -22,9 +24,6 @@ from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.partition import Partition
 from ottla.storage.flusher import FlushWork
 from ottla.storage.producer_restore import ProducersRestore
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 # Between two attempts to write what the disk would not take.
 RETRY_MS = 2000
@@ -37,18 +36,46 @@ _PASSING = (
 )
 
 
+class Failures(Protocol):
+    def write_failed(self, partition: Partition) -> None: ...
+
+
+class CopiedReplicas(Protocol):
+    """What is done with the partitions that are copied."""
+
+    @property
+    def failed(self) -> Failures: ...
+
+    def find(self, topic: str, index: int) -> Partition | None: ...
+
+    def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None: ...
+
+    def follow_again(self, partition: Partition) -> None: ...
+
+
 class Fetching:
     """Tell of all changes, then `settle`."""
 
-    def __init__(self, broker: "Broker") -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        replicas: CopiedReplicas,
+        network: Network,
+        recovery_points_fell: Callable[[Callable[[], None] | None], None],
+    ) -> None:
+        config = runtime.config
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replicas = replicas
+        self._network = network
+        self._recovery_points_fell = recovery_points_fell
         self._options = SocketOptions(
             receive_buffer_bytes=config.size_if_set(ReplicationOptions.replica_socket_receive_buffer_bytes)
         )
         self._manager = FetcherManager(
             FetcherConfig(
-                replica_id=broker.node_id,
+                replica_id=runtime.node_id,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 partition_max_bytes=config.replica_fetch_max_bytes,
@@ -59,6 +86,9 @@ class Fetching:
         )
         self._tasks: dict[Fetcher, FetcherTask] = {}
         self._is_over = False
+
+    def _new_peer(self, address: Address, client_id: str) -> Peer:
+        return Peer(self._runtime, self._network, address, client_id, self._options)
 
     @property
     def fetchers(self) -> list[Fetcher]:
@@ -87,7 +117,15 @@ class Fetching:
         for fetcher in changes.ended:
             self._tasks.pop(fetcher).end()
         for fetcher in changes.started:
-            self._tasks[fetcher] = FetcherTask(self, self._broker, fetcher, self._options)
+            self._tasks[fetcher] = FetcherTask(
+                self,
+                self._runtime,
+                self._metadata,
+                self._replicas,
+                fetcher,
+                self._new_peer,
+                self._recovery_points_fell,
+            )
         cut = self.heard(changes.facts)
         for fetcher, task in self._tasks.items():
             task.cut += [each for each in cut if (each.topic_id, each.index) in fetcher.followers]
@@ -108,7 +146,7 @@ class Fetching:
         cut: list[Partition] = []
         for fact in facts:
             if isinstance(fact, Followed):
-                self._broker.replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
+                self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
                 continue
             if isinstance(fact, Failed) and not self._is_here(fact.partition):
                 # Its log was deleted while an answer was on its way to it.
@@ -117,15 +155,15 @@ class Fetching:
             if isinstance(fact, Truncated | Restarted):
                 cut.append(fact.partition)
             elif isinstance(fact, Failed):
-                self._broker.replicas.ailing.write_failed(fact.partition)
+                self._replicas.failed.write_failed(fact.partition)
                 self._try_later(fact.partition)
         if cut:
             # At once, for a replica may begin to lead before it would fetch again.
-            self._broker.housekeeping.recovery_points_fell()
+            self._recovery_points_fell(None)
         return cut
 
     def _is_here(self, partition: Partition) -> bool:
-        return self._broker.replicas.find(partition.topic, partition.index) is partition
+        return self._replicas.find(partition.topic, partition.index) is partition
 
     def _try_later(self, partition: Partition) -> None:
         """The disk was full, or would not open a file; it may recover."""
@@ -133,13 +171,13 @@ class Fetching:
 
         def try_again() -> None:
             is_hopeless = partition.log.failure is not None or partition.leader_epoch != leader_epoch
-            if not is_hopeless and self._broker.is_serving:
-                self._broker.replicas.follow_again(partition)
+            if not is_hopeless and self._runtime.is_serving:
+                self._replicas.follow_again(partition)
 
-        self._broker.wheel.schedule(self._broker.clock.now_ms() + RETRY_MS, try_again)
+        self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, try_again)
 
     def _log(self, fact: Fact) -> None:
-        log, partition = self._broker.log, fact.partition
+        log, partition = self._runtime.log, fact.partition
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
@@ -160,7 +198,7 @@ class Fetching:
                 )
             case BackedOff():
                 tell = log.debug if fact.error in _PASSING else log.warning
-                tell("fetching is put off", **where, error=fact.error.name, why=fact.why)
+                tell("fetch backing off", **where, error=fact.error.name, why=fact.why)
             case Fenced():
                 log.info("the leader is in a later term, fetching waits for metadata", **where)
             case Failed():
@@ -172,19 +210,31 @@ class Fetching:
 class FetcherTask:
     """One fetcher at work."""
 
-    def __init__(self, fetching: Fetching, broker: "Broker", fetcher: Fetcher, options: SocketOptions) -> None:
+    def __init__(
+        self,
+        fetching: Fetching,
+        runtime: Runtime,
+        metadata: Metadata,
+        replicas: CopiedReplicas,
+        fetcher: Fetcher,
+        new_peer: Callable[[Address, str], Peer],
+        recovery_points_fell: Callable[[Callable[[], None] | None], None],
+    ) -> None:
         # Partitions whose logs have lost something that must not come back.
         self.cut: list[Partition] = []
         self._fetching = fetching
-        self._broker = broker
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replicas = replicas
         self._fetcher = fetcher
-        self._options = options
+        self._new_peer = new_peer
+        self._recovery_points_fell = recovery_points_fell
         self._peer: Peer | None = None
         self._is_woken = asyncio.Event()
         self._is_cut_off = False
         leader_id, fetcher_id = fetcher.key
-        self._client_id = f"broker-{broker.node_id}-fetcher-{fetcher_id}"
-        self._task = broker.loop.create_task(self._run(), name=f"fetcher {fetcher_id} of broker {leader_id}")
+        self._client_id = f"broker-{runtime.node_id}-fetcher-{fetcher_id}"
+        self._task = runtime.start_task(self._run(), name=f"fetcher {fetcher_id} of broker {leader_id}")
 
     def wake(self) -> None:
         self._is_woken.set()
@@ -199,8 +249,8 @@ class FetcherTask:
             if self.cut:
                 await self._make_durable()
             await self._syncs_done()
-            now_ms = self._broker.clock.now_ms()
-            planned = self._fetcher.next_request(now_ms, self._broker.metadata.broker_epoch)
+            now_ms = self._runtime.clock.now_ms()
+            planned = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
             if planned is None:
                 await self._sleep(self._fetcher.wake_ms(now_ms))
                 continue
@@ -210,30 +260,30 @@ class FetcherTask:
                 self._not_answered(planned, str(error))
             except Exception as error:
                 # The partitions of this leader would else stand still for ever.
-                self._broker.log.error("a fetcher failed", leader=self._fetcher.key.leader_id, exc_info=error)
+                self._runtime.log.error("a fetcher failed", leader=self._fetcher.key.leader_id, exc_info=error)
                 self._not_answered(planned, "it could not be understood")
             # A task is an event of its own.
-            self._broker.end_event()
+            self._runtime.end_event()
 
     async def _ask(self, planned: Planned) -> None:
         if self._peer is None:
-            peer = Peer(self._broker, Address(*self._fetcher.endpoint), self._client_id, self._options)
+            peer = self._new_peer(Address(*self._fetcher.endpoint), self._client_id)
             await peer.connect()
             self._peer = peer
         response = await self._peer.ask(planned.request)
-        clock = self._broker.clock
+        clock = self._runtime.clock
         facts = self._fetcher.answered(planned, response, now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
         self._is_cut_off = False
         self.cut += self._fetching.heard(facts)
 
     def _not_answered(self, planned: Planned, why: str) -> None:
         self._close()
-        self._fetcher.failed(planned, self._broker.clock.now_ms())
+        self._fetcher.failed(planned, self._runtime.clock.now_ms())
         if not self._is_cut_off:
             self._is_cut_off = True
             host, port = self._fetcher.endpoint
             leader_id = self._fetcher.key.leader_id
-            self._broker.log.warning("a leader does not answer", leader=leader_id, address=f"{host}:{port}", why=why)
+            self._runtime.log.warning("fetch from leader failed", leader=leader_id, address=f"{host}:{port}", why=why)
 
     def _close(self) -> None:
         peer, self._peer = self._peer, None
@@ -244,7 +294,7 @@ class FetcherTask:
         if until_ms is None:
             await self._is_woken.wait()
             return
-        timer = self._broker.wheel.schedule(until_ms, self.wake)
+        timer = self._runtime.wheel.schedule(until_ms, self.wake)
         try:
             await self._is_woken.wait()
         finally:
@@ -252,8 +302,8 @@ class FetcherTask:
 
     async def _syncs_done(self) -> None:
         """Returns when no partition waits for the disk, or when the others should not wait any longer."""
-        deadline_ms = self._broker.clock.now_ms() + SYNC_WAIT_MS
-        while self._fetcher.is_syncing and self._broker.clock.now_ms() < deadline_ms:
+        deadline_ms = self._runtime.clock.now_ms() + SYNC_WAIT_MS
+        while self._fetcher.is_syncing and self._runtime.clock.now_ms() < deadline_ms:
             self._is_woken.clear()
             await self._sleep(deadline_ms)
 
@@ -266,10 +316,10 @@ class FetcherTask:
             await self._sync_cut(cut)
             if self.cut:
                 self._is_woken.clear()
-                await self._sleep(self._broker.clock.now_ms() + RETRY_MS)
+                await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
 
     async def _sync_cut(self, cut: list[Partition]) -> None:
-        finished = self._broker.loop.create_future()
+        finished = asyncio.get_running_loop().create_future()
 
         def finish() -> None:
             if not finished.done():
@@ -296,9 +346,9 @@ class FetcherTask:
                     partition.log.finish_flush(work)
             for partition, restore in restores:
                 partition.log.finish_restore(restore)
-            self._broker.housekeeping.recovery_points_fell(finish)
+            self._recovery_points_fell(finish)
 
-        self._broker.offload(run, done)
+        self._runtime.offload(run, done)
         await finished
 
     @contextmanager
@@ -307,8 +357,8 @@ class FetcherTask:
             yield
         except KafkaStorageError as error:
             # Of a log that was deleted meanwhile nothing is wanted any more.
-            if self._broker.replicas.find(partition.topic, partition.index) is partition:
-                self._broker.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            if self._replicas.find(partition.topic, partition.index) is partition:
+                self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
                 if partition.log.failure is None:
                     # For want of descriptors: nothing is lost by trying again.
                     self.cut.append(partition)

@@ -8,8 +8,10 @@ has adopted another state and nobody asks for it any more.
 The changes of one event go to the store together; if one of them makes the store refuse all, they go one by one.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import IsrProposal, alter_isr
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders
 from ottla.cluster.image import BrokerState
@@ -19,9 +21,6 @@ from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.partition import Partition
 from ottla.replication.progress import UNKNOWN_BROKER_EPOCH
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1000
 
@@ -29,15 +28,15 @@ RETRY_MS_MAX = 1000
 class ImageRegistrations:
     """The brokers as the metadata image of this moment knows them."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
 
     def epoch_of(self, broker_id: int) -> int:
-        broker = self._broker.image.brokers.get(broker_id)
+        broker = self._metadata.image.brokers.get(broker_id)
         return UNKNOWN_BROKER_EPOCH if broker is None else broker.epoch
 
     def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
-        broker = self._broker.image.brokers.get(broker_id)
+        broker = self._metadata.image.brokers.get(broker_id)
         return (
             broker is not None
             and broker.state is BrokerState.ACTIVE
@@ -62,21 +61,24 @@ class _Wish:
 
 
 class IsrChanges:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, metadata: Metadata, changed: Callable[[Partition], None]) -> None:
+        """`changed` is called for a partition whose leader has been answered."""
+        self._runtime = runtime
+        self._metadata = metadata
+        self._changed = changed
         self._wishes: list[_Wish] = []
 
     def propose(self, partition: Partition, change: IsrChange) -> None:
         """Asks for what the leader wants; at the end of the event, with what others want."""
         if not self._wishes:
-            self._broker.soon(self._commit_all)
+            self._runtime.soon(self._commit_all)
         self._wishes.append(_Wish(partition, change))
 
     def _commit_all(self) -> None:
         wishes, self._wishes = self._wishes[:CHANGES_PER_TRANSACTION], self._wishes[CHANGES_PER_TRANSACTION:]
         if self._wishes:
             # Not all in one go: a follower that has caught up joins the ISR of hundreds.
-            self._broker.soon(self._commit_all)
+            self._runtime.soon(self._commit_all)
         self._commit(wishes)
 
     def _commit(self, wishes: list[_Wish]) -> None:
@@ -96,14 +98,14 @@ class IsrChanges:
                     for wish, _ in decided:
                         self._try_later(wish)
 
-        transaction = transaction_of_leaders([change for _, change in decided], self._broker.image)
-        self._broker.metadata.commit(transaction, committed)
+        transaction = transaction_of_leaders([change for _, change in decided], self._metadata.image)
+        self._metadata.commit(transaction, committed)
 
     def _decide(self, wish: _Wish) -> PartitionChange | None:
         """None if it is not to be: then the leader knows, or is asked again later."""
-        change, metadata = wish.change, self._broker.metadata
+        change, metadata = wish.change, self._metadata
         proposal = IsrProposal(
-            broker_id=self._broker.node_id,
+            broker_id=self._runtime.node_id,
             broker_epoch=metadata.broker_epoch,
             leader_epoch=change.leader_epoch,
             partition_epoch=change.partition_epoch,
@@ -120,23 +122,23 @@ class IsrChanges:
 
     def _answer(self, wish: _Wish, code: ErrorCode) -> None:
         partition, change = wish.partition, wish.change
-        state = self._broker.image.partition(change.topic, change.index)
+        state = self._metadata.image.partition(change.topic, change.index)
         outcome = partition.isr_change_answered(
             change,
             code,
             partition_epoch=-1 if state is None else state.partition_epoch,
             isr=() if state is None else state.isr,
             elr=() if state is None else state.elr,
-            now_ms=self._broker.clock.now_ms(),
+            now_ms=self._runtime.clock.now_ms(),
         )
-        self._broker.replicas.tell(partition)
+        self._changed(partition)
         if outcome is IsrOutcome.RESEND:
             self._try_later(wish)
 
     def _try_later(self, wish: _Wish) -> None:
-        deadline_ms = self._broker.clock.now_ms() + wish.retry_ms
+        deadline_ms = self._runtime.clock.now_ms() + wish.retry_ms
         wish.retry_ms = min(2 * wish.retry_ms, RETRY_MS_MAX)
-        self._broker.wheel.schedule(deadline_ms, lambda: self._commit([wish]))
+        self._runtime.wheel.schedule(deadline_ms, lambda: self._commit([wish]))
 
     def _log(self, change: PartitionChange) -> None:
-        self._broker.log.info("the ISR changes", topic=change.topic, partition=change.index, why=change.reason)
+        self._runtime.log.info("the ISR changes", topic=change.topic, partition=change.index, why=change.reason)

@@ -1,27 +1,32 @@
 """The replicas of this broker: which there are, who leads each, and what a change of that sets in motion.
 
-A committed state comes in through `host`, which opens the log and takes it. This broker begins to lead: it stops
-fetching, and coordinates groups if it is a partition of theirs. It begins to follow: groups are given up first, who
-waits for this leader is sent away, then it fetches from the new one. After all of an update, `metadata_applied` begins
-and ends connections once for everything together.
+A committed state comes in through `apply_partition_state`, which opens the log and applies it. Where this broker begins
+to lead, it stops fetching and notifies the watcher of the topic. Where it begins to follow, the watcher is notified
+first, requests that wait for this leader are refused, then it fetches from the new leader. After all of an update,
+`metadata_applied` begins and ends connections once for everything together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.config.topic import log_config
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
-from ottla.broker.replicas.failed_replicas import AilingReplicas
+from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.replicas.failed_replicas import FailedReplicas
 from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
-from ottla.cluster.image import CONSUMER_OFFSETS, PartitionInfo, TopicInfo
+from ottla.broker.replicas.log_end_reports import LogEndReports
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network
+from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import ReplicationRules
 from ottla.replication.partition import Partition, Taken
 from ottla.replication.serving_followers import FollowerNoted
 from ottla.storage.config import LogConfig
+from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.replicas.fetcher_tasks import Fetching
 
 __all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
@@ -35,17 +40,48 @@ class LeadershipWatcher(Protocol):
     def resigned(self, index: int) -> None: ...
 
 
+class Checkpoints(Protocol):
+    def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None: ...
+
+
 class ReplicaManager(Appends):
-    def __init__(self, broker: "Broker") -> None:
-        super().__init__(broker)
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        directory: LogDirectory,
+        network: Network,
+        *,
+        inter_broker_listener: str,
+        log_ends: LogEndReports,
+        checkpoints: Checkpoints,
+        log_failure: Callable[[str, int], KafkaError | None],
+    ) -> None:
+        """`log_failure` says why a replica of this broker has no log, if it has none."""
+        super().__init__(runtime)
+        self.node_id = runtime.node_id
+        self._metadata = metadata
+        self._directory = directory
+        self._network = network
+        self._inter_broker_listener = inter_broker_listener
+        self._log_ends = log_ends
+        self._checkpoints = checkpoints
+        self._log_failure = log_failure
+        self._watchers: dict[str, LeadershipWatcher] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self._rules = ReplicationRules(ImageRegistrations(broker), broker.config.replica_lag_time_max_ms)
-        self._isr_changes = IsrChanges(broker)
-        self.ailing = AilingReplicas(broker)
+        self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
+        self._isr_changes = IsrChanges(runtime, metadata, self.tell)
+        self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
         self._fetching: Fetching | None = None
         self._has_stepped_down = False
-        # Told which partitions of `__consumer_offsets` are led here, while it serves.
-        self.groups: LeadershipWatcher | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._metadata.image
+
+    def on_leadership(self, topic: str, watcher: LeadershipWatcher) -> None:
+        """`watcher` is told of each partition of the topic that this broker begins, or ceases, to lead."""
+        self._watchers[topic] = watcher
 
     # Which partitions there are.
 
@@ -67,10 +103,10 @@ class ReplicaManager(Appends):
         return self._partitions.get(topic, {}).get(index)
 
     def _absent(self, topic: str, index: int) -> KafkaError:
-        failure = self._broker.metadata.logs.failed.error_of(topic, index)
+        failure = self._log_failure(topic, index)
         if failure is not None:
             return failure
-        if self._broker.image.partition(topic, index) is not None:
+        if self._metadata.image.partition(topic, index) is not None:
             return NotLeaderOrFollower(f"this broker has no replica of {topic}-{index}")
         return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
 
@@ -80,13 +116,13 @@ class ReplicaManager(Appends):
             partition = self.partition(topic, index)
         except KafkaError as error:
             why = error
-            self._broker.soon(lambda: done(None, why))
+            self._runtime.soon(lambda: done(None, why))
         else:
             self.append_own(partition, records, done)
 
     # What metadata says of them.
 
-    def host(self, topic: TopicInfo, index: int) -> None:
+    def apply_partition_state(self, topic: TopicInfo, index: int) -> None:
         """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError.
 
         After an error the replica serves nobody until the state is applied again."""
@@ -111,9 +147,9 @@ class ReplicaManager(Appends):
             replicas=state.replicas,
             isr=state.isr,
             elr=state.elr,
-            now_ms=self._broker.clock.now_ms(),
+            now_ms=self._runtime.clock.now_ms(),
         )
-        self._broker.log_ends.state_applied(partition, state)
+        self._log_ends.state_applied(partition, state)
         match taken:
             case Taken.NOTHING:
                 return
@@ -127,7 +163,7 @@ class ReplicaManager(Appends):
         self.tell(partition)
         if taken is not Taken.UPDATED:
             self.wake_followers(partition)
-        self.ailing.state_taken(partition)
+        self.failed.state_taken(partition)
 
     def _state_failed(self, partition: Partition, state: PartitionInfo) -> None:
         """The replica counts as failed: others are to lead, until the state can be applied."""
@@ -135,7 +171,7 @@ class ReplicaManager(Appends):
         partition.forget_state()
         self.tell(partition)
         if len(state.replicas) > 1:
-            self.ailing.write_failed(partition)
+            self.failed.write_failed(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
         """Forgets the partition and removes its log; who waits for it learns that it is gone. Raises KafkaStorageError
@@ -148,12 +184,15 @@ class ReplicaManager(Appends):
         self._stop_fetching(partition)
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
-        self.ailing.forget(partition)
-        self._broker.log_ends.forget(partition)
+        self.failed.forget(partition)
+        self._log_ends.forget(partition)
         try:
-            self._broker.log_directory.delete_log(topic, index, now_wall_ms=self._broker.clock.wall_ms())
+            self._directory.delete_log(topic, index, now_wall_ms=self._runtime.clock.wall_ms())
         finally:
-            self._broker.housekeeping.recovery_points_fell()
+            self._checkpoints.recovery_points_fell()
+
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:  # noqa: ARG002
+        self.metadata_applied(update)
 
     def metadata_applied(self, update: ImageUpdate) -> None:
         """All partitions have their states: see to the connections to their leaders."""
@@ -161,7 +200,7 @@ class ReplicaManager(Appends):
             self._leader_changed(node_id)
         if self._fetching is not None:
             self._fetching.settle()
-        self._broker.log_ends.update()
+        self._log_ends.update()
 
     def configure(self, topic: str, config: LogConfig) -> None:
         for partition in self._partitions.get(topic, {}).values():
@@ -169,7 +208,7 @@ class ReplicaManager(Appends):
             if config.waits_for_sync:
                 self._disk_sync.configured(partition)
             # A smaller min.insync.replicas may let it rise.
-            if partition.maybe_raise_high_watermark(self._broker.clock.now_ms()):
+            if partition.maybe_raise_high_watermark(self._runtime.clock.now_ms()):
                 self.high_watermark_rose(partition)
                 self.wake_followers(partition)
 
@@ -199,16 +238,16 @@ class ReplicaManager(Appends):
 
     def write_failed(self, partition: Partition) -> None:
         if partition.has_followers:
-            self.ailing.write_failed(partition)
+            self.failed.write_failed(partition)
 
     # Leading and following.
 
     def _open(self, topic: TopicInfo, index: int) -> Partition:
-        broker = self._broker
-        log = broker.log_directory.logs.get((topic.name, index))
+        directory = self._directory
+        log = directory.logs.get((topic.name, index))
         if log is None:
-            config, wall_ms = broker.topics.log_config_of(topic), broker.clock.wall_ms()
-            log = broker.log_directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
+            config, wall_ms = log_config(topic.configs, self._runtime.config), self._runtime.clock.wall_ms()
+            log = directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
         elif log.topic_id != topic.topic_id:
             raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
         partition = Partition(
@@ -216,7 +255,7 @@ class ReplicaManager(Appends):
             index,
             topic.topic_id,
             log,
-            local_id=broker.node_id,
+            local_id=self.node_id,
             high_watermark=log.restored_high_watermark,
             rules=self._rules,
         )
@@ -225,16 +264,14 @@ class ReplicaManager(Appends):
 
     def _lead(self, partition: Partition) -> None:
         self._stop_fetching(partition)
-        if partition.topic != CONSUMER_OFFSETS:
-            return
-        if self.groups is not None:
-            self.groups.elected(partition.index)
-        elif self._broker.is_serving:
-            self._broker.prepare_groups()
+        watcher = self._watchers.get(partition.topic)
+        if watcher is not None:
+            watcher.elected(partition.index)
 
     def _resign(self, partition: Partition) -> None:
-        if partition.topic == CONSUMER_OFFSETS and self.groups is not None:
-            self.groups.resigned(partition.index)
+        watcher = self._watchers.get(partition.topic)
+        if watcher is not None:
+            watcher.resigned(partition.index)
 
     def _stop_leading(self, partition: Partition) -> None:
         self._resign(partition)
@@ -244,20 +281,20 @@ class ReplicaManager(Appends):
         self.tell(partition)
 
     def _follow(self, partition: Partition) -> None:
-        leader = self._broker.image.brokers.get(partition.leader_id)
+        leader = self._metadata.image.brokers.get(partition.leader_id)
         if leader is None or not leader.is_live:
             self._stop_fetching(partition)
             return
-        host, port = leader.endpoint(self._broker.listeners.inter_broker)
+        host, port = leader.endpoint(self._inter_broker_listener)
         self._fetchers().follow(partition, host, port)
 
     def _leader_changed(self, node_id: int) -> None:
         """A broker has registered, come to life or gone; it may be reached elsewhere."""
-        if node_id == self._broker.node_id:
+        if node_id == self.node_id:
             return
-        leader = self._broker.image.brokers.get(node_id)
+        leader = self._metadata.image.brokers.get(node_id)
         if leader is not None and leader.is_live and self._fetching is not None:
-            self._fetching.move_leader(node_id, *leader.endpoint(self._broker.listeners.inter_broker))
+            self._fetching.move_leader(node_id, *leader.endpoint(self._inter_broker_listener))
         for partition in self:
             if partition.leader_id == node_id:
                 self._follow(partition)
@@ -271,7 +308,9 @@ class ReplicaManager(Appends):
         if self._fetching is None:
             from ottla.broker.replicas.fetcher_tasks import Fetching
 
-            self._fetching = Fetching(self._broker)
+            self._fetching = Fetching(
+                self._runtime, self._metadata, self, self._network, self._checkpoints.recovery_points_fell
+            )
         return self._fetching
 
     # What replication brings.
@@ -293,7 +332,7 @@ class ReplicaManager(Appends):
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
             self.high_watermark_rose(partition)
-            if self._broker.config.replica_selector_class is not None:
+            if self._runtime.config.replica_selector_class is not None:
                 # Consumers read there, and see nothing above what the follower knows.
                 self.wake_followers(partition)
         if len(self.delayed_delete_records):
@@ -309,7 +348,7 @@ class ReplicaManager(Appends):
 
     def shrink_isrs(self) -> None:
         """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         for partition in self:
             if partition.has_followers:
                 change = partition.maybe_shrink_isr(now_ms)

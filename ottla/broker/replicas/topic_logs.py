@@ -11,15 +11,14 @@ RETRY_MS, and the others of the same update get their states.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.replicas.failed_logs import FailedLogs, Metadata, Replica
+from ottla.broker.runtime import Runtime
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.replication.partition import Partition
 
 # One step makes so many at most, and begins no more after so long: a disk may be slow.
 LOGS_AT_ONCE = 25
@@ -37,17 +36,37 @@ class _Waiting(NamedTuple):
     done: Callable[[], None]
 
 
+class HostedReplicas(Protocol):
+    def find(self, topic: str, index: int) -> Partition | None: ...
+
+    def apply_partition_state(self, topic: TopicInfo, index: int) -> None: ...
+
+    def delete_partition(self, topic: str, index: int) -> None: ...
+
+    def metadata_applied(self, update: ImageUpdate) -> None: ...
+
+
 class TopicLogs:
-    def __init__(self, broker: "Broker", metadata: Metadata) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        replicas: HostedReplicas,
+        topics_deleted: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        """`topics_deleted` is called with the names of topics that are gone, where groups may have offsets of them."""
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replicas = replicas
+        self._topics_deleted = topics_deleted
         self.failed = FailedLogs(
-            node_id=broker.node_id,
+            node_id=runtime.node_id,
             metadata=metadata,
-            is_serving=lambda: broker.is_serving,
-            soon=broker.soon,
-            wheel=broker.wheel,
-            clock=broker.clock,
-            log=broker.log,
+            is_serving=lambda: runtime.is_serving,
+            soon=runtime.soon,
+            wheel=runtime.wheel,
+            clock=runtime.clock,
+            log=runtime.log,
             retry=self._try_again,
         )
         # Still to be deleted.
@@ -66,7 +85,7 @@ class TopicLogs:
             self._delete(self._gone.popleft())
         self.failed.stop()
 
-    def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
         """Make the logs agree with the image: those of new replicas are begun, those of others that are none go."""
         deleted = [name for name in update.topics if self._is_gone(before, update.image, name)]
         for name in deleted:
@@ -77,14 +96,14 @@ class TopicLogs:
                 self._follow_topic(topic, indexes)
         # Where this topic is missing, no group has committed anything.
         if deleted and CONSUMER_OFFSETS in update.image.topics:
-            self._broker.groups.topics_deleted(tuple(deleted))
+            self._topics_deleted(tuple(deleted))
         if not self._is_making:
             self._make_some()
 
     async def all_made(self) -> None:
         """Returns when this broker has all logs that the image gives it, or could not make them."""
         made = asyncio.Event()
-        self.when_made(self._broker.image.topics.values(), made.set)
+        self.when_made(self._metadata.image.topics.values(), made.set)
         await made.wait()
 
     def when_made(self, topics: Collection[TopicInfo], done: Callable[[], None]) -> None:
@@ -105,26 +124,26 @@ class TopicLogs:
 
     def _follow_topic(self, topic: TopicInfo, indexes: Sequence[int]) -> None:
         for index in indexes:
-            partition = self._broker.replicas.find(topic.name, index)
+            partition = self._replicas.find(topic.name, index)
             here = partition is not None and partition.topic_id == topic.topic_id
             if not self._is_ours(topic, index):
                 if here:
                     self._gone.append(_Gone(topic.name, topic.topic_id, index))
             elif here:
-                self._host(topic, index)
+                self._apply_state(topic, index)
             elif not self.failed.has(topic.topic_id, index):
                 self._expect(Replica(topic.topic_id, index))
 
     def _delete(self, gone: _Gone) -> None:
-        partition = self._broker.replicas.find(gone.topic, gone.partition)
-        topic = self._broker.image.topic_by_id(gone.topic_id)
+        partition = self._replicas.find(gone.topic, gone.partition)
+        topic = self._metadata.image.topic_by_id(gone.topic_id)
         if partition is None or partition.topic_id != gone.topic_id:
             return
         if topic is not None and self._is_ours(topic, gone.partition):
             # It was given back meanwhile.
             return
         try:
-            self._broker.replicas.delete_partition(gone.topic, gone.partition)
+            self._replicas.delete_partition(gone.topic, gone.partition)
         except Exception as error:
             self._log_failure("the log of a deleted partition could not be renamed", gone.topic, gone.partition, error)
 
@@ -141,31 +160,31 @@ class TopicLogs:
             self._make_more()
 
     def _make_some(self) -> None:
-        deadline_ms = self._broker.clock.now_ms() + STEP_MS
+        deadline_ms = self._runtime.clock.now_ms() + STEP_MS
         for _ in range(min(len(self._gone) + len(self._missing), LOGS_AT_ONCE)):
             if self._gone:
                 self._delete(self._gone.popleft())
             else:
                 self._make(self._missing.popleft())
-            if self._broker.clock.now_ms() >= deadline_ms:
+            if self._runtime.clock.now_ms() >= deadline_ms:
                 break
         self._is_making = bool(self._gone or self._missing)
         if self._is_making:
-            self._broker.soon(self._make_more)
+            self._runtime.soon(self._make_more)
 
     def _make_more(self) -> None:
         if self._stopped:
             return
         self._make_some()
-        image = self._broker.image
-        self._broker.replicas.metadata_applied(ImageUpdate(image, {}, (), controller_changed=False))
+        image = self._metadata.image
+        self._replicas.metadata_applied(ImageUpdate(image, {}, (), controller_changed=False))
         self._tell()
 
     def _make(self, missing: Replica) -> None:
         # It may have changed meanwhile, or have been deleted.
-        topic = self._broker.image.topic_by_id(missing.topic_id)
+        topic = self._metadata.image.topic_by_id(missing.topic_id)
         if topic is not None and self._is_ours(topic, missing.partition):
-            self._host(topic, missing.partition)
+            self._apply_state(topic, missing.partition)
         else:
             self.failed.discard(missing.topic_id, missing.partition)
         self._counts[missing.topic_id] -= 1
@@ -173,15 +192,15 @@ class TopicLogs:
             del self._counts[missing.topic_id]
 
     def _is_ours(self, topic: TopicInfo, index: int) -> bool:
-        return index < len(topic.partitions) and self._broker.node_id in topic.partitions[index].replicas
+        return index < len(topic.partitions) and self._runtime.node_id in topic.partitions[index].replicas
 
-    def _host(self, topic: TopicInfo, index: int) -> None:
+    def _apply_state(self, topic: TopicInfo, index: int) -> None:
         try:
-            self._broker.replicas.host(topic, index)
+            self._replicas.apply_partition_state(topic, index)
         except Exception as error:
             if not self.failed.has(topic.topic_id, index):
                 self._log_failure("the state of a partition could not be applied", topic.name, index, error)
-            partition = self._broker.replicas.find(topic.name, index)
+            partition = self._replicas.find(topic.name, index)
             known = error if isinstance(error, KafkaError) else KafkaError(f"{topic.name}-{index}: {error!r}")
             has_log = partition is not None and partition.topic_id == topic.topic_id
             self.failed.add(topic, index, known, has_log=has_log)
@@ -190,9 +209,9 @@ class TopicLogs:
 
     def _log_failure(self, what: str, topic: str, index: int, error: Exception) -> None:
         if isinstance(error, KafkaError):
-            self._broker.log.error(what, topic=topic, partition=index, why=str(error))
+            self._runtime.log.error(what, topic=topic, partition=index, why=str(error))
         else:
-            self._broker.log.error(what, topic=topic, partition=index, exc_info=error)
+            self._runtime.log.error(what, topic=topic, partition=index, exc_info=error)
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -200,4 +219,4 @@ class TopicLogs:
             if any(topic_id in self._counts for topic_id in each.topic_ids):
                 self._waiting.append(each)
             else:
-                self._broker.guard(each.done)
+                self._runtime.guard(each.done)

@@ -4,6 +4,8 @@ Only brokers may act as brokers, though: whoever could say that a follower has w
 
 from typing import TYPE_CHECKING
 
+from ottla.cluster.image import MetadataImage
+
 if TYPE_CHECKING:
     from ottla.broker.server.request_context import RequestContext
 
@@ -22,7 +24,6 @@ NOT_ASKED = -(2**31)
 """The value of an `authorized_operations` field when the client has not asked for it."""
 
 
-def is_broker(context: "RequestContext", broker_id: int) -> bool:
-    """Whether the caller's claim to be this broker, another one of the cluster, is to be believed (§3.4)."""
-    broker = context.broker
-    return context.connection.is_inter_broker and broker_id in broker.image.brokers and broker_id != broker.node_id
+def is_broker(context: "RequestContext", image: MetadataImage, node_id: int, broker_id: int) -> bool:
+    """Whether the caller may act as broker `broker_id`, another one than this, which is `node_id` (§3.4)."""
+    return context.connection.is_inter_broker and broker_id in image.brokers and broker_id != node_id

@@ -45,7 +45,6 @@ NOTHING = memoryview(b"")
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_broker",
         "_buffers",
         "_context",
         "_deferred",
@@ -61,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "_own_is_lent",
         "_reading_paused",
         "_routes",
+        "_runtime",
         "_server",
         "_unread_bytes",
         "buffer",
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server", listener_name: str) -> None:
         self._server = server
         self.listener_name = listener_name
-        self._broker = server.broker
+        self._runtime = server.runtime
         self._routes = server.dispatcher.routes
         self._buffers = server.receive_buffers
         self._memory = server.memory
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_inter_broker(self) -> bool:
         """Whether it came by the listener that brokers have for each other."""
-        return self.listener_name == self._broker.listeners.inter_broker
+        return self.listener_name == self._server.inter_broker_listener
 
     @property
     def is_closed(self) -> bool:
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_bytes = 0
         self._count_held()
         # A client that has read its answers is not idle.
-        self.last_event_ms = self._broker.clock.now_ms()
+        self.last_event_ms = self._runtime.clock.now_ms()
         self.release(HELD_BY_WRITING)
 
     # Requests.
@@ -181,14 +181,14 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, buffer: memoryview, end: int) -> int:
         """Handles the complete frames of `buffer[:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
-        self.last_event_ms = self._broker.clock.now_ms()
+        self.last_event_ms = self._runtime.clock.now_ms()
         self._handling = True
         position = 0
         while True:
             position = self._handle_frames(buffer, position, end)
             held = self._holds
             self._answer_deferred()
-            self._broker.end_event()
+            self._runtime.end_event()
             # Settling may have answered the very request that held the connection.
             if self._holds or not held:
                 break
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
                     return end
             context = self._context
             if context is None:
-                context = self._context = RequestContext(self._broker, self)
+                context = self._context = RequestContext(self)
             context.route = route
             context.correlation_id = correlation_id
             context.size_bytes = size
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close(f"{route.api.name} failed: {error}")
                 return
         except Exception:
-            self._broker.log.exception("a handler failed", api=route.api.name, version=route.version)
+            self._runtime.log.exception("a handler failed", api=route.api.name, version=route.version)
             self.close(f"{route.api.name} failed unexpectedly")
             return
         if response is None:
@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answer_in_turn(self, context: RequestContext, response: Any) -> None:
         """An answer that is ready while an earlier request is parked."""
         if context.route.defers_answer:
-            self._broker.end_event()
+            self._runtime.end_event()
         self._context = None
         context.park(mutes=False)
         context.complete(response)
@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         """Produce requests are answered once the records of the whole read event are in the log."""
         if not self._deferred:
             return
-        self._broker.end_event()
+        self._runtime.end_event()
         deferred, self._deferred = self._deferred, []
         for route, correlation_id, response in deferred:
             self._append(route.build_frame(response, correlation_id))
@@ -322,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
         self._holds &= ~reason
         # Not at once: this may be deep inside the handling of another connection's request.
         if not self._holds and (self._own is not None or self._reading_paused):
-            self._broker.loop.call_soon(self._resume)
+            self._runtime.soon(self._resume)
 
     def _resume(self) -> None:
         if self._holds:

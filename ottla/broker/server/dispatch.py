@@ -1,10 +1,12 @@
 """From (API, version) to what serves it: the compiled parser, the handler, the compiled builder of the answer.
 
 A route is made when the first request of its API and version arrives, and kept in a dictionary that the connections
-look into themselves.
+look into themselves. The parameters of a handler before `context` and `request` name the parts of the broker that it
+needs; the route gives it these.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
@@ -36,10 +38,10 @@ class Route:
     build_frame: Callable[[Any, int], Any]
     """(response, correlation id) to the frame: bytes, or for records a list of buffers, the records uncopied."""
 
-    def __init__(self, api: Api, version: int, handle: Callable[..., Any] | None = None) -> None:
+    def __init__(self, api: Api, version: int, handle: Callable[..., Any]) -> None:
         self.api = api
         self.version = version
-        self.handle = handle or api.handler()
+        self.handle = handle
         # A produce request is answered when the appends of the whole read event have been written.
         self.defers_answer = api.key == PRODUCE
         request_class = api.request_class()
@@ -75,8 +77,10 @@ def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
 class Dispatcher:
     """The routes made so far, by API key and version as one number, and the making of further ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, part: Callable[[str], Any]) -> None:
+        """`part` gives the part of the broker that has this name."""
         self.routes: dict[int, Route] = {}
+        self._part = part
 
     def resolve(self, api_and_version: int) -> Route | None:
         """The route, made now; None if this API or version is not served."""
@@ -86,8 +90,18 @@ class Dispatcher:
             return None
         if not api.min_version <= version <= api.max_version:
             return unsupported_api_versions_route() if key == API_VERSIONS else None
-        route = self.routes[api_and_version] = Route(api, version)
+        route = self.routes[api_and_version] = Route(api, version, with_parts(api.handler(), self._part))
         return route
+
+
+def part_names(handle: Callable[..., Any]) -> tuple[str, ...]:
+    """The parts of the broker that a handler needs: its parameters before `context` and `request`."""
+    return handle.__code__.co_varnames[: handle.__code__.co_argcount - 2]
+
+
+def with_parts(handle: Callable[..., Any], part: Callable[[str], Any]) -> Callable[..., Any]:
+    names = part_names(handle)
+    return partial(handle, *map(part, names)) if names else handle
 
 
 def unsupported_api_versions_route() -> Route:
@@ -95,9 +109,8 @@ def unsupported_api_versions_route() -> Route:
 
     The client finds the versions that are served in it and asks again.
     """
-    from ottla.broker.handlers.api_versions import unsupported_version
-
-    route = Route(APIS[API_VERSIONS], 0, unsupported_version)
+    api = APIS[API_VERSIONS]
+    route = Route(api, 0, api.handler())
     # Nothing behind the header can be understood, and nothing needs to be.
     route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
     return route

@@ -9,7 +9,8 @@ Brokers of one cluster speak the same versions; which ones is fixed here.
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.server.network import ReceiveThreshold, SocketOptions
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network, ReceiveThreshold, SocketOptions
 from ottla.protocol.address import Address
 from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
 from ottla.protocol.messages.fetch import FetchRequest
@@ -20,7 +21,6 @@ from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[type[Message], int] = {
@@ -48,9 +48,12 @@ class PeerError(Exception):
 class Peer(asyncio.BufferedProtocol):
     """`await connect()` first. After a PeerError the connection is closed and not used again."""
 
-    def __init__(self, broker: "Broker", address: Address, client_id: str, options: SocketOptions) -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self, runtime: Runtime, network: Network, address: Address, client_id: str, options: SocketOptions
+    ) -> None:
+        config = runtime.config
+        self._runtime = runtime
+        self._network = network
         self._address = address
         self._wire = WireClient(client_id)
         self._options = options
@@ -79,7 +82,7 @@ class Peer(asyncio.BufferedProtocol):
         host, port = self._address
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                self._transport = await self._broker.network.connect(lambda: self, host, port)
+                self._transport = await self._network.connect(lambda: self, host, port)
         except TimeoutError:
             raise PeerError(f"no connection within {self._timeout_ms} ms") from None
         except OSError as error:
@@ -94,10 +97,10 @@ class Peer(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             raise PeerError("the connection is closed")
         self._begin_answer()
-        answer = self._answer = self._broker.loop.create_future()
-        self._deadline_ms = self._broker.clock.now_ms() + self._timeout_ms
+        answer = self._answer = asyncio.get_running_loop().create_future()
+        self._deadline_ms = self._runtime.clock.now_ms() + self._timeout_ms
         if self._timer is None:
-            self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
+            self._timer = self._runtime.wheel.schedule(self._deadline_ms, self._check_deadline)
         try:
             transport.write(self._wire.send(request, VERSIONS[type(request)]))
             payload = await answer
@@ -109,8 +112,8 @@ class Peer(asyncio.BufferedProtocol):
         self._timer = None
         if self._answer is None:
             return
-        if self._broker.clock.now_ms() < self._deadline_ms:
-            self._timer = self._broker.wheel.schedule(self._deadline_ms, self._check_deadline)
+        if self._runtime.clock.now_ms() < self._deadline_ms:
+            self._timer = self._runtime.wheel.schedule(self._deadline_ms, self._check_deadline)
         else:
             self._fail(f"no answer within {self._timeout_ms} ms")
 

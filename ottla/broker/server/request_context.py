@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.server.connection import Connection
     from ottla.broker.server.dispatch import Route
 
@@ -18,7 +17,6 @@ class RequestContext:
     __slots__ = (
         "_client_id",
         "answer_bytes",
-        "broker",
         "client_id_length",
         "client_id_position",
         "connection",
@@ -33,8 +31,7 @@ class RequestContext:
 
     route: "Route"
 
-    def __init__(self, broker: "Broker", connection: "Connection") -> None:
-        self.broker = broker
+    def __init__(self, connection: "Connection") -> None:
         self.connection = connection
         self.correlation_id = 0
         # Of the request, its size field left out.

@@ -1,17 +1,19 @@
 """The listeners and their connections: how many, from where, how fast they come, and when an idle one is closed."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.network import Listener, Network, SocketOptions
 from ottla.broker.server.receive_buffers import ReceiveBuffers
+from ottla.replication.fetch_session_cache import FetchSessionCache
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.timer.wheel import TimerEntry
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
@@ -22,23 +24,32 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class Server:
-    def __init__(self, broker: "Broker") -> None:
-        self.broker = broker
-        self.dispatcher = Dispatcher()
+    def __init__(
+        self,
+        runtime: Runtime,
+        fetch_sessions: FetchSessionCache,
+        *,
+        inter_broker_listener: str,
+        part: Callable[[str], Any],
+    ) -> None:
+        """`part` gives handlers the parts of the broker by their names."""
+        self.runtime = runtime
+        self.inter_broker_listener = inter_broker_listener
+        self.dispatcher = Dispatcher(part)
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
-        self._sessions = broker.fetch_sessions
-        self.request_bytes_max = broker.config.socket_request_max_bytes
+        self._sessions = fetch_sessions
+        self.request_bytes_max = runtime.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
         self._connections_of_host: dict[str, int] = {}
-        self._idle_ms_max = broker.config.connections_max_idle_ms
+        self._idle_ms_max = runtime.config.connections_max_idle_ms
         # Connections accepted and not yet allowed by `max.connection.creation.rate`, as of a moment.
         self._accept_debt = 0.0
         self._accept_debt_at_ms = 0
         # Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied.
         self._socket_options = SocketOptions(
-            send_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
-            receive_buffer_bytes=broker.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
+            send_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
+            receive_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
         )
         self._listeners: list[Listener] = []
         self._all_closed: asyncio.Future[None] | None = None
@@ -49,7 +60,7 @@ class Server:
 
     async def listen(self, network: Network, name: str, host: str, port: int) -> Listener:
         """Opens the listener of this name. Raises OSError where the address cannot be had."""
-        backlog = self.broker.config.socket_listen_backlog_size
+        backlog = self.runtime.config.socket_listen_backlog_size
         listener = await network.listen(lambda: Connection(self, name), host, port, backlog=backlog)
         self._listeners.append(listener)
         return listener
@@ -73,8 +84,8 @@ class Server:
     async def wait_closed(self, at_most_ms: int) -> None:
         """Gives clients the time to take their last answers; what is left then is cut off."""
         if self.connections:
-            self._all_closed = self.broker.loop.create_future()
-            timer = self.broker.wheel.schedule(self.broker.clock.now_ms() + at_most_ms, self.abort_connections)
+            self._all_closed = asyncio.get_running_loop().create_future()
+            timer = self.runtime.wheel.schedule(self.runtime.clock.now_ms() + at_most_ms, self.abort_connections)
             await self._all_closed
             timer.cancel()
 
@@ -98,8 +109,8 @@ class Server:
             return
         self._socket_options.apply(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        now_ms = connection.last_event_ms = self.broker.clock.now_ms()
-        if not self.broker.is_serving:
+        now_ms = connection.last_event_ms = self.runtime.clock.now_ms()
+        if not self.runtime.is_serving:
             connection.hold(HELD_BY_START)
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
@@ -111,8 +122,8 @@ class Server:
             connection.idle_timer = None
         transport = connection.transport
         if transport is not None and transport.get_write_buffer_size():
-            deadline_ms = self.broker.clock.now_ms() + CLOSE_TIMEOUT_MS
-            connection.idle_timer = self.broker.wheel.schedule(deadline_ms, transport.abort)
+            deadline_ms = self.runtime.clock.now_ms() + CLOSE_TIMEOUT_MS
+            connection.idle_timer = self.runtime.wheel.schedule(deadline_ms, transport.abort)
 
     def disconnected(self, connection: Connection) -> None:
         del self.connections[connection]
@@ -125,7 +136,7 @@ class Server:
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
-        has_session = self._sessions.connection_lost(connection, self.broker.clock.now_ms())
+        has_session = self._sessions.connection_lost(connection, self.runtime.clock.now_ms())
         if has_session and self._sessions_timer is None and self._listeners:
             self._drop_sessions()
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
@@ -133,22 +144,22 @@ class Server:
 
     def _drop_sessions(self) -> None:
         """Fetch sessions outlive their connections, but not for ever."""
-        next_ms = self._sessions.drop_detached(self.broker.clock.now_ms())
-        self._sessions_timer = None if next_ms is None else self.broker.wheel.schedule(next_ms, self._drop_sessions)
+        next_ms = self._sessions.drop_detached(self.runtime.clock.now_ms())
+        self._sessions_timer = None if next_ms is None else self.runtime.wheel.schedule(next_ms, self._drop_sessions)
 
     def log_closing(self, connection: Connection, reason: str) -> None:
-        second = self.broker.clock.now_ms() // 1000
+        second = self.runtime.clock.now_ms() // 1000
         if second != self._logged_second:
             self._logged_second = second
             self._logged_count = 0
         self._logged_count += 1
         if self._logged_count <= CLOSINGS_LOGGED_PER_SECOND:
-            self.broker.log.info("connection closed", peer=connection.peer_host, reason=reason)
+            self.runtime.log.info("connection closed", peer=connection.peer_host, reason=reason)
 
     # Limits.
 
     def _refusal(self, host: str) -> str | None:
-        config = self.broker.config
+        config = self.runtime.config
         if len(self.connections) >= config.max_connections:
             return f"there are {config.max_connections} connections already (max.connections)"
         overrides = parse_per_ip_overrides(config.max_connections_per_ip_overrides)
@@ -159,7 +170,7 @@ class Server:
 
     def _throttle(self, connection: Connection, now_ms: int) -> None:
         """`max.connection.creation.rate`: a connection that comes too early is not read from before its turn."""
-        rate = max(self.broker.config.max_connection_creation_rate, 1)
+        rate = max(self.runtime.config.max_connection_creation_rate, 1)
         paid = (now_ms - self._accept_debt_at_ms) * rate / 1000
         self._accept_debt_at_ms = now_ms
         self._accept_debt = max(self._accept_debt - paid, 0.0) + 1
@@ -167,14 +178,14 @@ class Server:
         wait_ms = int((self._accept_debt - rate) * 1000 / rate)
         if wait_ms > 0:
             connection.hold(HELD_BY_THROTTLE)
-            self.broker.wheel.schedule(now_ms + wait_ms, lambda: connection.release(HELD_BY_THROTTLE))
+            self.runtime.wheel.schedule(now_ms + wait_ms, lambda: connection.release(HELD_BY_THROTTLE))
 
     def _watch_idle(self, connection: Connection) -> None:
         """One timer per connection, moved on only when it fires: a request costs it nothing."""
         deadline_ms = connection.last_event_ms + self._idle_ms_max
 
         def check() -> None:
-            now_ms = self.broker.clock.now_ms()
+            now_ms = self.runtime.clock.now_ms()
             if connection.answers_pending() or connection.count_unread():
                 connection.last_event_ms = now_ms
             if now_ms - connection.last_event_ms >= self._idle_ms_max:
@@ -182,4 +193,4 @@ class Server:
             else:
                 self._watch_idle(connection)
 
-        connection.idle_timer = self.broker.wheel.schedule(deadline_ms, check)
+        connection.idle_timer = self.runtime.wheel.schedule(deadline_ms, check)

@@ -6,12 +6,10 @@ nothing is certain, and the id is removed.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ottla.broker.logging import LazyLog
 from ottla.storage.files import FileSystem, write_atomically
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.storage.log_directory import LogDirectory
 
 BOOT_ID = "ottla-boot-id"
 _KERNELS = Path("/proc/sys/kernel/random/boot_id")
@@ -26,8 +24,8 @@ def kernel_boot_id() -> str:
 
 
 class Boot:
-    def __init__(self, broker: "Broker", files: FileSystem, data_dir: Path, boot_id: str | None) -> None:
-        self._broker = broker
+    def __init__(self, log: LazyLog, files: FileSystem, data_dir: Path, boot_id: str | None) -> None:
+        self._log = log
         self._files = files
         self._path = data_dir / BOOT_ID
         self._boot_id = kernel_boot_id() if boot_id is None else boot_id
@@ -47,11 +45,11 @@ class Boot:
             write_atomically(self._files, self._path, self._boot_id.encode(), sync=False)
             self._is_kept = True
         except OSError as error:
-            self._broker.log.warning("the boot id could not be kept", why=str(error))
+            self._log.warning("the boot id could not be kept", why=str(error))
 
-    def check_logs(self) -> None:
+    def check_logs(self, directory: LogDirectory) -> None:
         """After a failed write or sync nobody can say any more that nothing is lost."""
-        if self._is_kept and any(log.failure is not None for log in self._broker.log_directory.logs.values()):
+        if self._is_kept and any(log.failure is not None for log in directory.logs.values()):
             self.forget()
 
     def forget(self) -> None:
@@ -61,7 +59,7 @@ class Boot:
         try:
             self._files.remove(self._path)
         except OSError as error:
-            self._broker.log.warning("the boot id could not be removed", why=str(error))
+            self._log.warning("the boot id could not be removed", why=str(error))
 
     def _kept_id(self) -> str:
         try:

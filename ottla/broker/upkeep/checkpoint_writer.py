@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.storage.log_directory import Checkpoint
+    from ottla.storage.log_directory import Checkpoint, LogDirectory
 
 
 class CheckpointWriter:
     """Of one file: what it says is gathered on the loop when a thread is free to write it."""
 
-    def __init__(self, broker: "Broker", name: str, make: "Callable[[], Checkpoint]") -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, name: str, make: "Callable[[], Checkpoint]") -> None:
+        self._runtime = runtime
         self._name = name
         self._make = make
         self._is_writing = False
@@ -42,13 +42,31 @@ class CheckpointWriter:
             except KafkaError as error:
                 failures.append(error)
 
-        self._broker.offload(work, lambda: self._written(failures, waiting))
+        self._runtime.offload(work, lambda: self._written(failures, waiting))
 
     def _written(self, failures: list[KafkaError], waiting: list[Callable[[], None]]) -> None:
         self._is_writing = False
         for error in failures:
-            self._broker.log.error("checkpoint failed", name=self._name, why=str(error))
+            self._runtime.log.error("checkpoint failed", name=self._name, why=str(error))
         for done in waiting:
-            self._broker.guard(done)
+            self._runtime.guard(done)
         if self._is_outdated:
             self.request()
+
+
+class RecoveryCheckpoints:
+    """The checkpoints that recovery goes by, written when what they say is no longer true."""
+
+    def __init__(self, runtime: Runtime, directory: "LogDirectory") -> None:
+        self._cleaned_offsets = CheckpointWriter(runtime, "cleaned offsets", directory.cleaner_checkpoint)
+        self._recovery_points = CheckpointWriter(runtime, "recovery points", directory.recovery_point_checkpoint)
+
+    def cleaned_offsets_changed(self) -> None:
+        """A log was compacted."""
+        self._cleaned_offsets.request()
+
+    def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None:
+        """Logs were cut or deleted: what comes to stand there must not count as durable, or as read, for what is gone.
+
+        `done` is called when the checkpoint no longer says so."""
+        self._recovery_points.request(done)

@@ -5,15 +5,15 @@ A round looks at every log once. When a whole round has found nothing to do, the
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.storage.compaction import CompactionPlan, CompactionResult
     from ottla.storage.swap import SegmentSwap
 
@@ -23,9 +23,11 @@ WORK_S, PAUSE_S = 0.001, 0.0005
 
 
 class Cleaner:
-    def __init__(self, broker: "Broker", compacted: Callable[[], None]) -> None:
-        """`compacted` is called after every pass that changed a log."""
-        self._broker = broker
+    def __init__(self, runtime: Runtime, partitions: Iterable[Partition], compacted: Callable[[], None]) -> None:
+        """`partitions` gives those that this broker has then. `compacted` is called after every pass that changed a
+        log."""
+        self._runtime = runtime
+        self._partitions = partitions
         self._compacted = compacted
         self._round: list[Partition] = []
         self._found_work = False
@@ -35,7 +37,7 @@ class Cleaner:
         self._swapping: Partition | None = None
 
     def start(self) -> None:
-        self._rests_since_ms = self._broker.clock.now_ms()
+        self._rests_since_ms = self._runtime.clock.now_ms()
         self._schedule()
 
     def configured(self) -> None:
@@ -45,8 +47,8 @@ class Cleaner:
             self._schedule()
 
     def _schedule(self) -> None:
-        deadline_ms = self._rests_since_ms + self._broker.config.log_cleaner_backoff_ms
-        self._timer = self._broker.wheel.schedule(max(deadline_ms, self._broker.clock.now_ms()), self._begin_round)
+        deadline_ms = self._rests_since_ms + self._runtime.config.log_cleaner_backoff_ms
+        self._timer = self._runtime.wheel.schedule(max(deadline_ms, self._runtime.clock.now_ms()), self._begin_round)
 
     def stop(self) -> None:
         self._round = []
@@ -63,8 +65,8 @@ class Cleaner:
     def _begin_round(self) -> None:
         self._found_work = False
         self._round = []
-        if self._broker.config.log_cleaner_enable:
-            self._round = [partition for partition in self._broker.replicas if partition.log.config.is_compacted]
+        if self._runtime.config.log_cleaner_enable:
+            self._round = [partition for partition in self._partitions if partition.log.config.is_compacted]
         self._next()
 
     def _next(self) -> None:
@@ -81,7 +83,7 @@ class Cleaner:
         if self._timer is None:
             return
         if self._found_work:
-            self._broker.soon(self._begin_round)
+            self._runtime.soon(self._begin_round)
         else:
             self.start()
 
@@ -89,7 +91,7 @@ class Cleaner:
         # Most brokers have nothing to compact when they start.
         from ottla.storage.compaction import plan_compaction
 
-        now_wall_ms = self._broker.clock.wall_ms()
+        now_wall_ms = self._runtime.clock.wall_ms()
         return plan_compaction(partition.log, now_wall_ms=now_wall_ms, upper_bound=partition.last_stable_offset)
 
     def _clean(self, partition: Partition, plan: "CompactionPlan") -> None:
@@ -112,7 +114,7 @@ class Cleaner:
             else:
                 self._next()
 
-        self._broker.offload(work, done)
+        self._runtime.offload(work, done)
 
     def _begin_swap(self, partition: Partition, result: "CompactionResult") -> None:
         from ottla.storage.compaction import begin_swap
@@ -126,19 +128,19 @@ class Cleaner:
             self._next()
             return
         self._swapping = partition
-        self._broker.offload(swap.prepare, lambda: self._apply(partition, result, swap))
+        self._runtime.offload(swap.prepare, lambda: self._apply(partition, result, swap))
 
     def _apply(self, partition: Partition, result: "CompactionResult", swap: "SegmentSwap") -> None:
         """One group of segments in each step of the loop."""
         from ottla.storage.swap import SwapStep
 
         try:
-            step = partition.log.apply_swap(swap, self._broker.clock.wall_ms())
+            step = partition.log.apply_swap(swap, self._runtime.clock.wall_ms())
             if step is SwapStep.APPLY:
-                self._broker.soon(lambda: self._apply(partition, result, swap))
+                self._runtime.soon(lambda: self._apply(partition, result, swap))
                 return
             if step is SwapStep.SYNC:
-                self._broker.offload(swap.sync, lambda: self._apply(partition, result, swap))
+                self._runtime.offload(swap.sync, lambda: self._apply(partition, result, swap))
                 return
         except KafkaError as error:
             self._log_failure(partition, error)
@@ -153,7 +155,7 @@ class Cleaner:
         self._next()
 
     def _log_success(self, partition: Partition, result: "CompactionResult") -> None:
-        self._broker.log.info(
+        self._runtime.log.info(
             "compaction",
             topic=partition.topic,
             partition=partition.index,
@@ -162,7 +164,7 @@ class Cleaner:
         )
 
     def _log_failure(self, partition: Partition, error: KafkaError) -> None:
-        self._broker.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))
+        self._runtime.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))
 
 
 class _Pauses:

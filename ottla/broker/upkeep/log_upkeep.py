@@ -5,10 +5,11 @@ Each job is decided on the loop; the part that only touches files runs in a thre
 others from being looked after.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.upkeep.checkpoint_writer import CheckpointWriter
+from ottla.broker.runtime import Runtime
+from ottla.broker.upkeep.checkpoint_writer import CheckpointWriter, RecoveryCheckpoints
 from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
@@ -16,8 +17,7 @@ from ottla.storage.reader import BUFFERS
 from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.storage.log_directory import Checkpoint
+    from ottla.storage.log_directory import Checkpoint, LogDirectory
 
 # Condemned files are looked for this often; they wait for `file.delete.delay.ms` anyway.
 DELETION_INTERVAL_MS = 10_000
@@ -27,33 +27,53 @@ SYNC_INTERVAL_MS = 10_000
 BUFFERS_INTERVAL_MS = 10_000
 
 
-class Housekeeping:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+class MaintainedReplicas(Protocol):
+    """The partitions of this broker, and what is done for them from time to time."""
+
+    def __iter__(self) -> Iterator[Partition]: ...
+
+    def shrink_isrs(self) -> None: ...
+
+    def sync_if_overdue(self, partition: Partition) -> None: ...
+
+
+class LogManager:
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: "LogDirectory",
+        replicas: MaintainedReplicas,
+        checkpoints: RecoveryCheckpoints,
+        release_buffers: Callable[[], None],
+    ) -> None:
+        """`release_buffers` gives back the receive buffers that no connection has needed for some time."""
+        self._runtime = runtime
+        self._directory = directory
+        self._replicas = replicas
+        self._release_receive_buffers = release_buffers
         self._timers: dict[str, TimerEntry] = {}
-        self._cleaner_checkpoint = CheckpointWriter(broker, "cleaned offsets", broker.log_directory.cleaner_checkpoint)
-        self._recovery_points = CheckpointWriter(
-            broker, "recovery points", broker.log_directory.recovery_point_checkpoint
-        )
-        self._cleaner = Cleaner(broker, self._cleaner_checkpoint.request)
+        self._checkpoints = checkpoints
+        self._cleaner = Cleaner(runtime, replicas, checkpoints.cleaned_offsets_changed)
 
     def start(self) -> None:
-        config = self._broker.config
-        directory = self._broker.log_directory
+        config = self._runtime.config
+        directory = self._directory
         self._every(config.log_retention_check_interval_ms, "retention", self._for_each_log(self._apply_retention))
         self._every(
             config.producer_id_expiration_check_interval_ms,
             "producer expiration",
             self._for_each_log(self._forget_producers),
         )
-        self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._broker.replicas.shrink_isrs)
-        self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._broker.replicas.sync_if_overdue))
+        self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs)
+        self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
         self._every(DELETION_INTERVAL_MS, "deletion", self._remove_files)
         self._every(BUFFERS_INTERVAL_MS, "buffers", self._release_buffers)
         self._checkpoint_every(
             config.replica_high_watermark_checkpoint_interval_ms, "high watermarks", self.high_watermark_checkpoint
         )
-        self._every(config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._recovery_points.request)
+        self._every(
+            config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._checkpoints.recovery_points_fell
+        )
         self._checkpoint_every(
             config.log_flush_start_offset_checkpoint_interval_ms, "log starts", directory.log_start_checkpoint
         )
@@ -69,48 +89,42 @@ class Housekeeping:
         """Properties of the broker were altered."""
         self._cleaner.configured()
 
-    def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None:
-        """Logs were cut or deleted: what comes to stand there must not count as durable, or as read, for what is gone.
-
-        `done` is called when the checkpoint no longer says so."""
-        self._recovery_points.request(done)
-
     def _every(self, interval_ms: int, job: str, action: Callable[[], None]) -> None:
         def run() -> None:
             # First of all the next time, so that no failure is the last time.
             self._every(interval_ms, job, action)
             action()
 
-        self._timers[job] = self._broker.wheel.schedule(self._broker.clock.now_ms() + interval_ms, run)
+        self._timers[job] = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + interval_ms, run)
 
     def _for_each_log(self, action: Callable[[Partition], None]) -> Callable[[], None]:
         def run() -> None:
-            for partition in self._broker.replicas:
+            for partition in self._replicas:
                 try:
                     action(partition)
                 except KafkaError as error:
-                    self._broker.log.error(
-                        "housekeeping failed", topic=partition.topic, partition=partition.index, why=str(error)
+                    self._runtime.log.error(
+                        "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
                     )
 
         return run
 
     def _checkpoint_every(self, interval_ms: int, name: str, make: "Callable[[], Checkpoint]") -> None:
-        self._every(interval_ms, name, CheckpointWriter(self._broker, name, make).request)
+        self._every(interval_ms, name, CheckpointWriter(self._runtime, name, make).request)
 
     def high_watermark_checkpoint(self) -> "Checkpoint":
-        return self._broker.log_directory.high_watermark_checkpoint(
-            {(partition.topic, partition.index): partition.high_watermark for partition in self._broker.replicas}
+        return self._directory.high_watermark_checkpoint(
+            {(partition.topic, partition.index): partition.high_watermark for partition in self._replicas}
         )
 
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log
         log.release_idle()
-        removed = log.apply_retention(self._broker.clock.wall_ms(), partition.high_watermark)
+        removed = log.apply_retention(self._runtime.clock.wall_ms(), partition.high_watermark)
         if removed:
             partition.stir_followers()
         for expired in removed:
-            self._broker.log.info(
+            self._runtime.log.info(
                 "retention",
                 topic=partition.topic,
                 partition=partition.index,
@@ -120,14 +134,14 @@ class Housekeeping:
             )
 
     def _forget_producers(self, partition: Partition) -> None:
-        partition.log.producers.expire(self._broker.clock.wall_ms())
+        partition.log.producers.expire(self._runtime.clock.wall_ms())
 
     def _release_buffers(self) -> None:
         BUFFERS.release_idle()
-        self._broker.server.receive_buffers.release_idle()
+        self._release_receive_buffers()
 
     def _remove_files(self) -> None:
-        directory, wall_ms = self._broker.log_directory, self._broker.clock.wall_ms()
+        directory, wall_ms = self._directory, self._runtime.clock.wall_ms()
         due = directory.take_due_deletions(wall_ms)
         if due is None:
             return
@@ -136,6 +150,6 @@ class Housekeeping:
             try:
                 directory.finish_deletions(due, wall_ms)
             except KafkaError as error:
-                self._broker.log.error("files of deleted logs could not be removed", why=str(error))
+                self._runtime.log.error("files of deleted logs could not be removed", why=str(error))
 
-        self._broker.offload(due.run, done)
+        self._runtime.offload(due.run, done)

@@ -86,7 +86,7 @@ class BrokerInspector:
         known = self._cluster.truth.image.brokers.get(self._node_id)
         if known is None or not hasattr(self._broker, "membership"):
             return False
-        registered = self._broker.membership.broker_epoch == known.epoch
+        registered = self._broker.lifecycle.broker_epoch == known.epoch
         return registered and not known.lost_data and known.state is not BrokerState.FENCED
 
     def look(self) -> None:

@@ -65,7 +65,7 @@ class Node:
             return False
         known = self._world.truth.image.brokers.get(self.node_id)
         came_back = self.is_up and self._lives > self.lost_power_in_life and hasattr(self.broker, "membership")
-        epoch = self.broker.membership.broker_epoch if came_back else None
+        epoch = self.broker.lifecycle.broker_epoch if came_back else None
         if known is not None and known.state is BrokerState.ACTIVE and known.epoch == epoch:
             self.lost_power_in_life = 0
         return self.lost_power_in_life > 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.broker.coordinators import coordinator_topic, loading
-from ottla.broker.metadata.broker_lifecycle import Membership
+from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.replication.follower import Follower, FollowerState
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
@@ -110,12 +110,12 @@ def leaves_the_mark_of_a_clean_shutdown(patch: Patch) -> None:
 
 def believes_in_torn_logs(patch: Patch) -> None:
     """T-26: whoever comes back after a power failure is taken for one that has everything."""
-    registration = Membership._registration
+    registration = BrokerLifecycle._registration
 
-    def whole(self: Membership) -> Any:
+    def whole(self: BrokerLifecycle) -> Any:
         return replace(registration(self), clean_shutdown=True)
 
-    patch.setattr(Membership, "_registration", whole)
+    patch.setattr(BrokerLifecycle, "_registration", whole)
 
 
 def takes_deadlines_from_the_wall_clock(patch: Patch) -> None:

@@ -27,7 +27,7 @@ async def three(cluster: Cluster, **settings: object) -> list[Node]:
 
 
 def controller_of(nodes: list[Node]) -> Node:
-    (node,) = [node for node in nodes if node.broker.controlling.is_controller]
+    (node,) = [node for node in nodes if node.broker.controller.is_controller]
     return node
 
 
@@ -65,7 +65,7 @@ def test_what_a_killed_broker_led_gets_other_leaders_and_it_leaves_the_isr(
         nodes = await three(cluster)
         await cluster.create(nodes[0], "t", 6, 3)
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
-        victim = next(node for node in nodes if node.broker.controlling.is_controller == kills_controller)
+        victim = next(node for node in nodes if node.broker.controller.is_controller == kills_controller)
         others = [node for node in nodes if node is not victim]
         before = {index: leader(others[0], index) for index in range(6)}
         cluster.kill(victim)
@@ -93,7 +93,7 @@ def test_the_only_replica_of_a_partition_is_waited_for(cluster: Cluster) -> None
         nodes = await three(cluster)
         await cluster.create(nodes[0], "t", 3, 1)
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
-        victim = next(node for node in nodes if not node.broker.controlling.is_controller)
+        victim = next(node for node in nodes if not node.broker.controller.is_controller)
         others = [node for node in nodes if node is not victim]
         index = next(index for index in range(3) if leader(others[0], index) == victim.node_id)
         cluster.kill(victim)
@@ -121,12 +121,12 @@ def test_a_controller_that_was_cut_off_decides_nothing_any_more(cluster: Cluster
         )
         await cluster.until(lambda: all(old.node_id not in isr(others[0], index) for index in range(3)))
         # It still believes that it is the controller, and sees nothing of what happens.
-        assert old.broker.controlling.is_controller
+        assert old.broker.controller.is_controller
         states = {index: others[0].partition("t", index) for index in range(3)}
         cluster.links.heal(*cuts)
         await cluster.until(lambda: others[0].broker.image.brokers[old.node_id].state is BrokerState.ACTIVE)
 
-        assert not old.broker.controlling.is_controller
+        assert not old.broker.controller.is_controller
         assert {index: others[0].partition("t", index) for index in range(3)} == states
         await cluster.until(lambda: {index: old.partition("t", index) for index in range(3)} == states)
         await cluster.stop_all(*nodes)
@@ -164,7 +164,7 @@ def test_leadership_goes_back_to_preferred_replicas(cluster: Cluster) -> None:
         nodes = await three(cluster, leader_imbalance_check_interval_seconds=20)
         await cluster.create(nodes[0], "t", 6, 3)
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
-        other = next(node for node in nodes if not node.broker.controlling.is_controller)
+        other = next(node for node in nodes if not node.broker.controller.is_controller)
         state = other.partition("t", 0)
         # As after a fail-over whose victim has come back and caught up.
         moved = state.replicas[1]
@@ -191,7 +191,7 @@ async def force_leader(cluster: Cluster, node: Node, moved: int) -> None:
 def test_a_topic_whose_brokers_died_while_it_was_created_is_looked_after(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
-        victim = next(node for node in nodes if not node.broker.controlling.is_controller)
+        victim = next(node for node in nodes if not node.broker.controller.is_controller)
         others = [node for node in nodes if node is not victim]
         cluster.kill(victim)
         # Nobody has noticed yet.
