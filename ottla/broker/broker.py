@@ -54,7 +54,7 @@ from ottla.timer.clock import Clock
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from ottla.broker.coordinators.group_coordinator import GroupService
+    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.events.publisher import Publisher
 
 __all__ = ["Broker", "StartError"]
@@ -125,7 +125,7 @@ class Broker:
         self.network: Network = network or TcpNetwork()
         self._executor = executor
         self.metadata_answers = PreparedFrames()
-        self._groups: GroupService | None = None
+        self._groups: GroupCoordinator | None = None
         self._events: Publisher | None = None
         self._groups_are_coming = False
 
@@ -203,7 +203,7 @@ class Broker:
         self.server.abort_connections()
         self.replicas.stop_fetching()
         if self._groups is not None:
-            self._groups.stop_loading()
+            self._groups.topic.stop_loading()
         if self._events is not None:
             self._events.abandon()
         self.log_manager.stop()
@@ -221,32 +221,32 @@ class Broker:
         self.deleted_topics.stop()
         self.topic_logs.stop()
 
-    # Leadership of `__consumer_offsets`.
+    # Leadership of `__consumer_offsets`, until there is a group coordinator to watch it.
 
-    def elected(self, index: int) -> None:
-        if self._groups is not None:
-            self._groups.lead(index)
-        elif self.is_serving:
+    def elected(self, index: int) -> None:  # noqa: ARG002
+        if self.is_serving:
             self.prepare_groups()
 
     def resigned(self, index: int) -> None:
-        if self._groups is not None:
-            self._groups.resign(index)
+        """Nothing is coordinated yet."""
 
     @property
-    def groups(self) -> "GroupService":
+    def groups(self) -> "GroupCoordinator":
         """The group coordinator, imported here, which takes its time, unless `prepare_groups` has seen to that."""
         if self._groups is None:
-            from ottla.broker.coordinators.group_coordinator import GroupService
+            from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 
-            self._groups = GroupService(self)
+            self._groups = GroupCoordinator(
+                self.runtime, self.replicas, self.metadata, ensure_topic=self.topics.ensure_offsets_topic
+            )
+            self.replicas.on_leadership(self._groups.topic.name, self._groups.topic)
             if self._events is not None:
                 self._events.listen_to(self._groups)
             if self.runtime.is_serving:
                 self._groups.start()
         return self._groups
 
-    def prepare_groups(self) -> "GroupService | None":
+    def prepare_groups(self) -> "GroupCoordinator | None":
         """The group coordinator, or None while a thread imports it: no client should wait for that."""
         if self._groups is None and not self._groups_are_coming:
             self._groups_are_coming = True

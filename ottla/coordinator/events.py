@@ -1,13 +1,10 @@
-"""What can happen to the groups of one `__consumer_offsets` partition: requests, timers, append results, chores.
+"""What can happen to the groups of one `__consumer_offsets` partition: requests, timers, chores.
 
-A request carries a *token*, an opaque number chosen by the shell; the answer is one later `Reply(token, result)`.
 Requests know no versions: where Kafka's behaviour depends on one, a flag says what the client can understand.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
-
-from ottla.protocol.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class JoinGroup:
     require_known_member_id: bool = False
     """Version 4 and later: a dynamic member is first given an id with MEMBER_ID_REQUIRED (KIP-394)."""
     supports_skip_assignment: bool = False
-    """Version 9 and later: a restarted static leader can be told that it need not assign (KIP-814)."""
+    """Version 9 and later: a restarted static leader learns that it need not assign (KIP-814)."""
     reason: str | None = None
     """Why the client says it joins (version 8 and later, KIP-800)."""
 
@@ -158,33 +155,6 @@ TimerKey: TypeAlias = SessionTimer | PendingMemberTimer | JoinPhaseTimer | Pendi
 
 
 @dataclass(frozen=True, slots=True)
-class TimerFired:
-    """The deadline of `SetTimer(key, …)` has come. A late one, already cancelled or moved, does no harm."""
-
-    key: TimerKey
-
-
-@dataclass(frozen=True, slots=True)
-class AppendCompleted:
-    """The high watermark has passed the records of `Append(append_id)`; the first of them has `base_offset`."""
-
-    append_id: int
-    base_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class AppendFailed:
-    """The records of `Append(append_id)` were not stored, or not in time.
-
-    After an error that leaves the records in the log (REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND) an
-    `AppendCompleted` may still follow when the high watermark passes them.
-    """
-
-    append_id: int
-    error: ErrorCode
-
-
-@dataclass(frozen=True, slots=True)
 class ExpireOffsets:
     """Time for the round of `offsets.retention.check.interval.ms`."""
 
@@ -206,4 +176,3 @@ GroupRequest: TypeAlias = (
     | DeleteOffsets
 )
 Request: TypeAlias = GroupRequest | ListGroups
-Event: TypeAlias = Request | TimerFired | AppendCompleted | AppendFailed | ExpireOffsets | TopicsDeleted

@@ -1,14 +1,14 @@
-"""Facts about groups, told as they happen: for logs, for tests, and to answer "why did it rebalance?".
+"""Facts about groups, reported as they happen: for logs, for tests, and to answer "why did it rebalance?".
 
-Every fact names its group and the generation in force when it was told. A fact is news, not state: nobody needs to hear
-it, and losing one changes nothing.
+Every fact names its group and the generation in force when it was reported. A fact is no state: losing one changes
+nothing. Its class says which event it is in `ottla.events` and at which level it is logged.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from ottla.coordinator.states import GroupState
+from ottla.coordinator.classic.states import GroupState
 from ottla.protocol.errors import ErrorCode
 
 
@@ -30,8 +30,21 @@ class Cause(StrEnum):
     GROUP_REMOVED = "group expired or deleted"
 
 
+class BaseFact:
+    """What is done with facts of a type."""
+
+    __slots__ = ()
+
+    event: ClassVar[str | None] = None
+    """The type of its event in `ottla.events`; None: it has none of its own."""
+    level: ClassVar[str | None] = None
+    """The level of its line in the log; None: it has no line."""
+
+
 @dataclass(frozen=True, slots=True)
-class StateChanged:
+class StateChanged(BaseFact):
+    event: ClassVar = "state_changed"
+
     group_id: str
     generation: int
     from_state: GroupState
@@ -40,7 +53,9 @@ class StateChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberJoined:
+class MemberJoined(BaseFact):
+    event: ClassVar = "member_joined"
+
     group_id: str
     generation: int
     member_id: str
@@ -53,8 +68,10 @@ class MemberJoined:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRejoined:
+class MemberRejoined(BaseFact):
     """A member that is in the group has joined again, and now waits for the others."""
+
+    event: ClassVar = "member_rejoined"
 
     group_id: str
     generation: int
@@ -72,8 +89,10 @@ class MemberRejoined:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSynced:
+class MemberSynced(BaseFact):
     """A member has asked for its assignment for the first time in this generation."""
+
+    event: ClassVar = "member_synced"
 
     group_id: str
     generation: int
@@ -85,8 +104,10 @@ class MemberSynced:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberAssigned:
-    """What the leader gave a member; told for each of them just before the generation is complete."""
+class MemberAssigned(BaseFact):
+    """What the leader gave a member; reported for each of them just before the generation is complete."""
+
+    event: ClassVar = "member_assigned"
 
     group_id: str
     generation: int
@@ -99,8 +120,10 @@ class MemberAssigned:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberIdHandedOut:
+class MemberIdHandedOut(BaseFact):
     """Answered MEMBER_ID_REQUIRED; the id holds later join phases open until it joins or its session time is over."""
+
+    event: ClassVar = "member_id_handed_out"
 
     group_id: str
     generation: int
@@ -108,7 +131,9 @@ class MemberIdHandedOut:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingMemberDropped:
+class PendingMemberDropped(BaseFact):
+    event: ClassVar = "pending_member_dropped"
+
     group_id: str
     generation: int
     member_id: str
@@ -116,7 +141,10 @@ class PendingMemberDropped:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRemoved:
+class MemberRemoved(BaseFact):
+    event: ClassVar = "member_removed"
+    level: ClassVar = "info"
+
     group_id: str
     generation: int
     member_id: str
@@ -130,7 +158,9 @@ class MemberRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(BaseFact):
+    event: ClassVar = "session_expired"
+
     group_id: str
     generation: int
     member_id: str
@@ -138,7 +168,10 @@ class SessionExpired:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticMemberReplaced:
+class StaticMemberReplaced(BaseFact):
+    event: ClassVar = "static_member_replaced"
+    level: ClassVar = "info"
+
     group_id: str
     generation: int
     group_instance_id: str
@@ -147,8 +180,11 @@ class StaticMemberReplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticMemberRestored:
-    """The takeover of a seat could not be stored and was undone."""
+class StaticMemberRestored(BaseFact):
+    """The replacement of a static member could not be stored and was undone."""
+
+    event: ClassVar = "static_member_restored"
+    level: ClassVar = "warning"
 
     group_id: str
     generation: int
@@ -158,20 +194,25 @@ class StaticMemberRestored:
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceStarted:
+class RebalanceStarted(BaseFact):
+    event: ClassVar = "rebalance_started"
+    level: ClassVar = "info"
+
     group_id: str
     generation: int
     """The one that ends."""
     cause: Cause
     member_id: str | None
-    """Whose doing it was; None when nobody's in particular."""
+    """The member that caused it; None when no single one did."""
     client_reason: str | None
     members: int
     join_deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class JoinPhaseExtended:
+class JoinPhaseExtended(BaseFact):
+    event: ClassVar = "join_phase_extended"
+
     group_id: str
     generation: int
     join_deadline_ms: int
@@ -179,8 +220,11 @@ class JoinPhaseExtended:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationStarted:
+class GenerationStarted(BaseFact):
     """The join phase has ended; members now wait for their assignment."""
+
+    event: ClassVar = "generation_started"
+    level: ClassVar = "info"
 
     group_id: str
     generation: int
@@ -191,8 +235,11 @@ class GenerationStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationCompleted:
+class GenerationCompleted(BaseFact):
     """The leader's assignment is stored; every member can consume."""
+
+    event: ClassVar = "generation_completed"
+    level: ClassVar = "info"
 
     group_id: str
     generation: int
@@ -202,8 +249,11 @@ class GenerationCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingAssignments:
+class MissingAssignments(BaseFact):
     """The leader assigned nothing to these members, not even an empty list (G15)."""
+
+    event: ClassVar = "missing_assignments"
+    level: ClassVar = "warning"
 
     group_id: str
     generation: int
@@ -211,8 +261,11 @@ class MissingAssignments:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFailed:
+class StoreFailed(BaseFact):
     """Records could not be appended, or not in time; `what` says which."""
+
+    event: ClassVar = "store_failed"
+    level: ClassVar = "warning"
 
     group_id: str
     generation: int
@@ -221,21 +274,27 @@ class StoreFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsCommitted:
+class OffsetsCommitted(BaseFact):
+    """Too many for an event each: the broker sums them up (`CommitsSummedUp`)."""
+
     group_id: str
     member_id: str
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsRemoved:
+class OffsetsRemoved(BaseFact):
+    event: ClassVar = "offsets_removed"
+
     group_id: str
     partitions: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLoaded:
+class GroupLoaded(BaseFact):
+    event: ClassVar = "group_loaded"
+
     group_id: str
     generation: int
     state: GroupState
@@ -244,8 +303,11 @@ class GroupLoaded:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsSkipped:
-    """Records of `__consumer_offsets` that this coordinator does not read, told once per reason and load."""
+class RecordsSkipped(BaseFact):
+    """Records of `__consumer_offsets` that this coordinator does not read, reported once per reason and load."""
+
+    event: ClassVar = "records_skipped"
+    level: ClassVar = "warning"
 
     reason: str
     count: int

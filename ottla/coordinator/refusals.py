@@ -16,7 +16,6 @@ from ottla.coordinator.events import (
     Request,
     SyncGroup,
 )
-from ottla.coordinator.offsets import all_partitions
 from ottla.coordinator.results import (
     DeleteOffsetsResult,
     DeleteResult,
@@ -28,6 +27,7 @@ from ottla.coordinator.results import (
     ListResult,
     Result,
     SyncResult,
+    all_partitions,
 )
 from ottla.protocol.errors import ErrorCode
 
@@ -37,7 +37,7 @@ _NEED_GROUP_ID: Final = {JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DeleteOffs
 def refusal(request: Request, error: ErrorCode) -> Result:
     """The answer of a coordinator that is not there, not ours or still loading.
 
-    COORDINATOR_LOAD_IN_PROGRESS is told in words that old clients know: a sync has to join again, whatever state the
+    COORDINATOR_LOAD_IN_PROGRESS becomes an error that old clients know: a sync has to join again, whatever state the
     rebalance was in; a heartbeat should simply go on.
     """
     loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

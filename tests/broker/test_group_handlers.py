@@ -7,7 +7,6 @@ import pytest
 
 from ottla.broker.server.authorized_operations import GROUP_OPERATIONS
 from ottla.coordinator.events import DescribeGroup
-from ottla.coordinator.results import DescribeResult
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, Client, messages, running
 from tests.broker.test_topics import creatable, created, deleted
@@ -169,10 +168,10 @@ async def test_before_version_1_the_session_timeout_bounds_a_rebalance(
     async with running(tmp_path) as broker:
         await found(broker)
         await joined(await broker.client(), version=version, rebalance_timeout_ms=rebalance_timeout_ms)
-        described: list[DescribeResult] = []
-        broker.broker.groups.ask(lambda token: DescribeGroup(token, "g"), described.append)
+        groups = broker.broker.groups
+        described = groups.ask(None, DescribeGroup(groups.new_token(), "g"), lambda result: result)
 
-        assert described[0].members[0].rebalance_timeout_ms == rebalance_timeout_ms
+        assert described.members[0].rebalance_timeout_ms == rebalance_timeout_ms
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -245,9 +244,9 @@ async def test_a_join_whose_client_is_gone_leaves_nothing_behind(tmp_path: Path)
         other = await broker.client()
         while (await other.ask(describe.DescribeGroupsRequest(groups=["g"]), 5)).groups[0].group_state == "Dead":
             pass
-        assert len(groups._waiting) == 1
+        assert len(groups.topic.pending) == 1
         await client.close()
-        while groups._waiting:
+        while groups.topic.pending:
             await other.ask(describe.DescribeGroupsRequest(groups=["g"]), 5)
 
         (group,) = (await other.ask(describe.DescribeGroupsRequest(groups=["g"]), 5)).groups

@@ -135,7 +135,7 @@ async def test_moving_starts_every_session_anew(tmp_path: Path) -> None:
         await cluster.kill_broker(before.node_id)
         after = await until_found(cluster)
 
-        (hosted,) = after.groups._partitions.values()
+        (hosted,) = after.groups.topic
         (timer,) = hosted._timers.values()
 
         session_timeout_ms = 1_800_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinators.group_partition import TOO_FEW_REPLICAS_MS
+from ottla.broker.coordinators.hosted_partition import TOO_FEW_REPLICAS_MS
 from ottla.broker.local_cluster import LocalCluster
 from ottla.cluster.image import CONSUMER_OFFSETS, NO_LEADER, TopicInfo
 from ottla.protocol.errors import ErrorCode

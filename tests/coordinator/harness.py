@@ -7,14 +7,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.coordinator.config import GroupConfig
-from ottla.coordinator.effects import Append, CancelTimer, Effect, Observed, Reply, SetTimer
 from ottla.coordinator.events import (
-    AppendCompleted,
-    AppendFailed,
     CommitOffsets,
     DescribeGroup,
-    Event,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
@@ -22,11 +17,23 @@ from ottla.coordinator.events import (
     LeavingMember,
     OffsetToCommit,
     SyncGroup,
-    TimerFired,
     TimerKey,
 )
 from ottla.coordinator.facts import Fact, GenerationStarted, MemberRemoved, RebalanceStarted, StateChanged
-from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.group_context import GroupConfig
+from ottla.coordinator.group_shard import GroupShard
+from ottla.coordinator.runtime.effects import (
+    Append,
+    AppendCompleted,
+    AppendFailed,
+    CancelTimer,
+    Effect,
+    Observed,
+    Reply,
+    SetTimer,
+    TimerFired,
+)
+from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import ErrorCode
 
 IN_DOUBT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -64,15 +71,15 @@ class Shell:
         self.timers: dict[TimerKey, tuple[int, int]] = {}
         self.armed = 0
         self.held: dict[int, Batch] = {}
-        self.queue: deque[Event] = deque()
+        self.queue: deque[Any] = deque()
         self.partition = self.empty_partition()
         self.load_into(self.partition)
         self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
 
-    def empty_partition(self) -> CoordinatorPartition:
-        return CoordinatorPartition(0, self.config, self.new_member_id)
+    def empty_partition(self) -> CoordinatorPartition[GroupShard]:
+        return CoordinatorPartition(GroupShard(self.config, self.new_member_id))
 
-    def load_into(self, partition: CoordinatorPartition) -> None:
+    def load_into(self, partition: CoordinatorPartition[GroupShard]) -> None:
         for batch in self.log:
             if batch.committed:
                 for offset, record in enumerate(batch.records, batch.base_offset):
@@ -102,12 +109,12 @@ class Shell:
         self.last_token += 1
         return self.last_token
 
-    def send(self, event: Event) -> Any:
+    def send(self, event: Any) -> Any:
         """Hand in a request; gives its answer if there is one by then, else None."""
         self.happen(event)
         return self.answers.get(getattr(event, "token", -1))
 
-    def happen(self, event: Event) -> list[Effect]:
+    def happen(self, event: Any) -> list[Effect]:
         first = len(self.effects)
         self.perform(self.partition.step(event, self.now_ms, self.wall_ms))
         while self.queue:
@@ -176,7 +183,7 @@ class Shell:
     # Looking
 
     def group(self, group_id: str = "g") -> Any:
-        return self.partition.groups.get(group_id)
+        return self.partition.shard.groups.get(group_id)
 
     def state(self, group_id: str = "g") -> str:
         return self.send(DescribeGroup(self.token(), group_id)).state

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordinator.config import GroupConfig
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.coordinator.events import (
     CommitOffsets,
     DeleteGroup,
@@ -24,13 +25,12 @@ from ottla.coordinator.events import (
     PendingMemberTimer,
     PendingSyncTimer,
     SessionTimer,
-    TimerFired,
     TopicsDeleted,
 )
-from ottla.coordinator.group import Group
-from ottla.coordinator.partition import Phase
+from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.records import build_offset_commit_key, parse_offset_commit_value
-from ottla.coordinator.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.coordinator.runtime.effects import TimerFired
+from ottla.coordinator.runtime.partition import Phase
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.harness import Client, Shell, subscription
 
@@ -39,7 +39,7 @@ CLIENTS = tuple(
     {"name": f"{group_id}-c{index}", "group_id": group_id, "instance_id": instance_id, "knows_member_ids": modern}
     for group_id in GROUPS
     for index, (instance_id, modern) in enumerate(
-        [(None, True), (None, True), (None, False), ("seat", True), ("seat", False)]
+        [(None, True), (None, True), (None, False), ("instance", True), ("instance", False)]
     )
 )
 PROTOCOLS = (
@@ -63,9 +63,9 @@ class Groups(RuleBasedStateMachine):
         self.clients: list[Client] = [self.shell.client(**spec) for spec in CLIENTS]
         self.seen_tokens: set[int] = set()
         # By group object and generation: a group that was deleted or loaded anew is another.
-        self.joins: dict[tuple[Group, int], set[tuple[Any, ...]]] = defaultdict(set)
-        self.handed_out: dict[tuple[Group, int], set[bytes]] = defaultdict(set)
-        self.generations: dict[Group, int] = {}
+        self.joins: dict[tuple[ClassicGroup, int], set[tuple[Any, ...]]] = defaultdict(set)
+        self.handed_out: dict[tuple[ClassicGroup, int], set[bytes]] = defaultdict(set)
+        self.generations: dict[ClassicGroup, int] = {}
         self.commits: dict[int, tuple[str, int]] = {}
         self.requests = 0
 
@@ -242,7 +242,7 @@ class Groups(RuleBasedStateMachine):
         self.seen_tokens.add(token)
         assert answer.members == () or answer.leader_id == answer.member_id, "I-11: only the leader gets the members"
         group = self.shell.group(client.group_id)
-        # After a takeover of the leader's seat some are told its former id (§7.2.2).
+        # After the replacement of a leader some are told its former id (§7.2.2).
         if group is not None and not any(member.is_static for member in group.members.values()):
             told = self.joins[group, answer.generation]
             told.add((answer.leader_id, answer.protocol_name, answer.protocol_type))
@@ -259,20 +259,20 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def generations_never_fall(self) -> None:
         """I-8, for as long as a group lives at one coordinator."""
-        for group in self.shell.partition.groups.values():
+        for group in self.shell.partition.shard.groups.values():
             assert group.generation >= self.generations.get(group, 0)
             self.generations[group] = group.generation
 
     @invariant()
     def groups_are_sound(self) -> None:
-        for group in self.shell.partition.groups.values():
+        for group in self.shell.partition.shard.groups.values():
             _check(group)
 
     @invariant()
     def timers_are_those_of_members_and_phases(self) -> None:
         """I-19"""
         expected: set[Any] = set()
-        for group in self.shell.partition.groups.values():
+        for group in self.shell.partition.shard.groups.values():
             expected |= {SessionTimer(group.group_id, member_id) for member_id in group.members}
             expected |= {PendingMemberTimer(group.group_id, member_id) for member_id in group.pending_members}
             if group.join_phase is not None:
@@ -286,7 +286,7 @@ class Groups(RuleBasedStateMachine):
         """I-18: whatever is unanswered waits with a member for a timer, or for the log."""
         unanswered = set(range(1, self.shell.last_token + 1)) - set(self.shell.answers)
         parked: list[int] = []
-        for group in self.shell.partition.groups.values():
+        for group in self.shell.partition.shard.groups.values():
             for member in group.members.values():
                 parked += [token for token in (member.parked_join, member.parked_sync) if token is not None]
         assert len(parked) == len(set(parked))
@@ -299,8 +299,8 @@ class Groups(RuleBasedStateMachine):
         """I-17 and I-16: a coordinator that takes over now knows the same."""
         other = self.shell.empty_partition()
         self.shell.load_into(other)
-        mine = self.shell.partition.durable
-        assert (other.durable.metadata, other.durable.offsets) == (mine.metadata, mine.offsets)
+        mine = self.shell.partition.shard.durable
+        assert (other.shard.durable.metadata, other.shard.durable.offsets) == (mine.metadata, mine.offsets)
 
     @invariant()
     def an_offset_is_the_last_in_the_log(self) -> None:
@@ -331,7 +331,7 @@ class Groups(RuleBasedStateMachine):
         return group.state, group.generation, group.metadata(), deadlines, len(self.shell.log)
 
 
-def _check(group: Group) -> None:
+def _check(group: ClassicGroup) -> None:
     parked_joins = [member for member in group.members.values() if member.parked_join is not None]
     assert len(parked_joins) == group.parked_joins
     assert not parked_joins or group.state is PREPARING_REBALANCE
@@ -345,9 +345,9 @@ def _check(group: Group) -> None:
     assert group.members or group.state not in (COMPLETING_REBALANCE, STABLE)
     if group.state is EMPTY:
         assert group.protocol_name is None
-    # I-14: one seat, one member id.
-    seats = {member.group_instance_id: member.member_id for member in group.members.values() if member.is_static}
-    assert seats == group.static_members
+    # I-14: one static member, one member id.
+    expected = {member.group_instance_id: member.member_id for member in group.members.values() if member.is_static}
+    assert expected == group.static_members
     assert all(key == member.member_id == member.timer_key.member_id for key, member in group.members.items())
     supporters: dict[str, int] = defaultdict(int)
     for member in group.members.values():

@@ -117,7 +117,7 @@ def test_a_broken_offset_value_is_an_error(value: bytes) -> None:
 def metadata_value(version: int) -> bytes:
     member = string("m")
     if version >= 3:
-        member += string("seat")
+        member += string("instance")
     member += string("client") + string("/host")
     if version >= 1:
         member += struct.pack(">i", 60_000)
@@ -129,7 +129,7 @@ def metadata_value(version: int) -> bytes:
 
 
 def flexible_metadata_value() -> bytes:
-    member = b"".join(compact(text) for text in ("m", "seat", "client", "/host"))
+    member = b"".join(compact(text) for text in ("m", "instance", "client", "/host"))
     member += struct.pack(">ii", 60_000, 10_000) + b"\4sub" + b"\x09assigned" + b"\0"
     head = struct.pack(">h", 4) + compact("consumer") + struct.pack(">i", 7) + compact("range") + compact("m")
     return head + struct.pack(">q", 1234) + b"\2" + member + b"\0"
@@ -145,7 +145,7 @@ def metadata(version: int) -> GroupMetadata:
         members=(
             StoredMember(
                 member_id="m",
-                group_instance_id="seat" if version >= 3 else None,
+                group_instance_id="instance" if version >= 3 else None,
                 client_id="client",
                 client_host="/host",
                 rebalance_timeout_ms=60_000 if version >= 1 else 10_000,

@@ -3,8 +3,6 @@
 import pytest
 
 from ottla.coordinator.events import (
-    AppendCompleted,
-    AppendFailed,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -18,10 +16,10 @@ from ottla.coordinator.events import (
     OffsetToCommit,
     Request,
     SyncGroup,
-    TimerFired,
     TopicsDeleted,
 )
 from ottla.coordinator.results import JoinResult, SyncResult
+from ottla.coordinator.runtime.effects import AppendCompleted, AppendFailed, TimerFired
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.harness import Client, Shell
 
@@ -101,7 +99,7 @@ def test_unloading_answers_everything_that_waits_and_leaves_no_timer(shell: Shel
     assert follower.synced == leader.synced == SyncResult(ErrorCode.NOT_COORDINATOR)
     assert shell.answers[commit.token].partitions[0].error is ErrorCode.NOT_COORDINATOR
     assert shell.timers == {}
-    assert shell.partition.groups == {}
+    assert shell.partition.shard.groups == {}
     assert all(shell.states(group_id)[-1] == "Dead" for group_id in ("g", "joining", "third"))
 
 

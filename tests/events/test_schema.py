@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.events.broker_facts import BrokerFact, CoordinatorMoved, Dropped, FollowerLagSampled, LeaderChanged
 from ottla.broker.events.schema import TYPES, VERSION, Fact, build_event, field_names, key_of
+from ottla.coordinator.classic.states import GroupState
 from ottla.coordinator.facts import (
     Cause,
     MemberAssigned,
@@ -19,7 +20,6 @@ from ottla.coordinator.facts import (
     StoreFailed,
 )
 from ottla.coordinator.facts import Fact as GroupFact
-from ottla.coordinator.states import GroupState
 from ottla.protocol.consumer_protocol import build_assignment, build_subscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (

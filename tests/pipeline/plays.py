@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 from ottla.broker.events.schema import TYPES
+from ottla.coordinator.classic.states import EMPTY, STABLE
 from ottla.coordinator.facts import Fact, GenerationCompleted, GenerationStarted, RebalanceStarted, StateChanged
-from ottla.coordinator.states import EMPTY, STABLE
 from ottla.pipeline.events import EVENTS_TOPIC
 from ottla.pipeline.observatory.tables import tables_of
 from tests.clients.group_watch import Member, Timeline

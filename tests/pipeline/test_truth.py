@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from benchmarks.raw_client import RawClient, create_topic, joined_member
 from ottla.coordinator.facts import Cause, GroupLoaded, MemberJoined
-from ottla.coordinator.hashing import partition_for
+from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.testing.embedded import BrokerThread, ClusterThread
 from tests.clients.group_watch import WAIT_S

@@ -5,9 +5,9 @@ Groups are looked at only when something about them has changed: a run takes ten
 
 from typing import Any
 
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
-from ottla.coordinator.group import Group
-from ottla.coordinator.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from tests.simulation.judge import Judge
 
 # A timer runs in the tick after its deadline, when the loop gets to it.
@@ -32,7 +32,7 @@ class Inspector:
     def look_at_groups(self) -> None:
         now_ms = self._broker.clock.now_ms()
         for hosted in hosted_partitions(self._broker):
-            for group in hosted.coordinator.groups.values():
+            for group in hosted.coordinator.shard.groups.values():
                 signature = _signature(group, len(hosted._timers))
                 if self._seen.get(group.group_id) != signature:
                     self._seen[group.group_id] = signature
@@ -48,7 +48,7 @@ class Inspector:
                 self._seen[partition] = signature
                 self._look_at_log(partition)
 
-    def _look_at(self, group: Group, timers: dict[Any, Any]) -> None:
+    def _look_at(self, group: ClassicGroup, timers: dict[Any, Any]) -> None:
         before = self._generations.get(group.group_id, -1)
         if group.generation < before:
             self._violated("I-8", group, f"generation {group.generation} after {before}")
@@ -67,15 +67,15 @@ class Inspector:
             self._judge.violated("I-5", f"{partition}: high watermark {high_watermark} fell")
         self._high_watermarks[partition] = high_watermark
 
-    def _violated(self, invariant: str, group: Group, how: str) -> None:
+    def _violated(self, invariant: str, group: ClassicGroup, how: str) -> None:
         self._judge.violated(invariant, f"{group.group_id} {group.state.name} generation {group.generation}: {how}")
 
 
 def hosted_partitions(broker: Any) -> list[Any]:
-    return list(broker.groups._partitions.values())
+    return list(broker.groups.topic)
 
 
-def _signature(group: Group, timers: int) -> tuple[Any, ...]:
+def _signature(group: ClassicGroup, timers: int) -> tuple[Any, ...]:
     return (
         group.state,
         group.generation,
@@ -89,7 +89,7 @@ def _signature(group: Group, timers: int) -> tuple[Any, ...]:
     )
 
 
-def _about_members(group: Group) -> list[tuple[str, str]]:
+def _about_members(group: ClassicGroup) -> list[tuple[str, str]]:
     """Invariant and complaint."""
     complaints = []
     members = group.members.values()
@@ -112,7 +112,7 @@ def _about_members(group: Group) -> list[tuple[str, str]]:
     return complaints
 
 
-def _about_seats(group: Group) -> list[tuple[str, str]]:
+def _about_seats(group: ClassicGroup) -> list[tuple[str, str]]:
     seats = {
         member.group_instance_id: member.member_id
         for member in group.members.values()
@@ -124,7 +124,7 @@ def _about_seats(group: Group) -> list[tuple[str, str]]:
     return []
 
 
-def _about_timers(group: Group, timers: dict[Any, Any]) -> list[tuple[str, str]]:
+def _about_timers(group: ClassicGroup, timers: dict[Any, Any]) -> list[tuple[str, str]]:
     """One for each member, pending member, join phase and wait for syncs, and no other (I-19)."""
     group_id = group.group_id
     wanted: set[Any] = {SessionTimer(group_id, member_id) for member_id in group.members}

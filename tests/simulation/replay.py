@@ -3,7 +3,7 @@
 from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS
-from ottla.coordinator.durable import DurableState
+from ottla.coordinator.durable_state import DurableState
 from tests.simulation.invariants import hosted_partitions
 from tests.simulation.traffic import records_of
 
@@ -17,7 +17,7 @@ def snapshots(broker: Any) -> dict[int, Snapshot]:
 
 
 def live_state(hosted: Any) -> Snapshot:
-    return _facts(hosted.coordinator.durable)
+    return _facts(hosted.coordinator.shard.durable)
 
 
 def replayed(broker: Any, index: int) -> Snapshot:
@@ -54,7 +54,7 @@ class LoadCheck:
         found: list[str] = []
         for hosted in hosted_partitions(broker):
             if not hosted.is_loading and hosted.index in self._left:
-                found += differences(self._left.pop(hosted.index), _facts(hosted.coordinator.durable))
+                found += differences(self._left.pop(hosted.index), _facts(hosted.coordinator.shard.durable))
         return found
 
     def once_more(self) -> "LoadCheck | None":

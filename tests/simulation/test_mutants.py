@@ -2,9 +2,10 @@
 
 import pytest
 
-from ottla.coordinator import loading, offsets, partition, rebalance, sync
-from ottla.coordinator.durable import DurableState
-from ottla.coordinator.join import JoinResult
+from ottla.coordinator.classic import leave, loading, rebalance, sync
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.durable_state import DurableState
+from ottla.coordinator.results import JoinResult
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.world import World
 
@@ -12,7 +13,7 @@ SEEDS_MAX = 40
 
 
 def commits_of_any_generation(patch):
-    patch.setattr(offsets, "_error_in", lambda group, event: None)
+    patch.setattr(ClassicGroup, "offset_commit_error", lambda group, event: None)
 
 
 def every_fifth_offset_is_lost(patch):
@@ -27,7 +28,7 @@ def every_fifth_offset_is_lost(patch):
 
 
 def nobody_waits_for_syncs(patch):
-    def without_timer(turn, group):
+    def without_timer(context, group):
         group.pending_sync = dict.fromkeys(group.members)
 
     patch.setattr(rebalance, "wait_for_syncs", without_timer)
@@ -47,10 +48,10 @@ def generations_start_anew_after_a_restart(patch):
 def assignments_go_to_the_next_member(patch):
     hand_out = sync._hand_out
 
-    def rotated(turn, group, assignments):
+    def rotated(context, group, assignments):
         members = list(group.members)
         following = dict(zip(members, members[1:] + members[:1], strict=True))
-        hand_out(turn, group, {member: assignments.get(following[member], b"") for member in members})
+        hand_out(context, group, {member: assignments.get(following[member], b"") for member in members})
 
     patch.setattr(sync, "_hand_out", rotated)
 
@@ -74,11 +75,11 @@ def everybody_believes_to_lead(patch):
 
 
 def join_phases_never_end_by_time(patch):
-    patch.setattr(partition.rebalance, "join_phase_timer_fired", lambda turn, group: None)
+    patch.setattr(rebalance, "join_phase_timer_fired", lambda context, group: None)
 
 
 def sessions_never_expire(patch):
-    patch.setattr(partition.departures, "session_timer_fired", lambda turn, group, key: None)
+    patch.setattr(leave, "session_timer_fired", lambda context, group, key: None)
 
 
 def the_disk_lies_about_syncing(patch):

@@ -2,14 +2,16 @@
 
 import pytest
 
-from ottla.coordinator import sync
-from ottla.coordinator.partition import CoordinatorPartition, Phase
-from ottla.coordinator.states import COMPLETING_REBALANCE
+from ottla.coordinator.classic import sync
+from ottla.coordinator.classic.states import COMPLETING_REBALANCE
+from ottla.coordinator.runtime.partition import CoordinatorPartition, Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.timer.purgatory import Purgatory
 from ottla.timer.wheel import TimingWheel
-from tests.coordinator import test_hashing, test_offsets, test_sync
+from tests.coordinator.classic import test_sync
 from tests.coordinator.harness import Shell
+from tests.coordinator.offsets import test_commit
+from tests.coordinator.runtime import test_hashing
 from tests.fakes.disk import Loss
 from tests.simulation.cluster.traps import write_in_place
 from tests.storage import test_files
@@ -88,7 +90,7 @@ def a_group_beyond_the_basic_plane():
 
 
 def offsets_of_a_coordinator_that_loads():
-    test_offsets.test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(Shell(), "loading")
+    test_commit.test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(Shell(), "loading")
 
 
 PLANTED = {

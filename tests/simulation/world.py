@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.runtime import StartError
-from ottla.coordinator.states import STABLE
+from ottla.coordinator.classic.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.simulation.broker_process import BrokerProcess, Machine
@@ -332,7 +332,7 @@ class World:
         groups = {
             group.group_id: group
             for hosted in hosted_partitions(self._running().broker)
-            for group in hosted.coordinator.groups.values()
+            for group in hosted.coordinator.shard.groups.values()
         }
         for member in self.members:
             group = groups.get(member.habits.group_id)

@@ -1,5 +1,5 @@
-"""Who is notified of the facts about groups: the log of those worth a line, and the callbacks that a user or another
-part of the broker has handed in. One of these that raises harms nobody but itself.
+"""What is notified of the facts about groups: the log, at the level that a fact names, and the callbacks that a user or
+another part of the broker has handed in. One that raises harms no other.
 """
 
 from collections.abc import Callable
@@ -7,21 +7,7 @@ from dataclasses import fields
 from typing import Generic, TypeVar
 
 from ottla.broker.logging import LazyLog
-from ottla.coordinator.facts import (
-    Fact,
-    GenerationCompleted,
-    GenerationStarted,
-    MemberRemoved,
-    MissingAssignments,
-    RebalanceStarted,
-    RecordsSkipped,
-    StaticMemberReplaced,
-    StaticMemberRestored,
-    StoreFailed,
-)
-
-_WARNINGS = (MissingAssignments, StoreFailed, StaticMemberRestored, RecordsSkipped)
-_NEWS = (RebalanceStarted, GenerationStarted, GenerationCompleted, MemberRemoved, StaticMemberReplaced)
+from ottla.coordinator.facts import Fact
 
 T = TypeVar("T")
 
@@ -58,10 +44,16 @@ def _name_of(observer: object) -> str:
 
 
 def log_fact(log: LazyLog, fact: Fact) -> None:
-    if isinstance(fact, _WARNINGS):
-        log.warning(type(fact).__name__, **_fields(fact))
-    elif isinstance(fact, _NEWS):
-        log.info(type(fact).__name__, **_fields(fact))
+    """One line, at the level that the class of the fact names; none where it names none.
+
+    The line's event is the name of the class, its fields are those of the fact."""
+    match fact.level:
+        case "warning":
+            log.warning(type(fact).__name__, **_fields(fact))
+        case "info":
+            log.info(type(fact).__name__, **_fields(fact))
+        case _:
+            pass
 
 
 def _fields(fact: Fact) -> dict[str, object]:

@@ -6,21 +6,24 @@ They are news as well: nobody needs to hear them, and losing one changes nothing
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.coordinator.facts import BaseFact
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderChanged:
+class LeaderChanged(BaseFact):
     """A partition has another leader, the first it ever had, or none."""
+
+    event: ClassVar = "leader_changed"
 
     topic: str
     partition: int
     leader: int | None
-    """None: nobody leads it."""
+    """None: it has no leader."""
     previous_leader: int | None
-    """None: nobody led it."""
+    """None: it had no leader."""
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
@@ -31,8 +34,10 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class IsrChanged:
+class IsrChanged(BaseFact):
     """The leader is the same, the replicas that are in sync with it are others."""
+
+    event: ClassVar = "isr_changed"
 
     topic: str
     partition: int
@@ -49,8 +54,10 @@ class IsrChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerLagSampled:
+class FollowerLagSampled(BaseFact):
     """How far a follower is behind in partitions of a topic: three lists of equal length, in order of partitions."""
+
+    event: ClassVar = "follower_lag_sampled"
 
     topic: str
     follower: int
@@ -65,8 +72,10 @@ class FollowerLagSampled:
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorMoved:
+class CoordinatorMoved(BaseFact):
     """A partition of `__consumer_offsets` is loaded: its groups are served here."""
+
+    event: ClassVar = "coordinator_moved"
 
     partition: int
     coordinator: int
@@ -83,8 +92,10 @@ class CoordinatorMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class LagSampled:
+class LagSampled(BaseFact):
     """How far a group is in a topic: three lists of equal length, in order of partitions."""
+
+    event: ClassVar = "lag_sampled"
 
     group_id: str
     topic: str
@@ -95,7 +106,9 @@ class LagSampled:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitsSummedUp:
+class CommitsSummedUp(BaseFact):
+    event: ClassVar = "offsets_committed"
+
     group_id: str
     member_id: str
     commits: int
@@ -104,12 +117,14 @@ class CommitsSummedUp:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerStarted:
-    pass
+class BrokerStarted(BaseFact):
+    event: ClassVar = "broker_started"
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(BaseFact):
+    event: ClassVar = "dropped"
+
     count: int
 
 

@@ -7,7 +7,7 @@ from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.broker.metadata.topic_commands import NewTopic, Outcome
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
-from ottla.coordinator.hashing import partition_for
+from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists
 
 if TYPE_CHECKING:

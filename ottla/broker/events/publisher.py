@@ -28,14 +28,15 @@ from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact as GroupFact
 from ottla.coordinator.facts import OffsetsCommitted
+from ottla.coordinator.group_shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.coordinators.group_coordinator import GroupService
-    from ottla.broker.coordinators.group_partition import GroupPartition
+    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+    from ottla.broker.coordinators.hosted_partition import HostedPartition
 
 # A slice takes some two milliseconds.
 EVENTS_PER_SLICE: Final = 400
@@ -83,12 +84,12 @@ class Publisher:
         # They count for the bound of the buffer.
         self._unsent: deque[_Unsent] = deque()
         self._unsent_count = 0
+        self._groups: GroupCoordinator | None = None
         self._commits = Commits(self._buffer_max)
         self._follower_lag = FollowerLag()
         # Who led the partitions of `__consumer_offsets` that are led here, before.
         self._former_coordinators: dict[int, int | None] = {}
         self._dropped = 0
-        self._groups: GroupService | None = None
         self._run = broker.clock.wall_ms()
         self._seq = 0
         self._wall_ahead_ms = self._run - broker.clock.now_ms()
@@ -127,10 +128,10 @@ class Publisher:
 
     # What is told.
 
-    def listen_to(self, groups: "GroupService") -> None:
+    def listen_to(self, groups: "GroupCoordinator") -> None:
         self._groups = groups
         groups.observers.append(self.observe)
-        groups.when_loaded.append(self._loaded)
+        groups.topic.when_loaded.append(self._loaded)
 
     def observe(self, fact: GroupFact) -> None:
         if getattr(fact, "group_id", "").startswith(self._ignored):
@@ -148,14 +149,14 @@ class Publisher:
                 former = last_leader(before.partition(CONSUMER_OFFSETS, fact.partition))
                 self._former_coordinators[fact.partition] = former
 
-    def _loaded(self, hosted: "GroupPartition") -> None:
+    def _loaded(self, hosted: "HostedPartition[GroupShard]") -> None:
         self._put(
             CoordinatorMoved(
                 hosted.index,
                 coordinator=self._broker.node_id,
                 previous_coordinator=self._former_coordinators.get(hosted.index),
                 coordinator_epoch=hosted.leader_epoch,
-                groups=len(hosted.coordinator.groups),
+                groups=len(hosted.coordinator.shard.groups),
                 load_ms=self._broker.clock.now_ms() - hosted.began_ms,
             )
         )
@@ -182,7 +183,7 @@ class Publisher:
         if self._groups is not None:
             self._sample_lag(self._groups)
 
-    def _sample_lag(self, groups: "GroupService") -> None:
+    def _sample_lag(self, groups: "GroupCoordinator") -> None:
         told_of = (
             (group_id, offsets)
             for group_id, offsets in groups.committed_offsets()

@@ -8,14 +8,12 @@ readers raises `VERSION`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
-from ottla.broker.events import broker_facts
 from ottla.broker.events.broker_facts import BrokerFact
 from ottla.broker.events.writing import More, to_json, writer_of
-from ottla.coordinator import facts
+from ottla.coordinator.facts import BaseFact, MemberAssigned, MemberRejoined
 from ottla.coordinator.facts import Fact as GroupFact
-from ottla.coordinator.facts import MemberAssigned, MemberRejoined
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     parse_assignment,
@@ -29,37 +27,10 @@ EVENTS_TOPIC: Final = "ottla.events"
 
 Fact: TypeAlias = GroupFact | BrokerFact
 
-TYPES: Final[Mapping[type, str]] = {
-    facts.StateChanged: "state_changed",
-    facts.MemberJoined: "member_joined",
-    facts.MemberRejoined: "member_rejoined",
-    facts.MemberSynced: "member_synced",
-    facts.MemberAssigned: "member_assigned",
-    facts.MemberIdHandedOut: "member_id_handed_out",
-    facts.PendingMemberDropped: "pending_member_dropped",
-    facts.MemberRemoved: "member_removed",
-    facts.SessionExpired: "session_expired",
-    facts.StaticMemberReplaced: "static_member_replaced",
-    facts.StaticMemberRestored: "static_member_restored",
-    facts.RebalanceStarted: "rebalance_started",
-    facts.JoinPhaseExtended: "join_phase_extended",
-    facts.GenerationStarted: "generation_started",
-    facts.GenerationCompleted: "generation_completed",
-    facts.MissingAssignments: "missing_assignments",
-    facts.StoreFailed: "store_failed",
-    facts.OffsetsRemoved: "offsets_removed",
-    facts.GroupLoaded: "group_loaded",
-    facts.RecordsSkipped: "records_skipped",
-    broker_facts.LeaderChanged: "leader_changed",
-    broker_facts.IsrChanged: "isr_changed",
-    broker_facts.FollowerLagSampled: "follower_lag_sampled",
-    broker_facts.CoordinatorMoved: "coordinator_moved",
-    broker_facts.LagSampled: "lag_sampled",
-    broker_facts.CommitsSummedUp: "offsets_committed",
-    broker_facts.BrokerStarted: "broker_started",
-    broker_facts.Dropped: "dropped",
+TYPES: Final[Mapping[type[BaseFact], str]] = {
+    kind: kind.event for kind in (*get_args(GroupFact), *get_args(BrokerFact)) if kind.event is not None
 }
-# Counts are told apart from lists by name, so that every field has one type.
+# Counts are distinguished from lists by name, so that every field has one type.
 _RENAMED: Final = {"members": "member_count", "offsets": "offset_count", "partitions": "partition_count"}
 _OPAQUE: Final = frozenset({"subscription", "assignment", "protocol_type"})
 _MORE_NAMES: Final[Mapping[type, tuple[str, ...]]] = {

@@ -1,10 +1,7 @@
 """DescribeGroups: state and members of groups (§10.1)."""
 
-from collections.abc import Callable
-
-from ottla.broker.coordinators.group_coordinator import GroupService
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from ottla.broker.server.deferred_response import Answer, Gathering
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DescribeGroup
 from ottla.coordinator.results import DescribeResult
@@ -21,28 +18,16 @@ _GROUP_ID_NOT_FOUND_FROM = 6
 
 
 def handle(
-    groups: GroupService, context: RequestContext, request: DescribeGroupsRequest
+    groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | None:
     version = context.api_version
-    answer = Answer(context)
-    tokens: list[int] = []
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
-    def done(results: list[DescribeResult]) -> None:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-        answer.give(DescribeGroupsResponse(groups=[_group(result, version, operations) for result in results]))
+    def respond(results: list[DescribeResult]) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[_group(result, version, operations) for result in results])
 
-    gathering = Gathering(len(request.groups), done)
-    for index, group_id in enumerate(request.groups):
-        tokens.append(groups.ask(_event_of(group_id), _putter(gathering, index)))
-    return answer.now_or_parked(lambda: groups.forget(*tokens))
-
-
-def _event_of(group_id: str) -> Callable[[int], DescribeGroup]:
-    return lambda token: DescribeGroup(token, group_id)
-
-
-def _putter(gathering: Gathering, index: int) -> Callable[[DescribeResult], None]:
-    return lambda result: gathering.put(index, result)
+    events = [DescribeGroup(groups.new_token(), group_id) for group_id in request.groups]
+    return groups.ask_each(context, events, respond)
 
 
 def _group(result: DescribeResult, version: int, operations: int) -> DescribedGroup:

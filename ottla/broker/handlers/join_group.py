@@ -1,7 +1,6 @@
 """JoinGroup: a member enters its group's next generation (§7.1)."""
 
-from ottla.broker.coordinators.group_coordinator import GroupService
-from ottla.broker.server.deferred_response import Answer
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import JoinGroup
 from ottla.coordinator.results import JoinResult
@@ -13,13 +12,10 @@ _NULL_PROTOCOL_FROM = 7
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-def handle(groups: GroupService, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def handle(groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     version = context.api_version
-    answer = Answer(context)
-    token = groups.ask(
-        lambda token: _event(context, request, token), lambda result: answer.give(_response(result, version))
-    )
-    return answer.now_or_parked(lambda: groups.forget(token))
+    event = _event(context, request, groups.new_token())
+    return groups.ask(context, event, lambda result: _response(result, version))
 
 
 def _event(context: RequestContext, request: JoinGroupRequest, token: int) -> JoinGroup:

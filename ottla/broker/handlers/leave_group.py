@@ -1,7 +1,6 @@
 """LeaveGroup: members go, of their own accord or by an administrator (§7.5)."""
 
-from ottla.broker.coordinators.group_coordinator import GroupService
-from ottla.broker.server.deferred_response import Answer
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.coordinator.results import LeaveResult
@@ -10,14 +9,10 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 _SEVERAL_MEMBERS_FROM = 3
 
 
-def handle(groups: GroupService, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
+def handle(groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     version = context.api_version
-    answer = Answer(context)
-    token = groups.ask(
-        lambda token: LeaveGroup(token, request.group_id, _leaving(request, version)),
-        lambda result: answer.give(_response(result, version)),
-    )
-    return answer.now_or_parked(lambda: groups.forget(token))
+    event = LeaveGroup(groups.new_token(), request.group_id, _leaving(request, version))
+    return groups.ask(context, event, lambda result: _response(result, version))
 
 
 def _leaving(request: LeaveGroupRequest, version: int) -> tuple[LeavingMember, ...]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from ottla.broker.coordinators.group_coordinator import GroupService
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import CommitOffsets, OffsetToCommit
 from ottla.coordinator.results import CommitResult
@@ -22,32 +21,26 @@ Errors = Mapping[tuple[str, int], ErrorCode]
 
 
 def handle(
-    groups: GroupService, metadata: ClusterMetadata, context: RequestContext, request: OffsetCommitRequest
+    groups: GroupCoordinator, metadata: ClusterMetadata, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | None:
     offsets, errors = _known(metadata, request)
     if not offsets:
         return _response(request, errors)
-    answer = Answer(context)
-
-    def deliver(result: CommitResult) -> None:
-        answer.give(
-            _response(request, errors | {(each.topic, each.partition): each.error for each in result.partitions})
-        )
-
-    token = groups.ask(
-        lambda token: CommitOffsets(
-            token=token,
-            group_id=request.group_id,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            generation=request.generation_id_or_member_epoch,
-            offsets=tuple(offsets),
-            retention_time_ms=request.retention_time_ms,
-            supports_group_id_not_found=context.api_version >= _GROUP_ID_NOT_FOUND_FROM,
-        ),
-        deliver,
+    event = CommitOffsets(
+        token=groups.new_token(),
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        offsets=tuple(offsets),
+        retention_time_ms=request.retention_time_ms,
+        supports_group_id_not_found=context.api_version >= _GROUP_ID_NOT_FOUND_FROM,
     )
-    return answer.now_or_parked(lambda: groups.forget(token))
+
+    def respond(result: CommitResult) -> OffsetCommitResponse:
+        return _response(request, errors | {(each.topic, each.partition): each.error for each in result.partitions})
+
+    return groups.ask(context, event, respond)
 
 
 def _known(

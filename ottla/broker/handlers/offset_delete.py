@@ -1,8 +1,7 @@
 """OffsetDelete: an administrator removes a group's offsets (§9.6)."""
 
-from ottla.broker.coordinators.group_coordinator import GroupService
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteOffsets
 from ottla.coordinator.results import DeleteOffsetsResult
@@ -16,20 +15,17 @@ from ottla.protocol.messages.offset_delete import (
 
 
 def handle(
-    groups: GroupService, metadata: ClusterMetadata, context: RequestContext, request: OffsetDeleteRequest
+    groups: GroupCoordinator, metadata: ClusterMetadata, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | None:
     known, errors = _known(metadata, request)
-    answer = Answer(context)
 
-    def deliver(result: DeleteOffsetsResult) -> None:
+    def respond(result: DeleteOffsetsResult) -> OffsetDeleteResponse:
         if result.error:
-            answer.give(OffsetDeleteResponse(error_code=int(result.error)))
-            return
+            return OffsetDeleteResponse(error_code=int(result.error))
         found = {(each.topic, each.partition): each.error for each in result.partitions}
-        answer.give(_response(request, errors | found))
+        return _response(request, errors | found)
 
-    token = groups.ask(lambda token: DeleteOffsets(token, request.group_id, known), deliver)
-    return answer.now_or_parked(lambda: groups.forget(token))
+    return groups.ask(context, DeleteOffsets(groups.new_token(), request.group_id, known), respond)
 
 
 def _known(

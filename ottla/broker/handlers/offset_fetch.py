@@ -3,11 +3,10 @@
 What version 9 says of the member (KIP-848) means nothing to a classic group and is not looked at.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from ottla.broker.coordinators.group_coordinator import GroupService
-from ottla.broker.server.deferred_response import Answer, Gathering
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
@@ -28,45 +27,22 @@ _SEVERAL_GROUPS_FROM = 8
 Topics = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class _Asked(NamedTuple):
-    group_id: str
-    topics: Topics | None
-
-
-def handle(groups: GroupService, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
+def handle(
+    groups: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | None:
     version = context.api_version
-    asked = _asked(request, version)
-    answer = Answer(context)
-    tokens: list[int] = []
-
-    def done(results: list[FetchResult]) -> None:
-        answer.give(_response(asked, results, version))
-
-    gathering = Gathering(len(asked), done)
-    for index, each in enumerate(asked):
-        tokens.append(groups.ask(_event_of(each, request.require_stable), _putter(gathering, index)))
-    return answer.now_or_parked(lambda: groups.forget(*tokens))
-
-
-def _asked(request: OffsetFetchRequest, version: int) -> list[_Asked]:
-    if version < _SEVERAL_GROUPS_FROM:
-        return [_Asked(request.group_id, _topics(request.topics))]
-    return [_Asked(group.group_id, _topics(group.topics)) for group in request.groups]
+    events = [
+        FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable)
+        for each in ([request] if version < _SEVERAL_GROUPS_FROM else request.groups)
+    ]
+    return groups.ask_each(context, events, lambda results: _response(events, results, version))
 
 
 def _topics(topics: Sequence[Any] | None) -> Topics | None:
     return None if topics is None else tuple((topic.name, tuple(topic.partition_indexes)) for topic in topics)
 
 
-def _event_of(asked: _Asked, require_stable: bool) -> Callable[[int], FetchOffsets]:
-    return lambda token: FetchOffsets(token, asked.group_id, asked.topics, require_stable)
-
-
-def _putter(gathering: Gathering, index: int) -> Callable[[FetchResult], None]:
-    return lambda result: gathering.put(index, result)
-
-
-def _response(asked: list[_Asked], results: list[FetchResult], version: int) -> OffsetFetchResponse:
+def _response(events: list[FetchOffsets], results: list[FetchResult], version: int) -> OffsetFetchResponse:
     if version >= _SEVERAL_GROUPS_FROM:
         return OffsetFetchResponse(
             groups=[
@@ -75,13 +51,13 @@ def _response(asked: list[_Asked], results: list[FetchResult], version: int) -> 
                     topics=_shaped(result.partitions, OffsetFetchResponseTopics, OffsetFetchResponsePartitions),
                     error_code=int(result.error),
                 )
-                for each, result in zip(asked, results, strict=True)
+                for each, result in zip(events, results, strict=True)
             ]
         )
     (result,) = results
     partitions: Iterable[FetchedOffset] = result.partitions
     if result.error and version < _TOP_LEVEL_ERROR_FROM:
-        partitions = _failed(asked[0].topics or (), result.error)
+        partitions = _failed(events[0].topics or (), result.error)
     topics = _shaped(partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
     return OffsetFetchResponse(topics=topics, error_code=int(result.error))
 

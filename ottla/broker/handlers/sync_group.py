@@ -1,7 +1,6 @@
 """SyncGroup: the leader hands in the assignment, every member fetches its part (§7.3)."""
 
-from ottla.broker.coordinators.group_coordinator import GroupService
-from ottla.broker.server.deferred_response import Answer
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import SyncGroup
 from ottla.coordinator.results import SyncResult
@@ -11,27 +10,23 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 _PROTOCOL_FROM = 5
 
 
-def handle(groups: GroupService, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
+def handle(groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
     requires_protocol = context.api_version >= _PROTOCOL_FROM
     if requires_protocol and (request.protocol_type is None or request.protocol_name is None):
         # Said before anything is asked about the group (§7.3.1).
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    answer = Answer(context)
-    token = groups.ask(
-        lambda token: SyncGroup(
-            token=token,
-            group_id=request.group_id,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            generation=request.generation_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
-            requires_protocol=requires_protocol,
-        ),
-        lambda result: answer.give(_response(result)),
+    event = SyncGroup(
+        token=groups.new_token(),
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+        requires_protocol=requires_protocol,
     )
-    return answer.now_or_parked(lambda: groups.forget(token))
+    return groups.ask(context, event, _response)
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.image import NO_LEADER, BrokerState
-from ottla.coordinator.states import STABLE
+from ottla.coordinator.classic.states import STABLE
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.histories.checker import check
 from tests.histories.events import FinalLog
@@ -138,7 +138,7 @@ class Rest:
             group.group_id: group
             for node in world.nodes.values()
             for hosted in hosted_partitions(node.broker)
-            for group in hosted.coordinator.groups.values()
+            for group in hosted.coordinator.shard.groups.values()
         }
         for member in world.members:
             habits, group = member.habits, groups.get(member.habits.group_id)

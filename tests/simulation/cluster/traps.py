@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.coordinators import group_coordinator as group_service
-from ottla.broker.coordinators import group_loading
-from ottla.broker.coordinators.group_partition import GroupPartition
+from ottla.broker.coordinators import coordinator_topic, loading
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
@@ -58,7 +56,7 @@ def believes_every_answer(patch: Patch) -> None:
 
 def loads_to_the_high_watermark(patch: Patch) -> None:
     """T-11: a coordinator that has just become one loads what it knows to be committed, and no more."""
-    load = group_loading.load
+    load = loading.load
 
     class UpToTheHighWatermark:
         def __init__(self, partition: Partition) -> None:
@@ -73,10 +71,10 @@ def loads_to_the_high_watermark(patch: Patch) -> None:
         def read(self, *arguments: Any, **named: Any) -> Any:
             return self._log.read(*arguments, **named)
 
-    async def short(broker: Any, partition: Partition, groups: GroupPartition) -> None:
-        await load(broker, UpToTheHighWatermark(partition), groups)  # type: ignore[arg-type]
+    async def short(runtime: Any, partition: Partition, hosted: Any, buffer_bytes: int) -> None:
+        await load(runtime, UpToTheHighWatermark(partition), hosted, buffer_bytes)  # type: ignore[arg-type]
 
-    patch.setattr(group_service, "load", short)
+    patch.setattr(coordinator_topic, "load", short)
 
 
 def looks_for_repetitions_last(patch: Patch) -> None:

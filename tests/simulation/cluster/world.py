@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.broker.broker import StartError
 from ottla.cluster.image import CONSUMER_OFFSETS
-from ottla.coordinator.hashing import partition_for
+from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.histories.events import Event

@@ -1,0 +1,207 @@
+"""The shell of a coordinator, for any coordinator topic: which of its partitions are led here, and their loading.
+
+It is made for the name of a topic and a factory of what its partitions hold. A partition is loaded when this broker is
+elected as its leader, and unloaded when it resigns; requests of the names that hash to it are handed to it as events.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.broker.coordinators.hosted_partition import AppendDone, HostedPartition
+from ottla.broker.coordinators.loading import load
+from ottla.broker.coordinators.observers import Observers
+from ottla.broker.coordinators.pending_requests import PendingRequests
+from ottla.broker.runtime import Runtime
+from ottla.cluster.image import BrokerInfo, MetadataImage
+from ottla.coordinator.runtime.hashing import partition_for
+from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
+from ottla.replication.partition import Partition
+
+# Between the attempts to load a partition: doubled each time, as far as the second.
+LOAD_RETRY_MS = 1000
+LOAD_RETRY_MS_MAX = 60_000
+
+S = TypeVar("S", bound=CoordinatorShard)
+
+
+class Replicas(Protocol):
+    """The replicas of this broker."""
+
+    def of_topic(self, topic: str) -> Iterable[Partition]: ...
+
+    def find(self, topic: str, index: int) -> Partition | None: ...
+
+    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None: ...
+
+
+class MetadataCache(Protocol):
+    @property
+    def image(self) -> MetadataImage: ...
+
+
+class CoordinatorTopic(Generic[S]):
+    def __init__(
+        self,
+        name: str,
+        make_shard: Callable[[], S],
+        runtime: Runtime,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        *,
+        codec: int,
+        append_timeout_ms: int,
+        load_buffer_bytes: int,
+        observe: Callable[[Any], None],
+    ) -> None:
+        """`observe` is called with every fact that a partition reports, in the middle of its step."""
+        self.name = name
+        self.is_active = False
+        self.codec = codec
+        self.append_timeout_ms = append_timeout_ms
+        self.observe = observe
+        self.pending = PendingRequests()
+        self.deliver = self.pending.deliver
+        # Notified of every partition that is served from now on.
+        self.when_loaded: Observers[HostedPartition[S]] = Observers(runtime.log)
+        self._make_shard = make_shard
+        self._runtime = runtime
+        self._replicas = replicas
+        self._metadata = metadata
+        self._load_buffer_bytes = load_buffer_bytes
+        self._partitions: dict[int, HostedPartition[S]] = {}
+        self._partition_count = 0
+        self._loader: asyncio.Task[None] | None = None
+        self._to_load: list[HostedPartition[S]] = []
+
+    # Life.
+
+    def start(self) -> None:
+        """Begin to serve. Partitions that are led here already begin to load."""
+        self.is_active = True
+        for replica in self._replicas.of_topic(self.name):
+            if replica.is_leader:
+                self.elected(replica.index)
+
+    def stop(self) -> None:
+        """Answer all requests that wait with NOT_COORDINATOR, and take no more."""
+        self.is_active = False
+        self.stop_loading()
+        hosted, self._partitions = self._partitions, {}
+        for partition in hosted.values():
+            partition.unload()
+        self.pending.clear()
+
+    def stop_loading(self) -> None:
+        """What is not loaded yet stays so."""
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
+
+    # Leadership.
+
+    def elected(self, index: int) -> None:
+        """This broker leads the partition in a new term: load all that it holds (§4.4). A known term is ignored."""
+        replica = self._replicas.find(self.name, index)
+        topic = self._metadata.image.topic(self.name)
+        if replica is None or topic is None or not self.is_active:
+            return
+        self._partition_count = len(topic.partitions)
+        known = self._partitions.get(index)
+        if known is not None:
+            if known.leader_epoch >= replica.leader_epoch:
+                return
+            self.resigned(index)
+        coordinator = CoordinatorPartition(self._make_shard())
+        hosted = self._partitions[index] = HostedPartition(
+            self._runtime, self, index, coordinator, replica.leader_epoch
+        )
+        if replica.log.log_start_offset == replica.log.log_end_offset:
+            self._finish_loading(hosted)
+        else:
+            self._load_soon(hosted)
+
+    def resigned(self, index: int) -> None:
+        """The partition is led elsewhere or not at all: requests that wait here get NOT_COORDINATOR (§4.5)."""
+        # First it is out of reach, so that no request creates anything in it.
+        hosted = self._partitions.pop(index, None)
+        if hosted is not None:
+            hosted.unload()
+
+    # Which partitions there are.
+
+    def __iter__(self) -> Iterator[HostedPartition[S]]:
+        return iter(list(self._partitions.values()))
+
+    def partition_of(self, name: str) -> HostedPartition[S] | None:
+        """The one that serves `name`, if this broker leads it."""
+        if not self._partition_count:
+            return None
+        return self._partitions.get(partition_for(name, self._partition_count))
+
+    @property
+    def exists(self) -> bool:
+        return self._metadata.image.topic(self.name) is not None
+
+    def leader_of(self, name: str) -> BrokerInfo | None:
+        """The broker that serves `name`, by the metadata; None while the topic or the leader is missing."""
+        image = self._metadata.image
+        topic = image.topic(self.name)
+        if topic is None:
+            return None
+        partition = topic.partitions[partition_for(name, len(topic.partitions))]
+        leader = image.brokers.get(partition.leader)
+        return leader if leader is not None and leader.is_live else None
+
+    def append(self, index: int, records: memoryview, done: AppendDone) -> None:
+        """For its partitions."""
+        self._replicas.append_records(self.name, index, records, done)
+
+    # Loading. A partition that fails to load holds up none of the others.
+
+    def _load_soon(self, hosted: HostedPartition[S]) -> None:
+        self._to_load.append(hosted)
+        if self._loader is None:
+            self._loader = self._runtime.start_task(self._load_all(), f"loader of {self.name}")
+
+    async def _load_all(self) -> None:
+        while self._to_load:
+            await self._load(self._to_load.pop(0))
+            # A task is an event of its own.
+            self._runtime.guard(self._runtime.end_event)
+        self._loader = None
+
+    async def _load(self, hosted: HostedPartition[S]) -> None:
+        replica = self._replicas.find(self.name, hosted.index)
+        try:
+            if replica is not None:
+                await load(self._runtime, replica, hosted, self._load_buffer_bytes)
+        except Exception:
+            self._fail_loading(hosted)
+            return
+        if not hosted.is_unloaded:
+            self._finish_loading(hosted)
+
+    def _finish_loading(self, hosted: HostedPartition[S]) -> None:
+        try:
+            hosted.finish_loading()
+        except Exception:
+            self._fail_loading(hosted)
+            return
+        self.when_loaded.notify(hosted)
+
+    def _fail_loading(self, hosted: HostedPartition[S]) -> None:
+        """Called in the handler of the exception. The partition is loaded again later: the cause may have gone by then,
+        and without that it would not be served until it gets another leader."""
+        if hosted.is_unloaded:
+            return
+        hosted.fail_loading()
+        retry_ms = min(LOAD_RETRY_MS << (hosted.failed_loads - 1), LOAD_RETRY_MS_MAX)
+        self._runtime.log.exception(
+            "coordinator could not be loaded", topic=self.name, partition=hosted.index, retry_ms=retry_ms
+        )
+        hosted.reload = self._runtime.schedule(retry_ms, lambda: self._load_again(hosted))
+
+    def _load_again(self, hosted: HostedPartition[S]) -> None:
+        hosted.restart_loading(CoordinatorPartition(self._make_shard()))
+        self._load_soon(hosted)

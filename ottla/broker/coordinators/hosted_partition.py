@@ -1,0 +1,229 @@
+"""One partition of a coordinator topic that this broker leads: events in, one at a time; effects out, in order.
+
+What the partition holds (groups, transactional ids) shares its queue. It is the lock of each of them: requests, timers
+and results of appends are taken in the order of their arrival, a step never waits, and what comes up while the effects
+of a step are performed queues behind it. Other partitions are not held up, and neither is anything else: what a step
+waits for (a member, a replica, the disk) comes back as an event.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.broker.runtime import Runtime
+from ottla.coordinator.runtime.effects import (
+    Append,
+    AppendCompleted,
+    AppendFailed,
+    CancelTimer,
+    CoordinatorRecord,
+    Effect,
+    Observed,
+    Reply,
+    SetTimer,
+    TimerFired,
+)
+from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.record import Record, build_batch
+from ottla.storage.log import AppendInfo
+from ottla.timer.wheel import TimerEntry
+
+# Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
+TOO_FEW_REPLICAS_MS = 100
+
+S = TypeVar("S", bound=CoordinatorShard)
+AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
+
+
+class PartitionOwner(Protocol):
+    """What a partition asks of the topic that it belongs to."""
+
+    codec: int
+    append_timeout_ms: int
+
+    def append(self, index: int, records: memoryview, done: AppendDone) -> None: ...
+
+    def deliver(self, token: int, result: Any, /) -> None: ...
+
+    def observe(self, fact: Any, /) -> None: ...
+
+
+class HostedPartition(Generic[S]):
+    """Loading until `finish_loading` or `fail_loading`; until it serves, requests are refused as Kafka does.
+
+    It lives for one term of this broker as leader of the partition."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        owner: PartitionOwner,
+        index: int,
+        coordinator: CoordinatorPartition[S],
+        leader_epoch: int,
+    ) -> None:
+        self.index = index
+        self.coordinator = coordinator
+        self.leader_epoch = leader_epoch
+        self.is_loading = True
+        self.is_unloaded = False
+        self.failed_loads = 0
+        # When it is loaded again, after a load that failed.
+        self.reload: TimerEntry | None = None
+        self._is_serving = False
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._owner = owner
+        self._deliver = owner.deliver
+        self.began_ms = self._clock.now_ms()
+        self._queue: deque[Any] = deque()
+        self._before_serving: list[Any] = []
+        self._stepping = False
+        self._timers: dict[Hashable, TimerEntry] = {}
+        # When appends that were refused are reported, by their ids.
+        self._refusals: dict[int, TimerEntry] = {}
+
+    def handle(self, event: Any) -> None:
+        """Take an event: at once, or after those that are being taken."""
+        self._queue.append(event)
+        if not self._stepping:
+            self._take_queued()
+
+    def handle_once_loaded(self, event: Any) -> None:
+        """Take an event that concerns what is still to be read as well."""
+        if self._is_serving:
+            self.handle(event)
+        else:
+            self._before_serving.append(event)
+
+    def still_loads(self) -> bool:
+        """Whether the records that were just read are still needed."""
+        return self.is_loading
+
+    def finish_loading(self) -> None:
+        """All records have been replayed: serve what was found."""
+        self.is_loading = False
+        self._perform_all(self.coordinator.finish_loading(self._clock.now_ms(), self._clock.wall_ms()))
+        self._is_serving = True
+        self._queue.extend(self._before_serving)
+        self._take_queued()
+        self._before_serving.clear()
+
+    def fail_loading(self) -> None:
+        """Serve nothing (§4.4.6): a half-loaded coordinator would send consumers back to their first record."""
+        self.failed_loads += 1
+        self._is_serving = False
+        self.is_loading = False
+        self._drop_events()
+        self.coordinator.fail_loading()
+
+    def restart_loading(self, coordinator: CoordinatorPartition[S]) -> None:
+        """After a load that failed: all records will be replayed into a new coordinator."""
+        self.coordinator = coordinator
+        self.began_ms = self._clock.now_ms()
+        self.is_loading = True
+
+    def unload(self) -> None:
+        """This broker has resigned or stops: requests that wait are answered, no event is taken any more."""
+        self._perform_all(self.coordinator.unload(self._clock.now_ms(), self._clock.wall_ms()))
+        self._drop_events()
+        if self.reload is not None:
+            self.reload.cancel()
+        self.is_loading = False
+        self.is_unloaded = True
+
+    def _drop_events(self) -> None:
+        """Those that have come, and those that would."""
+        for entry in (*self._timers.values(), *self._refusals.values()):
+            entry.cancel()
+        self._timers.clear()
+        self._refusals.clear()
+        self._queue.clear()
+
+    # Steps
+
+    def _take_queued(self) -> None:
+        clock = self._clock
+        self._stepping = True
+        try:
+            while self._queue:
+                event = self._queue.popleft()
+                for effect in self.coordinator.step(event, clock.now_ms(), clock.wall_ms()):
+                    self._perform(effect)
+        finally:
+            self._stepping = False
+
+    def _perform_all(self, effects: list[Effect]) -> None:
+        self._stepping = True
+        try:
+            for effect in effects:
+                self._perform(effect)
+        finally:
+            self._stepping = False
+
+    def _perform(self, effect: Effect) -> None:
+        # Heartbeats have no other effect, and a class pattern takes as long to see that as the delivery itself.
+        if isinstance(effect, Reply):
+            self._deliver(effect.token, effect.result)
+            return
+        match effect:
+            case SetTimer(key, deadline_ms):
+                self._set_timer(key, deadline_ms)
+            case CancelTimer(key):
+                entry = self._timers.pop(key, None)
+                if entry is not None:
+                    entry.cancel()
+            case Append(append_id, records):
+                self._append(append_id, records)
+            case Observed(fact):
+                self._owner.observe(fact)
+
+    def _set_timer(self, key: Hashable, deadline_ms: int) -> None:
+        entry = self._timers.get(key)
+        if entry is not None:
+            entry.reschedule(deadline_ms)
+            return
+
+        def fire() -> None:
+            self._timers.pop(key, None)
+            self.handle(TimerFired(key))
+
+        self._timers[key] = self._runtime.wheel.schedule(deadline_ms, fire)
+
+    # Appends
+
+    def _append(self, append_id: int, records: Sequence[CoordinatorRecord]) -> None:
+        """Append with acks=all and the owner's timeout. Late success after a timeout is reported as well."""
+        wall_ms = self._clock.wall_ms()
+        batch = build_batch(
+            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records), codec=self._owner.codec
+        )
+        timeout = self._runtime.schedule(
+            self._owner.append_timeout_ms, lambda: self._report(AppendFailed(append_id, ErrorCode.REQUEST_TIMED_OUT))
+        )
+
+        def done(info: AppendInfo | None, error: KafkaError | None) -> None:
+            timeout.cancel()
+            if info is not None:
+                self._report(AppendCompleted(append_id, info.base_offset))
+            elif error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                self._refuse_later(append_id)
+            else:
+                code = error.code if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+                self._report(AppendFailed(append_id, code))
+
+        self._owner.append(self.index, memoryview(batch), done)
+
+    def _refuse_later(self, append_id: int) -> None:
+        if self.is_unloaded:
+            return
+
+        def refuse() -> None:
+            del self._refusals[append_id]
+            self._report(AppendFailed(append_id, ErrorCode.NOT_ENOUGH_REPLICAS))
+
+        self._refusals[append_id] = self._runtime.schedule(TOO_FEW_REPLICAS_MS, refuse)
+
+    def _report(self, event: AppendCompleted | AppendFailed) -> None:
+        if not self.is_unloaded:
+            self.handle(event)

@@ -1,0 +1,85 @@
+"""What the steps of one `__consumer_offsets` partition work with: its properties, its groups, what its log says."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.states import DEAD, GroupState
+from ottla.coordinator.durable_state import DurableState
+from ottla.coordinator.events import CommitOffsets
+from ottla.coordinator.facts import StateChanged
+from ottla.coordinator.runtime.step_context import StepContext
+from ottla.protocol.errors import ErrorCode
+
+UNLIMITED_GROUP_SIZE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Kafka's defaults. Field names are the property names with `.` written `_`."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = UNLIMITED_GROUP_SIZE
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000
+
+
+class Group(Protocol):
+    """What offsets need to know of a group, whatever its type. Kafka's interface of the same name."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    def offset_commit_error(self, event: CommitOffsets) -> ErrorCode | None:
+        """Why this commit is refused."""
+        ...
+
+    def offset_delete_error(self) -> ErrorCode | None:
+        """Why none of its offsets can be deleted by request."""
+        ...
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Also when that cannot be known."""
+        ...
+
+    def topics_kept(self) -> frozenset[str] | None:
+        """Topics whose offsets do not expire now; None: no offset of the group does."""
+        ...
+
+    def expiry_base_ms(self, commit_timestamp_ms: int) -> int:
+        """From when on the retention of an offset counts that was committed at `commit_timestamp_ms`."""
+        ...
+
+
+class GroupContext(StepContext):
+    __slots__ = ("config", "durable", "groups", "new_member_id")
+
+    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
+        """`new_member_id` makes a fresh id from a client id or an instance id: `<prefix>-<UUID>`."""
+        super().__init__()
+        self.config = config
+        self.new_member_id = new_member_id
+        self.groups: dict[str, ClassicGroup] = {}
+        self.durable = DurableState()
+
+    def transition(self, group: ClassicGroup, state: GroupState, reason: str) -> None:
+        from_state = group.state
+        group.transition_to(state, self.wall_ms)
+        self.observe(StateChanged(group.group_id, group.generation, from_state, state, reason))
+
+    def create_from_log(self, group_id: str) -> None:
+        """A group exists from its first committed record on: a simple group has no other beginning."""
+        if group_id not in self.groups and self.durable.knows(group_id):
+            self.groups[group_id] = ClassicGroup(group_id)
+
+    def live_group(self, group_id: str) -> ClassicGroup | None:
+        """The group, unless it is Dead: for requests to which both are the same."""
+        group = self.groups.get(group_id)
+        return None if group is None or group.state is DEAD else group

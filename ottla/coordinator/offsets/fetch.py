@@ -1,0 +1,61 @@
+"""OffsetFetch, and what else is asked about a group's offsets (docs/semantics §9.4).
+
+Always from what the log says, and in every state of the group: no offset is no error. A commit is visible once the log
+has it, to all readers at the same time.
+"""
+
+from ottla.coordinator.durable_state import TopicPartition
+from ottla.coordinator.events import FetchOffsets
+from ottla.coordinator.group_context import Group, GroupContext
+from ottla.coordinator.records import OffsetCommitKey, build_offset_commit_key, parse_key
+from ottla.coordinator.results import FetchedOffset, FetchResult
+from ottla.protocol.errors import ErrorCode
+
+
+def fetch_offsets(context: GroupContext, event: FetchOffsets) -> None:
+    stored = context.durable.offsets.get(event.group_id, {})
+    requested: list[TopicPartition]
+    if event.topics is None:
+        requested = list(stored)
+    else:
+        requested = [(topic, partition) for topic, partitions in event.topics for partition in partitions]
+    fetched = tuple(_fetch(context, event, topic, partition) for topic, partition in requested)
+    context.reply(event.token, FetchResult(ErrorCode.NONE, fetched))
+
+
+def _fetch(context: GroupContext, event: FetchOffsets, topic: str, partition: int) -> FetchedOffset:
+    if event.require_stable and _is_unstable(context, event.group_id, topic, partition):
+        return FetchedOffset(topic, partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    logged = context.durable.offsets.get(event.group_id, {}).get((topic, partition))
+    if logged is None:
+        return FetchedOffset(topic, partition)
+    committed = logged.committed
+    return FetchedOffset(topic, partition, committed.offset, committed.leader_epoch, committed.metadata)
+
+
+def _is_unstable(context: GroupContext, group_id: str, topic: str, partition: int) -> bool:
+    """Something newer is on its way: an undecided transaction's offset, or a commit that the log does not have yet."""
+    return context.durable.has_undecided_offsets(group_id, (topic, partition)) or has_open_commit(
+        context, group_id, topic, partition
+    )
+
+
+def has_open_commit(context: GroupContext, group_id: str, topic: str, partition: int) -> bool:
+    """A commit or a tombstone of this offset is on its way into the log."""
+    return context.appends.is_pending(build_offset_commit_key(group_id, topic, partition))
+
+
+def partitions_with_offsets(context: GroupContext, group_id: str) -> list[TopicPartition]:
+    """Those that the log has an offset for, then those whose offset is on its way."""
+    partitions = dict.fromkeys(context.durable.offsets.get(group_id, {}))
+    for key in map(parse_key, context.appends.pending_keys(group_id)):
+        if isinstance(key, OffsetCommitKey):
+            partitions[key.topic, key.partition] = None
+    return list(partitions)
+
+
+def leaves_no_offset(context: GroupContext, group: Group, expired: list[TopicPartition]) -> bool:
+    """Whether the group has no offset beside the expired ones, and none on its way."""
+    kept = len(context.durable.offsets.get(group.group_id, {})) - len(expired)
+    undecided = context.durable.has_undecided_offsets(group.group_id)
+    return not kept and not undecided and not context.appends.is_owner_pending(group.group_id)

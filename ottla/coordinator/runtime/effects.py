@@ -1,0 +1,81 @@
+"""What a step wants done, in this order, completely, before the next event is handed in; and what is reported back.
+
+A request carries a *token*, an opaque number chosen by the shell; the answer is one later `Reply(token, result)`.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.protocol.errors import ErrorCode
+
+
+class CoordinatorRecord(NamedTuple):
+    key: bytes
+    value: bytes | None
+    """None is a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append the records as one batch with acks=all; report with `AppendCompleted` or `AppendFailed`."""
+
+    append_id: int
+    records: tuple[CoordinatorRecord, ...]
+
+
+class Reply(NamedTuple):
+    """Answer the request that came with `token`. Each token is answered exactly once."""
+
+    token: int
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Fire `TimerFired(key)` at `deadline_ms` or up to a tick later, never before. Replaces the timer of that key."""
+
+    key: Hashable
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Nothing to do: a fact to log or to count."""
+
+    fact: Any
+
+
+Effect: TypeAlias = Append | Reply | SetTimer | CancelTimer | Observed
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The deadline of `SetTimer(key, …)` has come. A late one, already cancelled or moved, does no harm."""
+
+    key: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AppendCompleted:
+    """The high watermark has passed the records of `Append(append_id)`; the first of them has `base_offset`."""
+
+    append_id: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """The records of `Append(append_id)` were not stored, or not in time.
+
+    After an error that leaves the records in the log (`IN_DOUBT`) an `AppendCompleted` may still follow when the high
+    watermark passes them.
+    """
+
+    append_id: int
+    error: ErrorCode

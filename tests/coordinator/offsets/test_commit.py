@@ -1,0 +1,354 @@
+"""Committed offsets (G27, §9)."""
+
+import pytest
+
+from ottla.coordinator.events import DeleteGroup, DeleteOffsets, FetchOffsets, OffsetToCommit, TopicsDeleted
+from ottla.coordinator.results import CommitResult, DeleteOffsetsResult, FetchedOffset, FetchResult, PartitionError
+from ottla.protocol.errors import ErrorCode
+from tests.coordinator.harness import WALL_START_MS, Client, Shell, short_subscription, simple_commit, subscription
+
+
+def committed_to(error: ErrorCode) -> CommitResult:
+    return CommitResult((PartitionError("t", 0, error),))
+
+
+# Who may commit
+
+
+def test_g27_a_member_commits_and_everybody_can_fetch(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1")
+    offset = OffsetToCommit("t", 0, 42, leader_epoch=7, metadata="note")
+    assert client.commit(0, offsets=(offset,)) is ErrorCode.NONE
+    assert shell.fetch() == FetchedOffset("t", 0, 42, 7, "note", ErrorCode.NONE)
+
+
+def test_g27_a_simple_consumer_makes_a_group_by_committing(shell: Shell) -> None:
+    assert shell.commit(5) == committed_to(ErrorCode.NONE)
+    assert shell.committed() == 5
+    assert shell.state() == "Empty"
+    assert shell.group().protocol_type is None
+
+
+def test_g27_an_unknown_group_has_no_generation(shell: Shell) -> None:
+    """§9.2.1"""
+    assert shell.commit(5, generation=3) == committed_to(ErrorCode.ILLEGAL_GENERATION)
+    answer = shell.commit(5, generation=3, supports_group_id_not_found=True)
+    assert answer == committed_to(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert shell.group() is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"member_id": "nobody", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"group_instance_id": "other", "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "nobody", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": -1}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member_id": "", "group_instance_id": None, "generation": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({}, ErrorCode.NONE),
+    ],
+)
+def test_g27_t1_order_of_checks_in_a_stable_group(shell: Shell, changes: dict, error: ErrorCode) -> None:
+    (client,) = shell.stable_group("c1", instance_id="instance")
+    assert client.commit(1, **changes) is error
+    assert shell.committed() == (1 if error is ErrorCode.NONE else -1)
+
+
+def test_g27_simple_commits_need_an_empty_group(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1")
+    assert shell.commit(5) == committed_to(ErrorCode.UNKNOWN_MEMBER_ID)
+    client.leave()
+    assert shell.commit(6) == committed_to(ErrorCode.NONE)
+    assert client.commit(7) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_g27_t3_the_old_generation_may_commit_while_joins_are_collected(shell: Shell) -> None:
+    c1, c2 = shell.stable_group("c1", "c2")
+    c1.join()
+    assert c2.commit(9) is ErrorCode.NONE
+    assert shell.committed() == 9
+
+
+def test_g27_nobody_commits_before_it_knows_its_assignment(shell: Shell) -> None:
+    c1, c2 = shell.stable_group("c1", "c2")
+    c1.join()
+    c2.join()
+    assert c2.joined.generation == 2
+    assert c2.commit(9) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert c2.commit(9, generation=1) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_g27_a_dead_group_takes_no_commit(shell: Shell) -> None:
+    shell.commit(5)
+    shell.hold_appends = True
+    shell.send(DeleteGroup(shell.token(), "g"))
+    assert shell.commit(6) == committed_to(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_the_empty_group_id_may_commit_and_fetch(shell: Shell) -> None:
+    assert shell.commit(5, group_id="") == committed_to(ErrorCode.NONE)
+    assert shell.committed(group_id="") == 5
+
+
+# What is stored, and when it shows
+
+
+def test_g27_long_metadata_is_refused_for_its_partition_only(shell: Shell) -> None:
+    offsets = (
+        OffsetToCommit("t", 0, 1, metadata="x" * 4096),
+        OffsetToCommit("t", 1, 2, metadata="x" * 4097),
+        OffsetToCommit("t", 2, 3, metadata=None),
+    )
+    errors = [partition.error for partition in shell.commit(0, offsets=offsets).partitions]
+    assert errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+    assert [shell.committed(partition=i) for i in range(3)] == [1, -1, 3]
+    assert shell.fetch(partition=2).metadata == ""
+
+
+def test_metadata_is_measured_in_utf16_units(shell: Shell) -> None:
+    offsets = (OffsetToCommit("t", 0, 1, metadata="😀" * 2048), OffsetToCommit("t", 1, 2, metadata="😀" * 2049))
+    errors = [partition.error for partition in shell.commit(0, offsets=offsets).partitions]
+    assert errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def test_nothing_is_appended_when_no_partition_is_left(shell: Shell) -> None:
+    answer = shell.commit(0, offsets=(OffsetToCommit("t", 0, 1, metadata="x" * 4097),))
+    assert answer == committed_to(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert shell.commit(0, offsets=()) == CommitResult(())
+    assert shell.log == []
+    assert shell.group() is None
+
+
+def test_all_partitions_of_a_request_go_into_one_batch(shell: Shell) -> None:
+    shell.commit(0, offsets=tuple(OffsetToCommit("t", i, i) for i in range(5)))
+    assert [len(batch.records) for batch in shell.log] == [5]
+
+
+def test_g27_an_offset_shows_only_once_the_log_has_it(shell: Shell) -> None:
+    shell.commit(1)
+    shell.hold_appends = True
+    assert shell.commit(2) is None
+    assert shell.committed() == 1
+    shell.complete_append()
+    assert shell.committed() == 2
+
+
+def test_g27_t12_of_commits_in_flight_the_later_in_the_log_wins(shell: Shell) -> None:
+    shell.hold_appends = True
+    for offset in (1, 2, 3):
+        shell.commit(offset)
+    for append_id in sorted(shell.held, reverse=True):
+        shell.complete_append(append_id)
+        assert shell.committed() == 3
+    assert len(shell.answers) >= 3
+
+
+def test_t12_a_removal_is_not_undone_by_an_earlier_commit_that_is_reported_later(shell: Shell) -> None:
+    shell.commit(1)
+    shell.hold_appends = True
+    shell.commit(2)
+    shell.send(DeleteOffsets(shell.token(), "g", (("t", (0,)),)))
+    commit_id, delete_id = sorted(shell.held)
+    shell.complete_append(delete_id)
+    shell.complete_append(commit_id)
+    assert shell.committed() == -1
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_commit_that_is_not_stored_is_told_so_and_does_not_show(
+    shell: Shell, error: ErrorCode, answer: ErrorCode
+) -> None:
+    shell.commit(1)
+    shell.fail_appends = error
+    offsets = (OffsetToCommit("t", 0, 2), OffsetToCommit("t", 1, 3))
+    assert [partition.error for partition in shell.commit(0, offsets=offsets).partitions] == [answer, answer]
+    assert shell.committed() == 1
+
+
+def test_a_commit_that_timed_out_shows_if_the_log_commits_it_after_all(shell: Shell) -> None:
+    shell.fail_appends = ErrorCode.REQUEST_TIMED_OUT
+    shell.commit(2)
+    assert shell.committed() == -1
+    shell.complete_append()
+    assert shell.committed() == 2
+
+
+def test_the_commit_time_is_the_coordinators_and_a_retention_becomes_an_expiry(shell: Shell) -> None:
+    """§9.2.8"""
+    shell.advance(1_000)
+    shell.commit(1)
+    shell.commit(2, offsets=(OffsetToCommit("t", 1, 2, leader_epoch=5),), retention_time_ms=500)
+    plain, expiring = shell.partition.shard.durable.offsets["g"].values()
+    now = WALL_START_MS + 1_000
+    assert plain.committed == (1, -1, "", now, -1)
+    assert expiring.committed == (2, -1, "", now, now + 500)
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
+def test_any_offset_is_taken(shell: Shell, offset: int) -> None:
+    """§9.2.9"""
+    shell.commit(offset)
+    assert shell.committed() == offset
+
+
+# Fetch
+
+
+def test_g27_a_missing_offset_is_no_error(shell: Shell) -> None:
+    missing = FetchedOffset("t", 0, -1, -1, "", ErrorCode.NONE)
+    assert shell.fetch() == missing
+    shell.stable_group("c1")
+    assert shell.fetch() == missing
+
+
+def test_no_topics_given_means_all_that_have_offsets(shell: Shell) -> None:
+    shell.commit(1, offsets=(OffsetToCommit("t", 1, 1), OffsetToCommit("u", 0, 2)))
+    result = shell.send(FetchOffsets(shell.token(), "g", None))
+    assert [(found.topic, found.partition, found.offset) for found in result.partitions] == [("t", 1, 1), ("u", 0, 2)]
+    assert shell.send(FetchOffsets(shell.token(), "nobody", None)) == FetchResult(ErrorCode.NONE, ())
+
+
+def test_require_stable_waits_for_what_is_in_flight(shell: Shell) -> None:
+    shell.commit(1)
+    shell.hold_appends = True
+    shell.commit(2)
+    assert shell.fetch(require_stable=True) == FetchedOffset("t", 0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert shell.fetch(partition=1, require_stable=True).error is ErrorCode.NONE
+    shell.complete_append()
+    assert shell.fetch(require_stable=True).offset == 2
+
+
+def test_a_group_that_is_being_deleted_still_shows_its_offsets_until_it_is(shell: Shell) -> None:
+    """T-10: -1 sends consumers to their reset policy, and the deletion may yet fail."""
+    shell.commit(7)
+    shell.hold_appends = True
+    shell.send(DeleteGroup(shell.token(), "g"))
+    assert shell.committed() == 7
+    shell.complete_append()
+    assert shell.committed() == -1
+
+
+@pytest.mark.parametrize("phase", ["loading", "failed", "unloaded"])
+def test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(shell: Shell, phase: str) -> None:
+    shell.commit(7)
+    if phase == "unloaded":
+        shell.unload()
+    else:
+        shell.partition = shell.empty_partition()
+        if phase == "failed":
+            shell.partition.fail_loading()
+    loading = phase == "loading"
+    assert shell.fetch().error is (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR)
+
+
+def test_g27_offsets_survive_a_move_of_the_coordinator(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1")
+    client.commit(42)
+    shell.move_coordinator()
+    assert shell.committed() == 42
+    assert client.heartbeat() is ErrorCode.NONE
+    assert client.commit(43) is ErrorCode.NONE
+
+
+def test_a_commit_in_flight_when_the_coordinator_moves_is_refused_and_kept_if_the_log_has_it(shell: Shell) -> None:
+    shell.hold_appends = True
+    event = simple_commit(shell.token(), 5)
+    shell.send(event)
+    shell.move_coordinator()
+    assert shell.answers[event.token] == committed_to(ErrorCode.NOT_COORDINATOR)
+    assert shell.committed() == 5
+
+
+# Delete
+
+
+def delete(shell: Shell, *topics: tuple[str, tuple[int, ...]]) -> DeleteOffsetsResult:
+    return shell.send(DeleteOffsets(shell.token(), "g", topics))
+
+
+def errors(result: DeleteOffsetsResult) -> list[ErrorCode]:
+    return [partition.error for partition in result.partitions]
+
+
+def test_offset_delete_of_an_unknown_or_dead_group(shell: Shell) -> None:
+    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
+    shell.commit(1)
+    shell.hold_appends = True
+    shell.send(DeleteGroup(shell.token(), "g"))
+    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def test_offset_delete_in_an_empty_group_takes_all_that_is_named(shell: Shell) -> None:
+    shell.commit(1, offsets=(OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1), OffsetToCommit("u", 0, 1)))
+    assert errors(delete(shell, ("t", (0, 9)), ("u", (0,)))) == [ErrorCode.NONE] * 3
+    assert [shell.committed("t", 0), shell.committed("t", 1), shell.committed("u", 0)] == [-1, 1, -1]
+
+
+def test_offset_delete_leaves_what_the_group_is_subscribed_to(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1", protocols=(("range", subscription("t")),))
+    client.commit(1)
+    client.commit(1, topic="old")
+    answer = delete(shell, ("t", (0,)), ("old", (0,)))
+    assert errors(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+    assert [shell.committed("t"), shell.committed("old")] == [1, -1]
+
+
+def test_offset_delete_reads_subscriptions_shorter_than_their_version(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1", protocols=(("range", short_subscription("t")),))
+    client.commit(1, topic="old")
+    assert errors(delete(shell, ("t", (0,)), ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+    assert shell.committed("old") == -1
+
+
+def test_offset_delete_touches_nothing_when_the_subscription_cannot_be_read(shell: Shell) -> None:
+    (client,) = shell.stable_group("c1", protocols=(("range", b"\0\0\xff"),))
+    client.commit(1, topic="old")
+    assert errors(delete(shell, ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_offset_delete_needs_an_empty_group_when_it_is_not_of_consumers(shell: Shell) -> None:
+    clients: list[Client] = shell.stable_group("c1", protocol_type="connect")
+    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)
+    clients[0].leave()
+    assert errors(delete(shell, ("t", (0,)))) == [ErrorCode.NONE]
+
+
+def test_offset_delete_that_is_not_stored(shell: Shell) -> None:
+    shell.commit(1)
+    shell.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert shell.committed() == 1
+
+
+def test_deleted_topics_lose_their_offsets_in_every_group(shell: Shell) -> None:
+    """§9.7.4"""
+    (client,) = shell.stable_group("c1")
+    client.commit(1)
+    shell.commit(2, group_id="simple", offsets=(OffsetToCommit("t", 1, 2), OffsetToCommit("u", 0, 3)))
+    shell.hold_appends = True
+    shell.send(simple_commit(shell.token(), 9, group_id="late"))
+    shell.hold_appends = False
+
+    shell.happen(TopicsDeleted(("t", "unheard-of")))
+    shell.complete_append()
+
+    assert shell.committed() == shell.committed(partition=1, group_id="simple") == -1
+    assert shell.committed(group_id="late") == -1
+    assert shell.committed("u", group_id="simple") == 3

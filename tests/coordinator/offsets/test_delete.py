@@ -1,0 +1,67 @@
+"""More offsets than fit into one batch of the log go all the same (§9.7)."""
+
+import pytest
+
+from ottla.coordinator.events import DeleteGroup, DeleteOffsets, ExpireOffsets, OffsetToCommit, TopicsDeleted
+from ottla.coordinator.facts import StoreFailed
+from ottla.coordinator.group_context import GroupConfig
+from ottla.coordinator.offsets.delete import BATCH_BYTES
+from ottla.coordinator.runtime.effects import Append, Effect
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.record import Record, build_batch
+from tests.coordinator.harness import Shell
+
+TOPIC = "t" * 249
+PARTITIONS = 2_500
+
+
+@pytest.fixture
+def shell() -> Shell:
+    """A simple group with offsets of many partitions of a topic with a long name."""
+    shell = Shell(GroupConfig(offsets_retention_minutes=60))
+    for first in range(0, PARTITIONS, 500):
+        offsets = tuple(OffsetToCommit(TOPIC, partition, 1) for partition in range(first, first + 500))
+        shell.commit(1, offsets=offsets)
+    return shell
+
+
+def batch_sizes(effects: list[Effect]) -> list[int]:
+    return [
+        len(build_batch(Record(key=record.key, value=record.value) for record in effect.records))
+        for effect in effects
+        if isinstance(effect, Append)
+    ]
+
+
+def removed_by(shell: Shell, how: str) -> list[Effect]:
+    match how:
+        case "expiry":
+            shell.advance(3_600_000)
+            return shell.happen(ExpireOffsets())
+        case "deletion of the topic":
+            return shell.happen(TopicsDeleted((TOPIC,)))
+        case "deletion of the group":
+            return shell.happen(DeleteGroup(shell.token(), "g"))
+        case _:
+            return shell.happen(DeleteOffsets(shell.token(), "g", ((TOPIC, tuple(range(PARTITIONS))),)))
+
+
+@pytest.mark.parametrize("how", ["expiry", "deletion of the topic", "deletion of the group", "request"])
+def test_g27_offsets_that_fill_several_batches_go_in_several(shell: Shell, how: str) -> None:
+    sizes = batch_sizes(removed_by(shell, how))
+
+    assert len(sizes) > 1
+    assert max(sizes) <= BATCH_BYTES + 100
+    assert not shell.partition.shard.durable.offsets
+
+
+def test_a_part_that_cannot_be_stored_is_told_and_goes_the_next_time(shell: Shell) -> None:
+    shell.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
+    removed_by(shell, "expiry")
+    failures = [fact for _, fact in shell.facts if isinstance(fact, StoreFailed)]
+    assert len(failures) > 1
+    assert len(shell.partition.shard.durable.offsets["g"]) == PARTITIONS
+
+    shell.fail_appends = None
+    removed_by(shell, "expiry")
+    assert shell.group() is None
