@@ -1,5 +1,7 @@
 """What the cluster world does to logs: compaction, deletion of records, configs that change in flight."""
 
+from itertools import islice
+
 import pytest
 
 from ottla.broker.upkeep.log_cleaner import Cleaner
@@ -7,14 +9,21 @@ from ottla.storage import compaction
 from ottla.storage.log import Log
 from tests.simulation.cluster.world import ClusterWorld
 
+# Not every world writes so much that a compaction finds something to do.
+SEEDS_TRIED = 12
 
-def seed_with(**wanted):
-    """The first seed whose plan is as wanted."""
-    return next(
+
+def seeds_with(**wanted):
+    """The seeds whose plan is as wanted, the first of them first."""
+    return (
         seed
         for seed in range(1_000)
         if all(getattr(ClusterWorld(seed).plan, name) == value for name, value in wanted.items())
     )
+
+
+def seed_with(**wanted):
+    return next(seeds_with(**wanted))
 
 
 def test_a_world_that_compacts_finds_nothing_wrong(monkeypatch):
@@ -34,9 +43,9 @@ def test_a_world_that_compacts_finds_nothing_wrong(monkeypatch):
 
 def test_a_compaction_that_loses_keys_is_found(monkeypatch):
     monkeypatch.setattr(compaction._Cleaner, "_stays", lambda *_: False)
-    seed = seed_with(compacts=True)
+    seeds = islice(seeds_with(compacts=True), SEEDS_TRIED)
 
-    assert ClusterWorld(seed).run().violations
+    assert any(ClusterWorld(seed).run().violations for seed in seeds)
 
 
 @pytest.mark.parametrize("kind", ["delete records", "configure"])
