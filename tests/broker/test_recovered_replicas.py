@@ -35,7 +35,7 @@ async def produce(cluster: Cluster, node: Node, *pairs: tuple[str, str]) -> None
         partition = node.broker.replicas.partition("c", 0)
         for pair in pairs:
             node.broker.replicas.append(partition, keyed(pair, timestamp=cluster.clock.wall_ms()), -1, Answer())
-            node.broker.replicas.flush_appends()
+            node.broker.replicas.flush_and_notify()
         done(None)
 
     await cluster.call(node, action)
@@ -144,7 +144,7 @@ def test_rebuilt_copy_of_a_compacted_log_starts_where_its_leader_does(cluster: C
 
         assert replica.log.log_start_offset == 0
         assert replica.log.segments[0].size > 0
-        replica.check_readable(10)
+        replica.reads.check_readable(10)
 
     cluster.run(story())
 
