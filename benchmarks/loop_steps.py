@@ -1,4 +1,4 @@
-"""The longest time for which the loop serves nobody else, while a log is cut, compacted or deleted."""
+"""The longest step of the event loop while a log is cut, compacted or deleted."""
 
 import asyncio
 import struct
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks.figure import NO_CONTROL, Figure
+from benchmarks.figure import NO_BASELINE, Figure
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.metadata.topic_commands import NewTopic, Outcome
@@ -42,7 +42,7 @@ def figures() -> list[Figure]:
         "longest loop step while 64 MiB are compacted": compaction,
         f"longest loop step while {PARTITIONS:,} partitions are deleted": deletion,
     }
-    return [Figure(name, NO_CONTROL, "ms", pairs, at_most=AT_MOST_MS) for name, pairs in named.items()]
+    return [Figure(name, NO_BASELINE, "ms", pairs, at_most=AT_MOST_MS) for name, pairs in named.items()]
 
 
 # Truncation: what the loop does of it, with an idempotent producer in what is cut.
@@ -64,7 +64,7 @@ def _milliseconds(step: Callable[[], object]) -> float:
 
 
 def _log_with_sparse_segment(directory: Path, size: int) -> Log:
-    """Only the end of the segment is written; nobody may look before it, for nothing but zeros is there."""
+    """Only the end of the segment is written; no reader may look before it, where only zeros are."""
     directory.mkdir()
     producer = {"producer_id": 7, "producer_epoch": 0}
     padding = BATCH_BYTES - len(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import processes
-from benchmarks.figure import NO_CONTROL, Figure
+from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.raw_client import VERSIONS, RawClient, described
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -29,7 +29,7 @@ def figures() -> list[Figure]:
     return [
         Figure(
             f"{TOPICS:,} topics by one {name} request: longest step",
-            NO_CONTROL,
+            NO_BASELINE,
             "ms",
             [(_longest_ms(ask), 1.0) for _ in range(ROUNDS)],
             at_most=20,
