@@ -8,17 +8,16 @@ from typing import NamedTuple
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
-from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, File
-from ottla.storage.gaps import Gaps
-from ottla.storage.local_log import LocalLog
-from ottla.storage.producers import LogProducers
+from ottla.storage.local_log import Gaps, LocalLog
+from ottla.storage.log_config import INT32_MAX, LogConfig
+from ottla.storage.log_producers import LogProducers
 from ottla.storage.segment import LOG_SUFFIX, Segment, SegmentMark
-from ottla.storage.swap import SegmentSwaps
+from ottla.storage.segment_swap import SegmentSwaps
 from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
 
 NO_LOG_APPEND_TIME = -1

@@ -24,17 +24,17 @@ from typing import TypeAlias
 from ottla.protocol.errors import KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
+from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.checkpoints import COMPACTED_RANGES, build_ranges
-from ottla.storage.config import INT32_MAX, LogConfig
 from ottla.storage.epoch_file import EpochWrite
 from ottla.storage.errors import storage_error
 from ottla.storage.files import Buffer, File, FileSystem, write_atomically
 from ottla.storage.key_offsets import KeyOffsets
 from ottla.storage.log import Log
+from ottla.storage.log_config import INT32_MAX, LogConfig
 from ottla.storage.retention import largest_timestamp
-from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.segment import CLEANED_SUFFIX, Segment
-from ottla.storage.swap import SegmentSwap, SwapGroup, SwapStep
+from ottla.storage.segment_swap import SegmentSwap, SwapGroup, SwapStep
 
 KEYS_PER_PASS_MAX = 500_000
 """Bounds the memory of a pass to some 80 MB. A log with more keys is cleaned in several passes."""

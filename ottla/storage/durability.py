@@ -16,7 +16,7 @@ from ottla.storage.epoch_file import EpochFile, EpochWrite
 from ottla.storage.errors import NO_DESCRIPTORS, storage_error
 from ottla.storage.files import File, FileSystem
 from ottla.storage.local_log import LocalLog
-from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 
 Submit: TypeAlias = Callable[[Callable[[], None], Callable[[], None]], None]

@@ -1,17 +1,110 @@
-"""What the parts of one log share: segments, where they begin and end, settings, and a disk that failed."""
+"""The local files of one log: its segments, where they begin and end, settings, gaps, and a disk that failed.
 
-from collections.abc import Callable
+Compaction leaves gaps, and a copy of a compacted log has those of its leader. In all other logs a missing offset means
+damage. The file `ottla-no-gaps` in a log's directory says that none is missing: it is made with the log, and removed
+before the first gap gets into it. A log without the file, one that Kafka wrote for instance, may have gaps anywhere.
+
+The removal becomes durable with the flush that makes the gap durable. If the power fails before that, recovery may take
+the gap for damage; then it cuts off nothing that a flush has promised.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.crc import crc32c
-from ottla.storage.config import LogConfig
+from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.deletions import Deletions
 from ottla.storage.errors import storage_error
 from ottla.storage.files import FileSystem
-from ottla.storage.scan import InvalidBatchError
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import Segment
-from ottla.storage.segments import Segments
+
+
+class Segments:
+    """Never empty. The last segment is the active one: only it is appended to."""
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._replace(sorted(segments, key=lambda segment: segment.base_offset))
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(tuple(self._segments))
+
+    def __getitem__(self, n: int) -> Segment:
+        return self._segments[n]
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def index_of(self, offset: int) -> int:
+        """Which segment holds `offset`: the last one that begins at or before it, the first one if none does."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def up_to_active(self) -> list[Segment]:
+        """The segments that nobody appends to any more."""
+        return self._segments[:-1]
+
+    def end_of(self, n: int, log_end_offset: int) -> int:
+        """The offset with which the n-th segment ends."""
+        return self._bases[n + 1] if n + 1 < len(self._bases) else log_end_offset
+
+    def add(self, segment: Segment) -> None:
+        assert not self._segments or segment.base_offset > self._bases[-1], "segments are added in order"
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def exchange(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
+        """Take `old` out and put `new` in."""
+        gone = set(map(id, old))
+        kept = [segment for segment in self._segments if id(segment) not in gone]
+        self._replace(sorted([*kept, *new], key=lambda segment: segment.base_offset))
+
+    def _replace(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+
+NO_GAPS = "ottla-no-gaps"
+
+
+class Gaps:
+    """What one log knows of its gaps."""
+
+    def __init__(self, files: FileSystem, directory: Path, *, until: int, is_marked: bool) -> None:
+        self.until = until
+        """Below this offset, others may be missing. Above it, none is."""
+        self.is_marked = is_marked
+        """Whether the file is there."""
+        self._path = directory / NO_GAPS
+        self._files = files
+
+    def note(self, until: int) -> bool:
+        """Call before anything with a gap below `until` gets into the log; whether that removed the file.
+
+        Raises OSError; nothing is noted then."""
+        was_marked = self.is_marked
+        if was_marked:
+            self._files.remove(self._path)
+            self.is_marked = False
+        self.until = max(self.until, until)
+        return was_marked
+
+    def truncate_from_end(self, log_end_offset: int) -> None:
+        self.until = min(self.until, log_end_offset)
+
+
+def mark_without_gaps(files: FileSystem, directory: Path) -> None:
+    """For a log that is being made. Raises OSError."""
+    files.open(directory / NO_GAPS).close()
 
 
 class LocalLog:

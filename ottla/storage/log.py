@@ -19,22 +19,18 @@ from typing import Any, NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.append_queue import AppendInfo, AppendQueue, Origin
-from ottla.storage.config import LogConfig
 from ottla.storage.durability import Durability
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.epoch_file import EpochFile
 from ottla.storage.files import FileSystem
-from ottla.storage.gaps import Gaps
-from ottla.storage.local_log import LocalLog
-from ottla.storage.log_reader import LogReader
-from ottla.storage.lookup import FoundTimestamp
-from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.local_log import Gaps, LocalLog, Segments
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
+from ottla.storage.log_reader import FoundTimestamp, LogReader
 from ottla.storage.producer_state import ProducerStateManager
-from ottla.storage.producers import LogProducers, ProducersRestore
-from ottla.storage.reader import ReadResult, WouldBlock
 from ottla.storage.retention import Expired, Retention
-from ottla.storage.segments import Segments
-from ottla.storage.swap import SegmentSwaps
+from ottla.storage.segment_reader import ReadResult, WouldBlock
+from ottla.storage.segment_swap import SegmentSwaps
 from ottla.storage.truncation import Truncation
 
 __all__ = ["AppendInfo", "LoadedLog", "Log", "Origin", "ReadResult", "WouldBlock"]

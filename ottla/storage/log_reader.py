@@ -1,18 +1,29 @@
-"""Reading: records from an offset on, and offsets of moments."""
+"""Reading a log: records from an offset on, and the offset of a time.
 
-from collections.abc import Generator
+Records are read without waiting for the disk (`segment_reader`). Finding them by their time reads the disk and waits
+for it; it changes nothing, so a thread may do it.
+"""
+
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
-from ottla.storage import lookup
+from ottla.protocol.records.record import iterate_records
+from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.errors import storage_error
-from ottla.storage.gaps import Gaps
-from ottla.storage.local_log import LocalLog
-from ottla.storage.lookup import FoundTimestamp
-from ottla.storage.reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting
-from ottla.storage.scan import InvalidBatchError
+from ottla.storage.local_log import Gaps, LocalLog, Segments
 from ottla.storage.segment import LOG_SUFFIX, Segment
+from ottla.storage.segment_reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting
+
+
+class FoundTimestamp(NamedTuple):
+    """A record, by what ListOffsets says of it."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
 
 
 class LogReader:
@@ -100,7 +111,7 @@ class LogReader:
         """The first record below `upper_bound` that is not older than `timestamp`. Reads the disk and waits for it."""
         local = self._local
         with self._reading():
-            return lookup.first_at_or_after(
+            return first_at_or_after(
                 self._segments, timestamp, log_start_offset=local.log_start_offset, upper_bound=upper_bound
             )
 
@@ -108,7 +119,7 @@ class LogReader:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
         local = self._local
         with self._reading():
-            return lookup.with_largest_timestamp(
+            return with_largest_timestamp(
                 self._segments, log_start_offset=local.log_start_offset, upper_bound=upper_bound
             )
 
@@ -121,3 +132,64 @@ class LogReader:
             raise storage_error("read", local.directory, error) from error
         except InvalidBatchError as error:
             raise CorruptMessage(f"{local.directory.name} is damaged: {error}") from error
+
+
+def first_at_or_after(
+    segments: Segments, timestamp: int, *, log_start_offset: int, upper_bound: int
+) -> FoundTimestamp | None:
+    """The first record not older than `timestamp`, at or after the log start and below `upper_bound`."""
+    for segment in segments:
+        if segment.size == 0 or segment.max_timestamp < timestamp:
+            continue
+        relative = segment.time_index.offset_before(timestamp)
+        position = segment.anchor_for(segment.base_offset + relative).position
+        for batch in segment.batches_from(position):
+            if batch.header.base_offset >= upper_bound:
+                return None
+            if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= log_start_offset:
+                found = _first_record(batch, timestamp, log_start_offset, upper_bound)
+                if found is not None:
+                    return found
+    return None
+
+
+def with_largest_timestamp(
+    segments: Iterable[Segment], *, log_start_offset: int, upper_bound: int
+) -> FoundTimestamp | None:
+    """The first of the records that carry the largest timestamp."""
+    best: FoundTimestamp | None = None
+    for segment in segments:
+        if segment.size == 0 or (best is not None and segment.max_timestamp <= best.timestamp):
+            continue
+        if segment.max_timestamp_offset < upper_bound:
+            position = segment.anchor_for(segment.max_timestamp_offset).position
+        else:
+            position = 0
+        best = _largest_in(segment, position, log_start_offset, upper_bound, best)
+    return best
+
+
+def _largest_in(
+    segment: Segment, position: int, log_start_offset: int, upper_bound: int, best: FoundTimestamp | None
+) -> FoundTimestamp | None:
+    for batch in segment.batches_from(position):
+        if batch.header.base_offset >= upper_bound:
+            break
+        if batch.header.last_offset >= log_start_offset and (
+            best is None or batch.header.max_timestamp > best.timestamp
+        ):
+            found = _first_record(batch, batch.header.max_timestamp, log_start_offset, upper_bound)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+    return best
+
+
+def _first_record(
+    batch: ScannedBatch, timestamp: int, log_start_offset: int, upper_bound: int
+) -> FoundTimestamp | None:
+    if batch.header.is_control:
+        return None
+    for record in iterate_records(batch.view):
+        if record.timestamp >= timestamp and log_start_offset <= record.offset < upper_bound:
+            return FoundTimestamp(record.timestamp, record.offset, batch.header.partition_leader_epoch)
+    return None

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage import checkpoints
-from ottla.storage.config import INT64_MAX, LogConfig
+from ottla.storage.batch_scan import InvalidBatchError, scan
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.files import FileSystem, write_atomically
-from ottla.storage.gaps import NO_GAPS, Gaps
-from ottla.storage.leftovers import bases_of, finish_interrupted_work
+from ottla.storage.local_log import NO_GAPS, Gaps, Segments
 from ottla.storage.log import LoadedLog, Log
-from ottla.storage.producer_snapshots import ProducerSnapshots, rebuild_producers
+from ottla.storage.log_config import INT64_MAX, LogConfig
+from ottla.storage.log_producers import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
-from ottla.storage.scan import InvalidBatchError, scan
 from ottla.storage.segment import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -32,7 +31,7 @@ from ottla.storage.segment import (
     Segment,
     file_name,
 )
-from ottla.storage.segments import Segments
+from ottla.storage.segment_swap import bases_of, finish_interrupted_work
 
 Notices = Callable[[str], None]
 

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import OffsetOutOfRange
 from ottla.storage.append_queue import AppendQueue
-from ottla.storage.config import LogConfig
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.errors import storage_error
-from ottla.storage.local_log import LocalLog
-from ottla.storage.producer_snapshots import ProducerSnapshots
+from ottla.storage.local_log import LocalLog, Segments
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import Segment
-from ottla.storage.segments import Segments
-from ottla.storage.swap import SegmentSwaps
+from ottla.storage.segment_swap import SegmentSwaps
 
 
 class Expired(NamedTuple):

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BatchHeader, parse_batch_header
-from ottla.storage import offset_index, time_index
-from ottla.storage.config import INT32_MAX, LogConfig
+from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.files import File, FileSystem, sync_file, write_file
-from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.scan import InvalidBatchError, ScannedBatch, scan
-from ottla.storage.time_index import TimeIndex
+from ottla.storage.indexes import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from ottla.storage.log_config import INT32_MAX, LogConfig
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -160,7 +158,7 @@ class Segment:
     def limit_index(self, size_bytes: int) -> None:
         """Say how large an index file may become: when one is full, the segment is."""
         # The time index gets an entry more when the segment is rolled.
-        self._entries_max = min(size_bytes // offset_index.ENTRY_SIZE, size_bytes // time_index.ENTRY_SIZE - 1)
+        self._entries_max = min(size_bytes // OFFSET_ENTRY_SIZE, size_bytes // TIME_ENTRY_SIZE - 1)
         self._note_fullness()
 
     def _note_fullness(self) -> None:

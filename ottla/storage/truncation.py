@@ -6,11 +6,10 @@ Wherever the disk refuses, the log stays whole, perhaps longer than asked for; s
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
 from ottla.storage.epoch_cache import LeaderEpochCache
-from ottla.storage.gaps import Gaps
-from ottla.storage.local_log import LocalLog
-from ottla.storage.producers import LogProducers
+from ottla.storage.local_log import Gaps, LocalLog
+from ottla.storage.log_producers import LogProducers
 from ottla.storage.segment import Segment
-from ottla.storage.swap import SegmentSwaps
+from ottla.storage.segment_swap import SegmentSwaps
 
 # Some milliseconds' worth of the smallest batches.
 QUICK_SCAN_BYTES = 128 * 1024

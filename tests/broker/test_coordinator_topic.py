@@ -17,7 +17,7 @@ from ottla.coordinator.runtime.hashing import partition_for
 from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.reader import WouldBlock
+from ottla.storage.segment_reader import WouldBlock
 from tests.broker.asking import Asking, messages, running
 from tests.broker.test_group_handlers import (
     beat,

@@ -8,7 +8,7 @@ import pytest
 from ottla.broker.replicas.fetch_responses import ColdRead, read_cold
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.replication.fetch_session import FetchTarget
-from ottla.storage.reader import WouldBlock
+from ottla.storage.segment_reader import WouldBlock
 
 
 class Log:

@@ -12,8 +12,8 @@ from ottla.protocol.errors import (
 )
 from ottla.replication.partition import Partition
 from ottla.replication.replica_reads import FollowerFetch, FollowerRead
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.replication.recent import PLENTY, append_and_tell, as_in_log, as_sent
 from tests.replication.support import EPOCH, fetch, leader

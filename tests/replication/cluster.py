@@ -12,7 +12,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record, build_batch
 from ottla.replication.follower_effects import Fact
 from ottla.replication.partition import ACKS_ALL
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.replication.broker import Broker, Kinds
 from tests.replication.channel import Message

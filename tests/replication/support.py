@@ -3,7 +3,7 @@
 from ottla.replication.leadership import FetchNoted
 from ottla.replication.partition import Partition, StateChange
 from ottla.replication.replica_reads import FollowerFetch
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import NOW, TOPIC_ID, batch, new_log
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX, RecentAppends
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.replication.recent import PLENTY, append_and_tell, as_in_log, as_sent
 from tests.storage.support import append, batch, new_log

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.protocol.records.record import Record, build_batch, iterate_records
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 from tests.fakes.disk import FakeDisk
 

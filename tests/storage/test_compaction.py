@@ -11,9 +11,9 @@ from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.storage import compaction
 from ottla.storage.compaction import CompactionResult, apply_compaction, begin_swap, compact, plan_compaction
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
-from ottla.storage.swap import SwapStep
+from ottla.storage.log_config import LogConfig
+from ottla.storage.segment_swap import SwapStep
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, append, check_indexes, keyed, keys_and_values, new_log, open_directory, reopened
 

@@ -8,11 +8,11 @@ import pytest
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.storage import checkpoints
 from ottla.storage.compaction import apply_compaction, compact, plan_compaction
-from ottla.storage.config import LogConfig
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.epoch_file import EpochFile
 from ottla.storage.files import write_atomically
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, keyed, new_log, open_directory, read_all, reopened
 

@@ -2,8 +2,7 @@ import pytest
 
 from ottla.storage import checkpoints
 from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
-from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.time_index import TimeIndex
+from ottla.storage.indexes import OffsetIndex, TimeIndex
 
 
 def cache(*entries: tuple[int, int]) -> LeaderEpochCache:

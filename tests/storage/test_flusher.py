@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage.config import LogConfig
 from ottla.storage.durability import Flushable, Flusher
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, new_log, open_directory, read_all, reopened
 

@@ -6,9 +6,9 @@ import pytest
 
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
 from ottla.protocol.records.batch import assign_offset_and_epoch
-from ottla.storage.config import INT32_MAX, LogConfig
-from ottla.storage.gaps import NO_GAPS
+from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
+from ottla.storage.log_config import INT32_MAX, LogConfig
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (
     NOW,

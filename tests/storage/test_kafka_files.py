@@ -8,12 +8,11 @@ import pytest
 from ottla.protocol.records.compression import Codec
 from ottla.storage import checkpoints
 from ottla.storage.compaction import apply_compaction, compact, plan_compaction
-from ottla.storage.config import LogConfig
 from ottla.storage.epoch_cache import EpochEntry
+from ottla.storage.indexes import OffsetIndex, TimeIndex
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
-from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.time_index import TimeIndex
 from tests.java_tools import run_tool
 from tests.storage.support import NOW, TOPIC_ID, append, batch, check_indexes, keyed, records_in
 

@@ -4,9 +4,9 @@ import pytest
 
 from ottla.storage.checkpoints import COMPACTED_RANGES
 from ottla.storage.compaction import CompactionResult, apply_compaction, compact, plan_compaction
-from ottla.storage.config import LogConfig
-from ottla.storage.gaps import NO_GAPS
+from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (
     NOW,

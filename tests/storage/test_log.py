@@ -10,8 +10,8 @@ from ottla.protocol.errors import (
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
 )
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log, WouldBlock
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import (
     NOW,

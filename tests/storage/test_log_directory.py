@@ -7,9 +7,9 @@ import pytest
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import OsFileSystem
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory, partition_of
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened

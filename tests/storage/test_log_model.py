@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import NOW, append, batch, check_indexes, new_log, read_all, records_in, reopened
 

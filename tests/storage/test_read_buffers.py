@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from ottla.storage.buffer_pool import BufferPool
-from ottla.storage.read_buffers import LARGE_BYTES, POOLS, ReadBuffers
+from ottla.storage.buffer_pool import LARGE_BYTES, POOLS, BufferPool, ReadBuffers
 
 SIZES = [size for size, _ in POOLS]
 KEPT = sum(count for _, count in POOLS)

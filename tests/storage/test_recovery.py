@@ -4,8 +4,8 @@ import pytest
 
 from ottla.protocol.errors import CorruptMessage
 from ottla.storage import checkpoints
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, append, batch, check_indexes, new_log, open_directory, read_all, reopened
 

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import Segment
 from tests.fakes.disk import FakeDisk, FakeFile, Loss
 from tests.storage.support import NOW, append, batch, check_indexes, new_log, open_directory, read_all, reopened

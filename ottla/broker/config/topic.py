@@ -7,7 +7,7 @@ from ottla.broker.config.definitions import SYNONYMS, TOPIC_OPTIONS, Synonym
 from ottla.broker.config.options import ConfigError, Option
 from ottla.broker.config.refused import unknown_property
 from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 
 def check_topic_configs(configs: Mapping[str, str | None], server: ServerConfig) -> dict[str, str]:

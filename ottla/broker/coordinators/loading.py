@@ -12,7 +12,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.replication.partition import Partition
-from ottla.storage.reader import ReadResult, WouldBlock
+from ottla.storage.segment_reader import ReadResult, WouldBlock
 
 # At some 10 µs each, a slice is a few milliseconds.
 RECORDS_PER_SLICE = 200

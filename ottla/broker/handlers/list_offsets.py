@@ -20,7 +20,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.replication.partition import Partition
-from ottla.storage.lookup import FoundTimestamp
+from ottla.storage.log_reader import FoundTimestamp
 
 # Kafka's `DEBUGGING_REPLICA_ID`: whichever replica is asked tells of its own log.
 ANY_REPLICA = -2

@@ -12,7 +12,7 @@ from ottla.broker.runtime import Runtime, StartError
 from ottla.cluster.encoding import CLUSTER_ID, topics_of
 from ottla.cluster.registration import stored_cluster_id
 from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Snapshot, Unavailable
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 
 async def agreed_cluster_id(

@@ -9,7 +9,7 @@ from ottla.cluster.encoding import BROKER_CONFIGS, parsed
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import ABSENT, Changes, Snapshot
 from ottla.cluster.updates import ImageUpdate
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 ALL_BROKERS = ""
 

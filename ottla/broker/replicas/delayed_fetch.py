@@ -28,7 +28,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
-from ottla.storage.reader import WouldBlock
+from ottla.storage.segment_reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.replica_progress import PartitionKey
 from ottla.replication.replica_reads import FollowerFetch
-from ottla.storage.reader import WouldBlock
+from ottla.storage.segment_reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
-from ottla.storage.config import NEVER
 from ottla.storage.durability import Flushable, Flusher
+from ottla.storage.log_config import NEVER
 
 if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry

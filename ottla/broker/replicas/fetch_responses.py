@@ -26,7 +26,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
-from ottla.storage.reader import ReadResult, WouldBlock
+from ottla.storage.segment_reader import ReadResult, WouldBlock
 
 if TYPE_CHECKING:
     from ottla.broker.server.request_context import RequestContext

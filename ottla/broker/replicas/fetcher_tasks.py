@@ -25,7 +25,7 @@ from ottla.replication.fetcher_requests import SYNC_WAIT_MS, FetcherConfig, Fetc
 from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, Fenced, Fetched, Restarted, Truncated
 from ottla.replication.partition import Partition
 from ottla.storage.durability import FlushWork
-from ottla.storage.producers import ProducersRestore
+from ottla.storage.log_producers import ProducersRestore
 
 # Between two attempts to write what the disk would not take.
 RETRY_MS = 2000

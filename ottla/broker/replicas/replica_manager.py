@@ -22,7 +22,7 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import FetchNoted, ReplicationRules
 from ottla.replication.partition import Partition, StateChange
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
     from ottla.storage.compaction import CompactionPlan, CompactionResult
-    from ottla.storage.swap import SegmentSwap
+    from ottla.storage.segment_swap import SegmentSwap
 
 
 # Compaction gets two thirds of what time the interpreter has to spare.
@@ -132,7 +132,7 @@ class Cleaner:
 
     def _apply(self, partition: Partition, result: "CompactionResult", swap: "SegmentSwap") -> None:
         """One group of segments in each step of the loop."""
-        from ottla.storage.swap import SwapStep
+        from ottla.storage.segment_swap import SwapStep
 
         try:
             step = partition.log.swaps.apply(swap, self._runtime.clock.wall_ms())

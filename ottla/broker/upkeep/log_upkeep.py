@@ -13,7 +13,7 @@ from ottla.broker.upkeep.checkpoint_writer import CheckpointWriter, RecoveryChec
 from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
-from ottla.storage.reader import BUFFERS
+from ottla.storage.segment_reader import BUFFERS
 from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:

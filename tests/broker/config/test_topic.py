@@ -9,7 +9,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ConfigSource, ServerConfig
 from ottla.broker.config.topic import check_topic_configs, log_config, shown_value
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 
 def entry(overrides: dict[str, str], server: ServerConfig, name: str):

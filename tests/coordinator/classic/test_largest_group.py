@@ -11,7 +11,7 @@ from ottla.protocol.messages.consumer_protocol import (
 )
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 LIMIT = LogConfig().max_message_bytes
 

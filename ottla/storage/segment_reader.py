@@ -22,10 +22,10 @@ from typing import NamedTuple
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BATCH_LENGTH_MIN, CRC_COVERS_FROM, LENGTH_OVERHEAD, MAGIC
 from ottla.protocol.records.crc import crc32c
+from ottla.storage.buffer_pool import ReadBuffers
 from ottla.storage.epoch_cache import UNKNOWN_EPOCH, LeaderEpochCache
 from ottla.storage.errors import storage_error
 from ottla.storage.files import File
-from ottla.storage.read_buffers import ReadBuffers
 from ottla.storage.segment import UNKNOWN, Anchor
 
 _unpack_header = Struct(">qiibIhi").unpack_from
