@@ -16,6 +16,7 @@ from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import checkpoints
 from ottla.storage.files import OsFileSystem
+from ottla.storage.leader_epoch_cache import build_epochs
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerStateManager
@@ -89,7 +90,7 @@ def _log_with_sparse_segment(directory: Path, size: int) -> Log:
         b"".join(struct.pack(">qi", NOW_MS - count + n, n) for n in entries)
     )
     (directory / f"{count:020}.snapshot").write_bytes(ProducerStateManager().snapshot_bytes())
-    (directory / checkpoints.LEADER_EPOCHS).write_bytes(checkpoints.build_epochs([(0, 0)]))
+    (directory / checkpoints.LEADER_EPOCHS).write_bytes(build_epochs([(0, 0)]))
     return open_log(
         OsFileSystem(),
         directory,

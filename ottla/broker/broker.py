@@ -45,10 +45,9 @@ from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, StoreError
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
-from ottla.storage.errors import DataDirectoryError, reason_of
-from ottla.storage.files import FileSystem, OsFileSystem
+from ottla.storage.files import FileSystem, OsFileSystem, reason_of
 from ottla.storage.log_directory import LogDirectory
-from ottla.storage.meta_properties import known_cluster_id, refuse_directory_of_kafka
+from ottla.storage.meta_properties import DataDirectoryError, known_cluster_id, refuse_directory_of_kafka
 from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ottla.broker.runtime import StartError
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
-from ottla.storage.errors import reason_of
+from ottla.storage.files import reason_of
 
 IDENTITY_FILE = "meta.properties"
 DIRECTORY_PREFIX = "broker-"

@@ -10,9 +10,8 @@ from ottla.protocol.records.batch import BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
-from ottla.storage.epoch_cache import LeaderEpochCache
-from ottla.storage.errors import storage_error
-from ottla.storage.files import Buffer, File
+from ottla.storage.files import Buffer, File, storage_error
+from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import Gaps, LocalLog
 from ottla.storage.log_config import INT32_MAX, LogConfig
 from ottla.storage.log_producers import LogProducers

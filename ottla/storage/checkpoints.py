@@ -6,8 +6,6 @@
 import base64
 from collections.abc import Iterable, Mapping
 
-from ottla.storage.epoch_cache import EpochEntry
-
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -22,32 +20,23 @@ TopicPartition = tuple[str, int]
 
 def build_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """One offset per partition, for the files of a log directory."""
-    return _build_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    return build_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
-    for topic, partition, offset in _parse_lines(content, columns=3):
+    for topic, partition, offset in parse_lines(content, columns=3):
         offsets[topic, int(partition)] = int(offset)
     return offsets
 
 
-def build_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """The leader epochs of one log."""
-    return _build_lines(f"{epoch} {start_offset}" for epoch, start_offset in entries)
-
-
-def parse_epochs(content: bytes) -> list[EpochEntry]:
-    return [EpochEntry(int(epoch), int(start)) for epoch, start in _parse_lines(content, columns=2)]
-
-
 def build_ranges(end_offsets: Mapping[int, int]) -> bytes:
     """The end offset of each compacted segment, by its base offset."""
-    return _build_lines(f"{base_offset} {end_offset}" for base_offset, end_offset in sorted(end_offsets.items()))
+    return build_lines(f"{base_offset} {end_offset}" for base_offset, end_offset in sorted(end_offsets.items()))
 
 
 def parse_ranges(content: bytes) -> dict[int, int]:
-    return {int(base_offset): int(end_offset) for base_offset, end_offset in _parse_lines(content, columns=2)}
+    return {int(base_offset): int(end_offset) for base_offset, end_offset in parse_lines(content, columns=2)}
 
 
 def build_partition_metadata(topic_id: bytes) -> bytes:
@@ -83,12 +72,12 @@ def uuid_from_text(text: str) -> bytes:
     return uuid
 
 
-def _build_lines(lines: Iterable[str]) -> bytes:
+def build_lines(lines: Iterable[str]) -> bytes:
     listed = list(lines)
     return "\n".join(["0", str(len(listed)), *listed, ""]).encode()
 
 
-def _parse_lines(content: bytes, columns: int) -> list[list[str]]:
+def parse_lines(content: bytes, columns: int) -> list[list[str]]:
     lines = content.decode().splitlines()
     if len(lines) < 2 or lines[0] != "0":
         raise ValueError("version 0 and a count expected")

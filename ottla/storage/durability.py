@@ -11,10 +11,8 @@ from typing import Protocol, TypeAlias
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import PARTITION_METADATA
-from ottla.storage.epoch_cache import LeaderEpochCache
-from ottla.storage.epoch_file import EpochFile, EpochWrite
-from ottla.storage.errors import NO_DESCRIPTORS, storage_error
-from ottla.storage.files import File, FileSystem
+from ottla.storage.files import NO_DESCRIPTORS, File, FileSystem, storage_error
+from ottla.storage.leader_epoch_cache import EpochFile, EpochWrite, LeaderEpochCache
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -215,7 +213,7 @@ class Flushable(Protocol):
 
 
 class Flusher:
-    """Flushes the logs that ask for it. `on_flushed(log, error)` tells whoever waits that a log got further, or failed.
+    """Flushes the logs that ask for it. `on_flushed(log, error)` is called when a log got further, or failed.
 
     After a sync that failed the log refuses everything: what the kernel could not write it may have dropped.
     """
@@ -225,10 +223,6 @@ class Flusher:
         self._on_flushed = on_flushed
         self._waiting: dict[int, Flushable] = {}
         self._is_running = False
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._is_running and not self._waiting
 
     def request(self, log: Flushable) -> None:
         """Flush `log` as soon as the flush that may be on its way is done. Asking twice is asking once."""

@@ -2,7 +2,8 @@
 
 Everything in this room that touches a disk goes through a `FileSystem` and the `File`s it opens. The operations are
 those whose durability matters: a write is durable after `fsync` of its file, a name after `sync_directory` of the
-directory it stands in. Errors are plain `OSError`s; the callers know what was being attempted and say so.
+directory it stands in. Errors are plain `OSError`s; the callers know what was being attempted and say so with
+`storage_error`.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from ottla.protocol.errors import KafkaStorageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -281,3 +284,34 @@ class OsFileSystem:
             os.close(fd)
             return None
         return OsLock(fd)
+
+
+_REASONS = {
+    errno.ENOSPC: "no space is left on the device",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "permission is denied",
+    errno.EIO: "the device reports an input/output error",
+    errno.EMFILE: "this process has too many files open",
+    errno.ENFILE: "the system has too many files open",
+    errno.ENOENT: "it does not exist",
+    errno.ENOTDIR: "it is not a directory",
+    errno.EEXIST: "there is a file of that name",
+}
+
+
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What opening a file may end in, and syncing one never does."""
+
+
+def reason_of(error: OSError) -> str:
+    """The cause in plain words, for the end of a sentence."""
+    if error.errno in _REASONS:
+        return _REASONS[error.errno]
+    return error.strerror or str(error)
+
+
+def storage_error(action: str, path: Path | str, error: OSError) -> KafkaStorageError:
+    """`storage_error("append to", path, error)`: the failure as clients and the log are told of it."""
+    return KafkaStorageError(f"could not {action} {path}: {reason_of(error)}")

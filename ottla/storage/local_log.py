@@ -16,8 +16,7 @@ from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.crc import crc32c
 from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.deletions import Deletions
-from ottla.storage.errors import storage_error
-from ottla.storage.files import FileSystem
+from ottla.storage.files import FileSystem, storage_error
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import Segment
 

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.append_queue import AppendInfo, AppendQueue, Origin
 from ottla.storage.durability import Durability
-from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
-from ottla.storage.epoch_file import EpochFile
 from ottla.storage.files import FileSystem
+from ottla.storage.leader_epoch_cache import EpochEntry, EpochFile, LeaderEpochCache
 from ottla.storage.local_log import Gaps, LocalLog, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore

@@ -20,12 +20,11 @@ from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.deletions import DueDeletions
-from ottla.storage.errors import DataDirectoryError, reason_of, storage_error
-from ottla.storage.files import FileSystem, Lock, OsFileSystem, write_atomically
+from ottla.storage.files import FileSystem, Lock, OsFileSystem, reason_of, storage_error, write_atomically
 from ottla.storage.local_log import mark_without_gaps
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.meta_properties import MetaProperties, claim
+from ottla.storage.meta_properties import DataDirectoryError, MetaProperties, claim
 from ottla.storage.recovery import LogHistory, Notices, open_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage.batch_scan import InvalidBatchError, scan
-from ottla.storage.errors import storage_error
-from ottla.storage.files import File, FileSystem, write_atomically
+from ottla.storage.files import File, FileSystem, storage_error, write_atomically
 from ottla.storage.local_log import LocalLog, Segments
 from ottla.storage.producer_state import CorruptSnapshot, ProducerStateManager
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name

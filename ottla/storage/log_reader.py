@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
 from ottla.protocol.records.record import iterate_records
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch
-from ottla.storage.epoch_cache import LeaderEpochCache
-from ottla.storage.errors import storage_error
+from ottla.storage.files import storage_error
+from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import Gaps, LocalLog, Segments
 from ottla.storage.segment import LOG_SUFFIX, Segment
 from ottla.storage.segment_reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting

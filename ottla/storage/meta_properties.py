@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage import checkpoints
-from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import FileSystem, write_atomically
 
 VERSION = "1"
@@ -19,6 +18,10 @@ IGNORED_NAMES = {".lock", "lost+found"}
 KAFKAS_METADATA = ("__cluster_metadata-0", "bootstrap.checkpoint")
 JAVA_COMMENT = b"#"
 """Java begins every properties file with one, the date."""
+
+
+class DataDirectoryError(Exception):
+    """The data directory cannot be used at all. The message is one sentence for the operator."""
 
 
 class MetaProperties(NamedTuple):

@@ -141,13 +141,6 @@ class ProducerStateManager:
         self.update(header, header.base_offset, now_wall_ms)
         self.settle()
 
-    def first_open_transaction_offset(self) -> int | None:
-        """Where the oldest open transaction begins; consumers that ask for committed records read up to there."""
-        return min(
-            (state.transaction_first_offset for state in self._states.values() if state.transaction_first_offset >= 0),
-            default=None,
-        )
-
     def expire(self, now_wall_ms: int) -> list[int]:
         """Forget producers that have not written for the expiration time and have no open transaction; their ids."""
         latest = now_wall_ms - self.expiration_ms

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from ottla.storage import checkpoints
 from ottla.storage.batch_scan import InvalidBatchError, scan
-from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.files import FileSystem, write_atomically
+from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.log_config import INT64_MAX, LogConfig
@@ -106,7 +106,7 @@ class _Opening(NamedTuple):
             each.truncate_from_end(log_end_offset)
             each.truncate_from_start(log_start_offset)
         if epochs.below(recovery_point) != stored_epochs.below(recovery_point):
-            content = checkpoints.build_epochs(epochs.entries)
+            content = build_epochs(epochs.entries)
             write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
             stored_epochs = epochs
         return self._build(
@@ -253,7 +253,7 @@ class _Opening(NamedTuple):
     def _read_epochs(self) -> list[EpochEntry]:
         path = self.directory / checkpoints.LEADER_EPOCHS
         try:
-            return checkpoints.parse_epochs(self.files.read_bytes(path))
+            return parse_epochs(self.files.read_bytes(path))
         except FileNotFoundError:
             return []
         except ValueError as error:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import OffsetOutOfRange
 from ottla.storage.append_queue import AppendQueue
-from ottla.storage.epoch_cache import LeaderEpochCache
-from ottla.storage.errors import storage_error
+from ottla.storage.files import storage_error
+from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import LocalLog, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import ProducerSnapshots

@@ -23,9 +23,8 @@ from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BATCH_LENGTH_MIN, CRC_COVERS_FROM, LENGTH_OVERHEAD, MAGIC
 from ottla.protocol.records.crc import crc32c
 from ottla.storage.buffer_pool import ReadBuffers
-from ottla.storage.epoch_cache import UNKNOWN_EPOCH, LeaderEpochCache
-from ottla.storage.errors import storage_error
-from ottla.storage.files import File
+from ottla.storage.files import File, storage_error
+from ottla.storage.leader_epoch_cache import UNKNOWN_EPOCH, LeaderEpochCache
 from ottla.storage.segment import UNKNOWN, Anchor
 
 _unpack_header = Struct(">qiibIhi").unpack_from

@@ -29,8 +29,7 @@ from ottla.storage import checkpoints
 from ottla.storage.batch_scan import InvalidBatchError, scan
 from ottla.storage.checkpoints import COMPACTED_RANGES
 from ottla.storage.deletions import DELETED_SUFFIX
-from ottla.storage.errors import storage_error
-from ottla.storage.files import FileSystem
+from ottla.storage.files import FileSystem, storage_error
 from ottla.storage.local_log import NO_GAPS, Gaps, LocalLog
 from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import (

@@ -5,7 +5,7 @@ Wherever the disk refuses, the log stays whole, perhaps longer than asked for; s
 
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
-from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import Gaps, LocalLog
 from ottla.storage.log_producers import LogProducers
 from ottla.storage.segment import Segment

@@ -62,22 +62,19 @@ class Purgatory:
     """The waiting operations of one kind, by the keys they wait for."""
 
     def __init__(self, name: str, wheel: TimingWheel, *, watched_max: int | None = None) -> None:
-        """`watched_max` bounds `watched()`; beyond it operations complete before their time, the oldest first."""
+        """`watched_max` bounds `watched`; beyond it operations complete before their time, the oldest first."""
         self.name = name
         self._wheel = wheel
         self._watched_max = watched_max
         # Dicts serve as sets that keep the order of arrival. Invariant: none of them is empty.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._operations: dict[DelayedOperation, None] = {}
-        self._watched = 0
+        self.watched: int = 0
+        """The number of entries in the watch lists: an operation counts once for each of its keys."""
 
     def __len__(self) -> int:
         """The number of waiting operations."""
         return len(self._operations)
-
-    def watched(self) -> int:
-        """The number of entries in the watch lists: an operation counts once for each of its keys."""
-        return self._watched
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete the operation if that is possible now, else let it wait; says whether it completed here."""
@@ -91,7 +88,7 @@ class Purgatory:
         self._watch(operation, keys)
         if operation.try_complete():
             return True
-        if self._watched_max is not None and self._watched > self._watched_max:
+        if self._watched_max is not None and self.watched > self._watched_max:
             self._complete_oldest(self._watched_max)
         # What it touched while being tried may have completed it by another way.
         if not operation.completed:
@@ -139,7 +136,7 @@ class Purgatory:
             # collector.
             operation.timer = None
         del self._operations[operation]
-        self._watched -= len(operation.keys)
+        self.watched -= len(operation.keys)
 
     def _watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         operation.purgatory = self
@@ -147,10 +144,10 @@ class Purgatory:
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
         self._operations[operation] = None
-        self._watched += len(operation.keys)
+        self.watched += len(operation.keys)
 
     def _complete_oldest(self, watched_max: int) -> None:
-        while self._watched > watched_max:
+        while self.watched > watched_max:
             next(iter(self._operations)).force_complete()
 
 

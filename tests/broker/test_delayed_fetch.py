@@ -114,7 +114,7 @@ async def test_too_many_parked_partitions_end_the_oldest_wait(tmp_path: Path) ->
             third.send(fetch_many(1, min_bytes=1), 11)
 
             assert fetched(await first.receive(FetchResponse, 11)) == [[]] * 50
-            assert broker.replicas.delayed_fetch.watched() == 51
+            assert broker.replicas.delayed_fetch.watched == 51
             await produce(first, "t", b"a", index=0)
             assert fetched(await third.receive(FetchResponse, 11)) == [[b"a"]]
 
@@ -127,7 +127,7 @@ async def test_more_partitions_than_may_be_parked_are_answered_at_once(tmp_path:
         response = await client.call(fetch_many(50, min_bytes=1), FetchResponse, 11)
 
         assert fetched(response) == [[]] * 50
-        assert (len(broker.replicas.delayed_fetch), broker.replicas.delayed_fetch.watched()) == (0, 0)
+        assert (len(broker.replicas.delayed_fetch), broker.replicas.delayed_fetch.watched) == (0, 0)
 
 
 def _bound_parked_partitions(broker: Broker, watched_max: int) -> None:

@@ -8,7 +8,7 @@ from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
 from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect
 from ottla.replication.partition import Partition
-from ottla.storage.epoch_cache import EpochEntry
+from ottla.storage.leader_epoch_cache import EpochEntry
 from tests.replication.support import alone, replica, take
 from tests.storage.support import NOW
 

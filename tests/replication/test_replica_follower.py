@@ -17,7 +17,7 @@ from ottla.replication.replica_follower import (
     OffsetRequest,
     ReplicaFollower,
 )
-from ottla.storage.epoch_cache import UNKNOWN_OFFSET
+from ottla.storage.leader_epoch_cache import UNKNOWN_OFFSET
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import NOW, TOPIC_ID, append, batch, new_log
 

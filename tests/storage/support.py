@@ -5,9 +5,11 @@ from pathlib import Path
 
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.protocol.records.record import Record, build_batch, iterate_records
+from ottla.storage.compaction import CompactionResult, begin_swap
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
+from ottla.storage.segment_swap import SwapStep
 from tests.fakes.disk import FakeDisk
 
 ROOT = Path("/data")
@@ -104,3 +106,15 @@ def check_indexes(log: Log) -> None:
             assert ends[segment.base_offset + relative].max_timestamp == timestamp
         if by_position:
             assert segment.max_timestamp == max(header.max_timestamp for header in by_position.values())
+
+
+def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) -> bool:
+    """The whole swap, here and now. False if the log was truncated since the plan. Raises KafkaStorageError."""
+    swap = begin_swap(log, result)
+    if swap is None:
+        return False
+    swap.prepare()
+    while (step := log.swaps.apply(swap, now_wall_ms)) is not SwapStep.END:
+        if step is SwapStep.SYNC:
+            swap.sync()
+    return not swap.is_abandoned

@@ -10,12 +10,22 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.storage import compaction
-from ottla.storage.compaction import CompactionResult, apply_compaction, begin_swap, compact, plan_compaction
+from ottla.storage.compaction import CompactionResult, begin_swap, compact, plan_compaction
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment_swap import SwapStep
 from tests.fakes.disk import FakeDisk, Loss
-from tests.storage.support import NOW, append, check_indexes, keyed, keys_and_values, new_log, open_directory, reopened
+from tests.storage.support import (
+    NOW,
+    append,
+    apply_compaction,
+    check_indexes,
+    keyed,
+    keys_and_values,
+    new_log,
+    open_directory,
+    reopened,
+)
 
 COMPACTED = LogConfig(
     cleanup_policy=frozenset({"compact"}), segment_bytes=400, index_interval_bytes=100, min_cleanable_dirty_ratio=0.0

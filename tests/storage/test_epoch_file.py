@@ -7,25 +7,36 @@ import pytest
 
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.storage import checkpoints
-from ottla.storage.compaction import apply_compaction, compact, plan_compaction
-from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
-from ottla.storage.epoch_file import EpochFile
+from ottla.storage.compaction import compact, plan_compaction
 from ottla.storage.files import write_atomically
+from ottla.storage.leader_epoch_cache import EpochEntry, EpochFile, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
-from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, keyed, new_log, open_directory, read_all, reopened
+from tests.storage.support import (
+    NOW,
+    ROOT,
+    TOPIC_ID,
+    append,
+    apply_compaction,
+    batch,
+    keyed,
+    new_log,
+    open_directory,
+    read_all,
+    reopened,
+)
 
 Entries = tuple[tuple[int, int], ...]
 
 
 def stored_epochs(disk: FakeDisk) -> Entries:
     path = ROOT / "t-0" / checkpoints.LEADER_EPOCHS
-    return tuple(checkpoints.parse_epochs(disk.read_bytes(path))) if disk.exists(path) else ()
+    return tuple(parse_epochs(disk.read_bytes(path))) if disk.exists(path) else ()
 
 
 def store_epochs(disk: FakeDisk, entries: Entries) -> None:
-    content = checkpoints.build_epochs(EpochEntry(*each) for each in entries)
+    content = build_epochs(EpochEntry(*each) for each in entries)
     write_atomically(disk, ROOT / "t-0" / checkpoints.LEADER_EPOCHS, content)
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from ottla.storage import checkpoints
-from ottla.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from ottla.storage.indexes import OffsetIndex, TimeIndex
+from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 
 
 def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
@@ -63,8 +63,8 @@ def test_checkpoints_have_kafkas_form() -> None:
     content = checkpoints.build_offsets({("b", 0): 7, ("a-b", 12): 0})
     assert content == b"0\n2\na-b 12 0\nb 0 7\n"
     assert checkpoints.parse_offsets(content) == {("b", 0): 7, ("a-b", 12): 0}
-    assert checkpoints.build_epochs([EpochEntry(3, 40)]) == b"0\n1\n3 40\n"
-    assert checkpoints.parse_epochs(b"0\n1\n3 40\n") == [(3, 40)]
+    assert build_epochs([EpochEntry(3, 40)]) == b"0\n1\n3 40\n"
+    assert parse_epochs(b"0\n1\n3 40\n") == [(3, 40)]
 
 
 @pytest.mark.parametrize(

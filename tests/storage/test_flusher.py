@@ -53,7 +53,7 @@ def test_an_acknowledgement_waits_for_the_flush_that_follows_its_write() -> None
     told.thread.run()
     assert (log.flushed_offset, log.needs_flush) == (2, False)
     assert told.news == [(log, None), (log, None)]
-    assert told.flusher.is_idle
+    assert told.thread.jobs == []
     assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH)) == [(0, b"a"), (1, b"b")]
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from ottla.protocol.records.compression import Codec
 from ottla.storage import checkpoints
-from ottla.storage.compaction import apply_compaction, compact, plan_compaction
-from ottla.storage.epoch_cache import EpochEntry
+from ottla.storage.compaction import compact, plan_compaction
 from ottla.storage.indexes import OffsetIndex, TimeIndex
+from ottla.storage.leader_epoch_cache import EpochEntry, build_epochs
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 from tests.java_tools import run_tool
-from tests.storage.support import NOW, TOPIC_ID, append, batch, check_indexes, keyed, records_in
+from tests.storage.support import NOW, TOPIC_ID, append, apply_compaction, batch, check_indexes, keyed, records_in
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka_4_1"
 DUMP_LOG = "kafka.tools.DumpLogSegments"
@@ -67,7 +67,7 @@ def test_files_that_kafka_wrote_are_written_the_same() -> None:
     assert timestamps is not None
     assert (offsets.to_bytes(), timestamps.to_bytes()) == (index, times)
     epochs = (log / "leader-epoch-checkpoint").read_bytes()
-    assert checkpoints.build_epochs([EpochEntry(0, 0)]) == epochs
+    assert build_epochs([EpochEntry(0, 0)]) == epochs
     metadata = (log / "partition.metadata").read_bytes()
     assert checkpoints.build_partition_metadata(checkpoints.parse_partition_metadata(metadata)) == metadata
     recovery_points = (GOLDEN / "recovery-point-offset-checkpoint").read_bytes()

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.storage.checkpoints import COMPACTED_RANGES
-from ottla.storage.compaction import CompactionResult, apply_compaction, compact, plan_compaction
+from ottla.storage.compaction import CompactionResult, compact, plan_compaction
 from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -12,6 +12,7 @@ from tests.storage.support import (
     NOW,
     TOPIC_ID,
     append,
+    apply_compaction,
     check_indexes,
     keyed,
     keys_and_values,

@@ -7,10 +7,10 @@ import pytest
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
-from ottla.storage.errors import DataDirectoryError
 from ottla.storage.files import OsFileSystem
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory, partition_of
+from ottla.storage.meta_properties import DataDirectoryError
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened
 

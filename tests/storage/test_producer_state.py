@@ -80,6 +80,12 @@ TRANSACTIONAL = 0x10
 MARKER = 0x30
 
 
+def open_transactions(producers: ProducerStateManager) -> list[int]:
+    """The first offsets of those that are open."""
+    offsets = [state.transaction_first_offset for state in producers.states.values()]
+    return [offset for offset in offsets if offset >= 0]
+
+
 def test_batches_in_order_are_new():
     partition = partition_with(batch(0, 3), batch(3), batch(4, 2))
     assert partition.log_end_offset == 6
@@ -190,7 +196,7 @@ def test_a_plain_batch_inside_an_open_transaction_is_refused():
     """§13.6.2 f."""
     partition = Partition()
     partition.producers.replay(batch(0, attributes=TRANSACTIONAL, base_offset=40), 0)
-    assert partition.producers.first_open_transaction_offset() == 40
+    assert open_transactions(partition.producers) == [40]
     with pytest.raises(InvalidTxnState):
         partition.append(batch(1))
     assert partition.producers.check(batch(1, attributes=TRANSACTIONAL)) is None
@@ -201,15 +207,15 @@ def test_a_marker_in_the_log_closes_its_transaction():
     producers.replay(batch(0, attributes=TRANSACTIONAL, base_offset=40), 0)
     producers.replay(batch(0, producer=8, attributes=TRANSACTIONAL, base_offset=41), 0)
     producers.replay(batch(1, attributes=TRANSACTIONAL, base_offset=42), 0)
-    assert producers.first_open_transaction_offset() == 40
+    assert open_transactions(producers) == [40, 41]
 
     producers.replay(batch(-1, attributes=MARKER, base_offset=43), 0)
 
-    assert producers.first_open_transaction_offset() == 41
+    assert open_transactions(producers) == [41]
     assert producers.check(batch(1)) == DuplicateOf(42, 42, 1000)
     assert producers.check(batch(2)) is None
     producers.replay(batch(-1, producer=8, attributes=MARKER, base_offset=44), 0)
-    assert producers.first_open_transaction_offset() is None
+    assert open_transactions(producers) == []
 
 
 def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero():

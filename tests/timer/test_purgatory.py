@@ -45,7 +45,7 @@ def purgatory(wheel):
 
 
 def is_empty(purgatory, wheel):
-    return (len(purgatory), purgatory.watched(), len(wheel)) == (0, 0, 0)
+    return (len(purgatory), purgatory.watched, len(wheel)) == (0, 0, 0)
 
 
 def test_what_can_complete_at_once_never_waits(purgatory, wheel):
@@ -81,10 +81,10 @@ def test_what_its_caller_has_tried_is_tried_once_more_and_waits(purgatory, wheel
 
 def test_it_is_watched_under_every_key_before_the_second_try_and_gets_its_timer_after(purgatory, wheel):
     seen = []
-    operation = Wait(on_try=lambda _: seen.append((purgatory.watched(), len(wheel))))
+    operation = Wait(on_try=lambda _: seen.append((purgatory.watched, len(wheel))))
     assert not purgatory.try_complete_else_watch(operation, ["a", "b", "a"])
     assert seen == [(0, 0), (2, 0)]
-    assert (len(purgatory), purgatory.watched(), len(wheel)) == (1, 2, 1)
+    assert (len(purgatory), purgatory.watched, len(wheel)) == (1, 2, 1)
 
 
 def test_completed_by_another_way_during_the_second_try_it_gets_no_timer(purgatory, wheel):
@@ -108,7 +108,7 @@ def test_an_event_completes_all_that_are_ready_in_order_of_arrival(purgatory):
         operations[number].ready = True
     assert purgatory.check_and_complete("a") == 3
     assert order == [0, 2, 3]
-    assert (len(purgatory), purgatory.watched()) == (1, 2)
+    assert (len(purgatory), purgatory.watched) == (1, 2)
 
 
 def test_an_event_of_another_key_tries_nothing(purgatory):
@@ -196,7 +196,7 @@ def test_completing_may_use_the_purgatory(purgatory):
     first.ready = True
     assert purgatory.check_and_complete("a") == 1
     assert [operation.events.count("completed") for operation in (first, second, third)] == [1, 1, 1]
-    assert (len(purgatory), purgatory.watched()) == (1, 1)
+    assert (len(purgatory), purgatory.watched) == (1, 1)
 
 
 def test_one_that_raises_costs_no_other_its_turn(purgatory):
@@ -272,7 +272,7 @@ class PurgatoryModel(RuleBasedStateMachine):
     def only_what_waits_is_kept(self):
         keys = sum(len(wants) for _, wants, _ in self.waiting)
         expected = (len(self.waiting), keys, len(self.waiting))
-        assert (len(self.purgatory), self.purgatory.watched(), len(self.wheel)) == expected
+        assert (len(self.purgatory), self.purgatory.watched, len(self.wheel)) == expected
 
 
 PurgatoryModel.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
@@ -303,7 +303,7 @@ def test_too_many_watched_keys_complete_the_oldest(wheel):
     assert not purgatory.watch(third, ["c"])
 
     assert (first.events, second.completed, third.completed) == (["tried", "completed"], False, False)
-    assert (len(purgatory), purgatory.watched(), len(wheel)) == (2, 2, 2)
+    assert (len(purgatory), purgatory.watched, len(wheel)) == (2, 2, 2)
 
 
 def test_an_operation_of_too_many_keys_does_not_wait(wheel):

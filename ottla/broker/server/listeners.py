@@ -8,7 +8,7 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.runtime import StartError
 from ottla.broker.server.network import Network, address_for_clients
 from ottla.cluster.image import Listener
-from ottla.storage.errors import reason_of
+from ottla.storage.files import reason_of
 
 if TYPE_CHECKING:
     from ottla.broker.server.socket_server import Server

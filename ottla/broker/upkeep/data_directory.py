@@ -11,8 +11,8 @@ from functools import partial
 from ottla.broker.runtime import Runtime
 from ottla.broker.upkeep.boot import Boot
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage.errors import DataDirectoryError
 from ottla.storage.log_directory import Checkpoint, LogDirectory
+from ottla.storage.meta_properties import DataDirectoryError
 
 # So many logs are synced at once: a disk does several syncs in the time of one.
 CLOSING_THREADS = 8

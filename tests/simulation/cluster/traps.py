@@ -13,7 +13,7 @@ from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import FollowerState, ReplicaFollower
-from ottla.storage import epoch_file, log_directory, producer_state, recovery
+from ottla.storage import leader_epoch_cache, log_directory, producer_state, recovery
 from tests.fakes.disk import FakeDisk
 from tests.simulation.loop import VirtualClock
 
@@ -84,7 +84,7 @@ def looks_for_repetitions_last(patch: Patch) -> None:
 
 def writes_checkpoints_in_place(patch: Patch) -> None:
     """T-21"""
-    for module in (epoch_file, log_directory, recovery):
+    for module in (leader_epoch_cache, log_directory, recovery):
         patch.setattr(module, "write_atomically", write_in_place)
 
 

@@ -1,12 +1,25 @@
 """Which leader epoch began at which offset: what a replica compares with another to find where their logs part.
 
-The cache is a list of (epoch, start offset), both columns strictly rising. It lives in memory; `epoch_file` says when
-it is written down.
+The cache is a list of (epoch, start offset), both columns strictly rising. It lives in memory.
+
+`leader-epoch-checkpoint` has it on disk, written when a flush needs it and not before. The file may lag behind the
+cache. What it must have, durably, are the epochs below the recovery point: recovery reads every batch above it and
+takes the epochs from there, but believes what is below. So it is written by each flush that raises the recovery point
+over an epoch that the file does not have, and by a compaction, which may remove the only batches that carry one.
+
+An epoch without records is never written. No other replica can know it, for epochs travel with batches: no log can part
+from this one there, and a leader that goes on in the same term begins it again at the log end.
 """
 
+import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from ottla.storage import checkpoints
+from ottla.storage.files import FileSystem, write_atomically
 
 UNKNOWN_EPOCH = -1
 UNKNOWN_OFFSET = -1
@@ -85,3 +98,43 @@ def rising_entries(entries: Iterable[EpochEntry]) -> list[EpochEntry]:
             rising.pop()
         rising.append(entry)
     return rising
+
+
+EpochWrite: TypeAlias = Callable[[], None]
+"""Makes the entries durable, from any thread. Raises OSError."""
+
+
+class EpochFile:
+    def __init__(self, files: FileSystem, directory: Path, stored: Sequence[EpochEntry]) -> None:
+        """`stored` is what the file says."""
+        self._files = files
+        self._path = directory / checkpoints.LEADER_EPOCHS
+        self._latest = list(stored)
+        # Writes are numbered as they are begun; several may be under way, and the latest is to remain.
+        self._begun: int = 0
+        self._written: int = 0
+        self._lock = threading.Lock()
+
+    def begin_write(self, epochs: LeaderEpochCache, end_offset: int) -> EpochWrite | None:
+        """What makes the epochs of all records durable, which end at `end_offset`; None if they are."""
+        entries = epochs.below(end_offset)
+        if entries == entries_below(self._latest, end_offset) and self._written == self._begun:
+            return None
+        self._begun += 1
+        self._latest = entries
+        return partial(self._write, self._begun, entries)
+
+    def _write(self, number: int, entries: list[EpochEntry]) -> None:
+        with self._lock:
+            if number > self._written:
+                write_atomically(self._files, self._path, build_epochs(entries))
+                self._written = number
+
+
+def build_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    return checkpoints.build_lines(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def parse_epochs(content: bytes) -> list[EpochEntry]:
+    """Raises ValueError."""
+    return [EpochEntry(int(epoch), int(start)) for epoch, start in checkpoints.parse_lines(content, columns=2)]
