@@ -36,10 +36,9 @@ from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, L
 from ottla.broker.server.network import Network, TcpNetwork
 from ottla.broker.server.prepared_frames import PreparedFrames
 from ottla.broker.server.socket_server import Server
-from ottla.broker.upkeep.boot import Boot
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
-from ottla.broker.upkeep.data_directory import closed_cleanly, opened
-from ottla.broker.upkeep.log_upkeep import LogManager
+from ottla.broker.upkeep.data_directory import Boot, closed_cleanly, opened
+from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.store import Entry, MetadataStore, StoreError

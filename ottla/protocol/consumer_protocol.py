@@ -1,4 +1,4 @@
-"""Reading and writing consumers' subscriptions and assignments, with the version in front.
+"""Reading consumers' subscriptions and assignments, with the version in front.
 
 Versions from the future are read as the newest known one, and bytes after the last field are ignored: new versions
 may only add fields at the end. So does every Kafka client, since members of different ages share a group.
@@ -6,7 +6,7 @@ may only add fields at the end. So does every Kafka client, since members of dif
 
 from typing import Final, TypeVar
 
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.codec import decode
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.primitives import Buffer, DecodeError
 from ottla.protocol.schema import Message
@@ -38,16 +38,6 @@ def parse_subscribed_topics(data: Buffer) -> list[str]:
 def parse_assignment(data: Buffer) -> ConsumerProtocolAssignment:
     """What a member was given. No bytes at all are an assignment of nothing."""
     return _parse(ConsumerProtocolAssignment, data) if len(data) else ConsumerProtocolAssignment()
-
-
-def build_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
-    """The bytes of a subscription, as JoinGroup carries them."""
-    return version.to_bytes(_VERSION_BYTES, "big") + encode(subscription, version)
-
-
-def build_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
-    """The bytes of an assignment, as SyncGroup carries them."""
-    return version.to_bytes(_VERSION_BYTES, "big") + encode(assignment, version)
 
 
 def _parse(cls: type[M], data: Buffer) -> M:

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from ottla.replication.fetch_session_handler import FetchSessionHandler, FetchState, FollowerKey
 from ottla.replication.fetcher_requests import (
     SYNC_WAIT_MS,
     FetcherConfig,
     FetcherRequest,
+    FetchSessionHandler,
+    FetchState,
+    FollowerKey,
     LeaderEndpoint,
     epochs_request,
     fetch_request,

@@ -8,9 +8,8 @@ all partitions of a metadata update, then `take_changes`: a fetcher that loses o
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.replication.fetch_session_handler import FollowerKey
 from ottla.replication.fetcher import Fetcher, FetcherKey, key_of
-from ottla.replication.fetcher_requests import FetcherConfig, LeaderEndpoint
+from ottla.replication.fetcher_requests import FetcherConfig, FollowerKey, LeaderEndpoint
 from ottla.replication.follower_effects import Effect, LogEffect
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import ReplicaFollower

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.deletions import Deletions
 from ottla.storage.files import FileSystem, storage_error

@@ -17,8 +17,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
-from ottla.protocol.records.batch import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc32c,
+)
 
 EXPIRATION_MS = 86400000
 """The default of `producer.id.expiration.ms`."""

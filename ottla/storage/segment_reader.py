@@ -20,8 +20,14 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.protocol.errors import CorruptMessage
-from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BATCH_LENGTH_MIN, CRC_COVERS_FROM, LENGTH_OVERHEAD, MAGIC
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import (
+    BATCH_HEADER_SIZE,
+    BATCH_LENGTH_MIN,
+    CRC_COVERS_FROM,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    crc32c,
+)
 from ottla.storage.buffer_pool import ReadBuffers
 from ottla.storage.files import File, storage_error
 from ottla.storage.leader_epoch_cache import UNKNOWN_EPOCH, LeaderEpochCache

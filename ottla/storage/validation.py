@@ -17,6 +17,7 @@ from ottla.protocol.errors import (
     RecordListTooLarge,
     UnsupportedCompressionType,
 )
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import (
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
@@ -29,6 +30,7 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    crc32c,
     crc_is_valid,
     iterate_batches,
     parse_batch_header,
@@ -36,7 +38,6 @@ from ottla.protocol.records.batch import (
     set_max_timestamp,
 )
 from ottla.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec
-from ottla.protocol.records.crc import Buffer, crc32c
 from ottla.protocol.records.record import (
     TIMESTAMP_MAX,
     TIMESTAMP_MIN,

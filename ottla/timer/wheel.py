@@ -93,7 +93,7 @@ class Slot(Link):
         return entries
 
 
-class Wheel:
+class WheelLevel:
     """One wheel of the hierarchy: its slots and how far they reach."""
 
     __slots__ = ("level", "limit_tick", "slots", "span_ticks")
@@ -124,7 +124,7 @@ class TimingWheel:
         self._wheel_size = wheel_size
         self._now_ms = start_ms
         self._hand_tick = start_ms // tick_ms
-        self._wheels: list[Wheel] = [Wheel(0, wheel_size, self._hand_tick)]
+        self._wheels: list[WheelLevel] = [WheelLevel(0, wheel_size, self._hand_tick)]
         # Slots by (expiration tick, -level): of those that expire together the highest is first, to be moved down.
         self._queue: list[tuple[int, int, Slot]] = []
         # Scheduled with a deadline that had passed already; run by the next `advance`.
@@ -245,9 +245,9 @@ class TimingWheel:
         last.after = entry
         slot.before = entry
 
-    def _add_wheels_up_to(self, tick: int) -> Wheel:
+    def _add_wheels_up_to(self, tick: int) -> WheelLevel:
         while tick >= self._wheels[-1].limit_tick:
-            self._wheels.append(Wheel(len(self._wheels), self._wheel_size, self._hand_tick))
+            self._wheels.append(WheelLevel(len(self._wheels), self._wheel_size, self._hand_tick))
         return self._wheels[-1]
 
     def _turn_to(self, tick: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.broker.replicas.delayed_produce import Awaited
+from ottla.broker.replicas.delayed_produce import ProducePartitionStatus
 from ottla.protocol.errors import ErrorCode
 from tests.broker.virtual_cluster import Cluster, Node
 from tests.storage.support import batch
@@ -51,18 +51,18 @@ class Story:
         )
         await asyncio.sleep(1)
 
-    async def produce(self, topic: str, index: int) -> Awaited:
-        def act(done: Callable[[Awaited], None]) -> None:
+    async def produce(self, topic: str, index: int) -> ProducePartitionStatus:
+        def act(done: Callable[[ProducePartitionStatus], None]) -> None:
             replicas = self.leader.broker.replicas
             partition, answer = replicas.partition(topic, index), Answer()
             info = replicas.append(partition, batch("x", timestamp=self.cluster.clock.wall_ms()), -1, answer)
             replicas.flush_and_notify()
-            done(Awaited(partition, info, answer, partition.leader_epoch, needs_replicas=True))
+            done(ProducePartitionStatus(partition, info, answer, partition.leader_epoch, needs_replicas=True))
 
-        awaited: Awaited = await self.cluster.call(self.leader, act)
+        awaited: ProducePartitionStatus = await self.cluster.call(self.leader, act)
         return awaited
 
-    async def acknowledged(self, awaited: Awaited, within_ms: int) -> None:
+    async def acknowledged(self, awaited: ProducePartitionStatus, within_ms: int) -> None:
         await self.cluster.until(lambda: awaited.outcome() is ErrorCode.NONE, within_ms)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.upkeep import log_upkeep as housekeeping
+from ottla.broker.upkeep import log_manager
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.messages.fetch import FetchResponse
@@ -122,7 +122,7 @@ async def test_a_log_that_fails_does_not_keep_the_others_from_being_looked_after
 
 async def test_files_of_old_segments_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """§16.6.1"""
-    monkeypatch.setattr(housekeeping, "DELETION_INTERVAL_MS", 20)
+    monkeypatch.setattr(log_manager, "DELETION_INTERVAL_MS", 20)
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await three_old_segments(client, "t")
 
@@ -158,7 +158,7 @@ async def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
 
 async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """§16.2.3: a start after a crash reads again from the recovery point, and that must not stay at 0 for ever."""
-    monkeypatch.setattr(housekeeping, "SYNC_INTERVAL_MS", 20)
+    monkeypatch.setattr(log_manager, "SYNC_INTERVAL_MS", 20)
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await three_old_segments(client, "t")
         log = broker.replicas.partition("t", 0).log
@@ -314,7 +314,7 @@ async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descrip
 
 
 async def test_receive_buffers_are_given_back_after_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "BUFFERS_INTERVAL_MS", 20)
+    monkeypatch.setattr(log_manager, "BUFFERS_INTERVAL_MS", 20)
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         pool = broker.server.receive_buffers._pool
         views = [pool.take() for _ in range(4)]

@@ -1,6 +1,5 @@
 import pytest
 
-from ottla.protocol.consumer_protocol import build_assignment
 from ottla.protocol.messages import consumer_protocol
 from ottla.protocol.messages import offset_fetch as fetch
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -28,6 +27,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from tests.cli.fake_broker import FakeBroker
 from tests.cli.runner import json_of, output_of, refusal_of, run
+from tests.fakes.consumer_protocol import build_assignment
 
 FIRST, LAST = 5, 20
 # What ListOffsets finds for a time: -1 is "every record is older".

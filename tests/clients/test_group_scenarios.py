@@ -13,10 +13,10 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from benchmarks.raw_client import RawClient, create_topic, join_request
 from ottla import BrokerThread
 from ottla.coordinator.facts import MemberJoined
-from ottla.protocol.consumer_protocol import build_subscription
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from tests.clients.group_watch import WAIT_S, Member, Timeline
+from tests.fakes.consumer_protocol import build_subscription
 
 TOPIC = "t"
 SETTINGS = {

@@ -20,13 +20,13 @@ from ottla.coordinator.facts import (
     StoreFailed,
 )
 from ottla.coordinator.facts import Fact as GroupFact
-from ottla.protocol.consumer_protocol import build_assignment, build_subscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
+from tests.fakes.consumer_protocol import build_assignment, build_subscription
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"
 ENVELOPE = {"v", "type", "wall_ms", "mono_ms", "broker", "run", "seq"}

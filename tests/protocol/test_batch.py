@@ -14,13 +14,13 @@ from ottla.protocol.records.batch import (
     CRC_COVERS_FROM,
     BatchHeader,
     assign_offset_and_epoch,
+    crc32c,
     crc_is_valid,
     iterate_batches,
     parse_batch_header,
     set_log_append_time,
     set_max_timestamp,
 )
-from ottla.protocol.records.crc import crc32c
 from ottla.protocol.records.record import Record, build_batch, iterate_records
 from tests.protocol import golden_batches as golden
 

@@ -2,19 +2,14 @@
 
 import pytest
 
-from ottla.protocol.consumer_protocol import (
-    build_assignment,
-    build_subscription,
-    parse_assignment,
-    parse_subscribed_topics,
-    parse_subscription,
-)
+from ottla.protocol.consumer_protocol import parse_assignment, parse_subscribed_topics, parse_subscription
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
 from ottla.protocol.primitives import DecodeError
+from tests.fakes.consumer_protocol import build_assignment, build_subscription
 
 OWNED = [TopicPartition(topic="t", partitions=[0, 2])]
 

@@ -12,6 +12,7 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 from kafka.record.memory_records import MemoryRecordsBuilder as KafkaPythonBuilder
 
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType
+from ottla.protocol.primitives import append_varint, read_varint, read_varlong
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, crc_is_valid, parse_batch_header, seal_batch
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import (
@@ -24,7 +25,6 @@ from ottla.protocol.records.record import (
     records_fit,
     walk_block,
 )
-from ottla.protocol.records.varint import append_varint, read_varint, read_varlong
 from tests.protocol import fuzz_records
 from tests.protocol import golden_batches as golden
 

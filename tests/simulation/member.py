@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, build_assignment, build_subscription, parse_assignment
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -16,6 +16,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.fakes.consumer_protocol import build_assignment, build_subscription
 from tests.simulation.commits import Commits
 from tests.simulation.judge import Sent
 from tests.simulation.wire import LOST

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, KafkaError, OutOfOrderSequenceNumber
-from ottla.protocol.records.batch import BatchHeader, parse_batch_header
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import BatchHeader, crc32c, parse_batch_header
 from ottla.storage.producer_state import (
     CorruptSnapshot,
     DuplicateOf,

@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from tests.structure import source
-from tests.structure.ratchet import CHECKS, EXCEPTIONS, build, differences, find, parse, updated
+from tests.structure.ratchet import CHECKS, EXCEPTIONS, build, differences, find, parse, reasons, updated
 
 
 def main() -> int:
@@ -22,10 +22,11 @@ def main() -> int:
     if unknown := [name for name in listed if name not in CHECKS]:
         parser.error(f"there is no check {unknown[0]}; there are {', '.join(CHECKS)}")
     found = find(source.load())
-    allowed = parse(EXCEPTIONS.read_text())
+    text = EXCEPTIONS.read_text()
+    allowed = parse(text)
     if options.update:
         allowed = updated(found, allowed)
-        EXCEPTIONS.write_text(build(allowed))
+        EXCEPTIONS.write_text(build(allowed, reasons(text)))
     for name in listed:
         print(f"{name}: {CHECKS[name][0]}")
         for each in found[name]:

@@ -1,7 +1,8 @@
 """The checks, and the exceptions that each of them has.
 
 `exceptions.txt` lists what is found today, a section for each check. The lists may only become shorter: the test fails
-when something is found that is not listed, and when something is listed that is found no more.
+when something is found that is not listed, and when something is listed that is found no more. An exception that is to
+stay says why, behind `  # `.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +18,17 @@ HEAD = """\
 # removes those that are found no more, and renames those whose file was moved.
 """
 
+REASON = "  # "
+
 Lists = dict[str, list[str]]
 
 
 def _unused(files: dict[str, SourceFile]) -> list[Finding]:
     return unused(files, source.load(suffix=".pyi") | source.load(packages=source.USERS))
+
+
+def _long_test_names(_: dict[str, SourceFile]) -> list[Finding]:
+    return sizes.long_test_names(source.load(packages=("tests",)))
 
 
 CHECKS: Mapping[str, tuple[str, Callable[[dict[str, SourceFile]], list[Finding]]]] = {
@@ -31,6 +38,7 @@ CHECKS: Mapping[str, tuple[str, Callable[[dict[str, SourceFile]], list[Finding]]
     "long-files": (f"files of more than {sizes.FILE_LINES_MAX} lines", sizes.long_files),
     "short-files": (f"files of less than {sizes.FILE_LINES_MIN} lines", sizes.short_files),
     "classes-named-alike": ("classes with the name of another", sizes.classes_named_alike),
+    "long-test-names": (f"tests with names of more than {sizes.TEST_NAME_LENGTH_MAX} characters", _long_test_names),
     "unused": ("symbols that only tests use, or nothing", _unused),
 }
 
@@ -46,12 +54,21 @@ def parse(text: str) -> Lists:
         if line.startswith("["):
             section = line.strip("[]")
         elif line and not line.startswith("#"):
-            lists[section].append(line)
+            lists[section].append(line.partition(REASON)[0])
     return lists
 
 
-def build(lists: Mapping[str, list[str]]) -> str:
-    sections = ["\n".join([f"\n[{name}]", *sorted(lists[name])]) for name in CHECKS]
+def reasons(text: str) -> dict[str, str]:
+    """Of the exceptions that have one."""
+    lines = [line.partition(REASON) for line in text.splitlines() if not line.startswith("#")]
+    return {key: reason for key, _, reason in lines if reason}
+
+
+def build(lists: Mapping[str, list[str]], why: Mapping[str, str]) -> str:
+    lines = {
+        name: [f"{key}{REASON}{why[key]}" if key in why else key for key in sorted(lists[name])] for name in CHECKS
+    }
+    sections = ["\n".join([f"\n[{name}]", *lines[name]]) for name in CHECKS]
     return HEAD + "\n".join(sections) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Lengths of functions and files, and names of classes that mean two things."""
+"""Lengths of functions, files and names of tests, and names of classes that mean two things."""
 
 import ast
 from collections import defaultdict
@@ -8,6 +8,16 @@ from tests.structure.source import Finding, SourceFile, definitions
 FUNCTION_LINES_MAX = 45
 FILE_LINES_MAX = 450
 FILE_LINES_MIN = 60
+TEST_NAME_LENGTH_MAX = 60
+
+# Rooms where a file is found by the name of the one thing it is about, however little there is to say of it.
+ONE_FILE_PER = {
+    "ottla/protocol/messages": "API",
+    "ottla/broker/handlers": "API",
+    "ottla/cli/commands": "command",
+    "ottla/pipeline/jobs": "job",
+}
+APIS = "ottla/protocol/messages"
 
 
 def long_functions(files: dict[str, SourceFile]) -> list[Finding]:
@@ -27,16 +37,38 @@ def long_files(files: dict[str, SourceFile]) -> list[Finding]:
 
 
 def short_files(files: dict[str, SourceFile]) -> list[Finding]:
-    """What only makes a package, and says in a line what it is for, is no file to read."""
+    """What only makes a package, or starts one, is no file to read; nor is one that its room has for each API."""
+    apis = {_name(module.path) for module in files.values() if _room(module.path) == APIS}
     return [
         _file(module)
         for module in files.values()
-        if module.lines < FILE_LINES_MIN and not module.path.endswith("__init__.py")
+        if module.lines < FILE_LINES_MIN
+        and _name(module.path) not in ("__init__", "__main__")
+        and not (ONE_FILE_PER.get(_room(module.path)) == "API" and _name(module.path) in apis)
+        and ONE_FILE_PER.get(_room(module.path), "API") == "API"
     ]
+
+
+def _room(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".py")
 
 
 def _file(module: SourceFile) -> Finding:
     return Finding(module.path, module.path, 1, f"{module.lines} lines")
+
+
+def long_test_names(files: dict[str, SourceFile]) -> list[Finding]:
+    findings = []
+    for module in files.values():
+        for qualified, node in definitions(module.tree):
+            name = qualified.rpartition(".")[2]
+            if name.startswith("test_") and len(name) > TEST_NAME_LENGTH_MAX:
+                findings.append(Finding(f"{module.path} {name}", module.path, node.lineno, f"{name} is too long"))
+    return findings
 
 
 def classes_named_alike(files: dict[str, SourceFile]) -> list[Finding]:

@@ -1,5 +1,6 @@
 """The checks themselves, on a package made for them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from tests.structure.unused import unused
 
 
 def package(root: Path, **modules: str) -> dict[str, SourceFile]:
-    """Modules of `ottla` by name, `__` for a dot."""
+    """Modules of `ottla` by name, `__` between two words for a dot."""
     for name, text in modules.items():
-        path = root / "ottla" / f"{name.replace('__', '/')}.py"
+        path = root / "ottla" / f"{re.sub(r'(?<=[a-z])__(?=[a-z])', '/', name)}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return source.load(root)
@@ -65,6 +66,21 @@ def test_sizes_at_the_limit_are_fine_and_one_line_beyond_is_not(tmp_path: Path) 
     assert keys(sizes.long_functions(files)) == ["ottla/a.py f46"]
     assert keys(sizes.long_files(files)) == ["ottla/c.py"]
     assert keys(sizes.short_files(files)) == ["ottla/d.py"]
+
+
+def test_short_file_that_has_its_place_by_a_rule_is_fine(tmp_path: Path) -> None:
+    files = package(
+        tmp_path, __main__="", protocol__messages__fetch="", broker__handlers__fetch="", broker__handlers__nodes=""
+    )
+
+    assert keys(sizes.short_files(files)) == ["ottla/broker/handlers/nodes.py"]
+
+
+def test_test_name_of_more_than_60_characters_is_too_long(tmp_path: Path) -> None:
+    names = ["test_" + "x" * 55, "test_" + "y" * 56]
+    files = package(tmp_path, a="".join(f"def {name}(): ...\n" for name in names))
+
+    assert keys(sizes.long_test_names(files)) == [f"ottla/a.py {names[1]}"]
 
 
 def test_each_further_class_of_a_name_is_one_too_many(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.structure import source
-from tests.structure.ratchet import CHECKS, EXCEPTIONS, build, differences, find, parse
+from tests.structure.ratchet import CHECKS, EXCEPTIONS, build, differences, find, parse, reasons
 from tests.structure.source import SourceFile
 
 
@@ -24,4 +24,4 @@ def test_nothing_is_found_but_what_is_listed(files: dict[str, SourceFile], check
 def test_exceptions_are_sorted_and_listed_once() -> None:
     text = EXCEPTIONS.read_text()
 
-    assert text == build({name: sorted(set(keys)) for name, keys in parse(text).items()})
+    assert text == build({name: sorted(set(keys)) for name, keys in parse(text).items()}, reasons(text))

@@ -5,6 +5,7 @@
 
 from typing import Final
 
+from ottla.protocol.primitives import append_varint
 from ottla.protocol.records.batch import (
     MAGIC,
     NO_PRODUCER_EPOCH,
@@ -15,7 +16,6 @@ from ottla.protocol.records.batch import (
     seal_batch,
 )
 from ottla.protocol.records.record import NO_LEADER_EPOCH
-from ottla.protocol.records.varint import append_varint
 
 
 def _varint(number: int) -> bytes:

@@ -1,7 +1,7 @@
 """AlterConfigs: the configs of a resource are replaced as a whole. Long deprecated, still sent by older clients."""
 
 from ottla.broker.config.alter import replaced
-from ottla.broker.handlers.altering import Answers, alter_resources
+from ottla.broker.handlers.config_resources import Answers, alter_resources
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext

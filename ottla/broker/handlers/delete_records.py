@@ -3,7 +3,11 @@
 The leader moves its log start at once; the answer waits for the followers, who learn of it with their next fetch.
 """
 
-from ottla.broker.replicas.delayed_delete_records import NO_LOW_WATERMARK, Awaited, DelayedDeleteRecords
+from ottla.broker.replicas.delayed_delete_records import (
+    NO_LOW_WATERMARK,
+    DelayedDeleteRecords,
+    DeleteRecordsPartitionStatus,
+)
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
@@ -24,7 +28,7 @@ TO_HIGH_WATERMARK = -1
 def handle(
     replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | None:
-    awaited: list[Awaited] = []
+    awaited: list[DeleteRecordsPartitionStatus] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -42,7 +46,7 @@ def handle(
 
 
 def _result(
-    replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition, awaited: list[Awaited]
+    replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition, awaited: list[DeleteRecordsPartitionStatus]
 ) -> DeleteRecordsPartitionResult:
     try:
         partition, offset = _delete(replicas, topic, asked.partition_index, asked.offset)
@@ -53,7 +57,7 @@ def _result(
     low_watermark = partition.log.log_start_offset
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
     if partition.has_followers:
-        awaited.append(Awaited(partition, offset, result))
+        awaited.append(DeleteRecordsPartitionStatus(partition, offset, result))
     return result
 
 

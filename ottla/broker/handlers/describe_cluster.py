@@ -1,7 +1,7 @@
 """DescribeCluster: the brokers and the controller."""
 
-from ottla.broker.handlers.nodes import nodes_for
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.replicas.current_leader import nodes_for
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
@@ -21,7 +21,8 @@ def handle(
     if request.endpoint_type != BROKERS:
         return _refusal(request.endpoint_type)
     asked = request.include_cluster_authorized_operations
-    registered, live = image.brokers, image.live_brokers
+    live = image.live_brokers
+    included = image.brokers if request.include_fenced_brokers else live
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=image.cluster_id,
@@ -34,7 +35,7 @@ def handle(
                 rack=each.rack,
                 is_fenced=each.node_id not in live,
             )
-            for each in nodes_for(context, registered if request.include_fenced_brokers else live).values()
+            for each in nodes_for(context.connection.listener_name, included).values()
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.replicas.current_leader import Node, nodes_for, reachable_leader
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.authorized_operations import TOPIC_OPERATIONS
 from ottla.broker.server.request_context import RequestContext
@@ -33,7 +33,7 @@ def handle(
     room = min(request.response_partition_limit, runtime.config.max_request_partition_size_limit)
     if room < 1:
         raise InvalidRequest(f"a page has room for at least one partition, not {room}")
-    nodes = nodes_for(context, image.live_brokers)
+    nodes = nodes_for(context.connection.listener_name, image.live_brokers)
     response = DescribeTopicPartitionsResponse()
     for name in _names(image, request, start):
         if room == 0:
@@ -95,7 +95,7 @@ def _described(
 def _partition(
     image: MetadataImage, index: int, state: PartitionInfo, nodes: dict[int, Node]
 ) -> DescribeTopicPartitionsResponsePartition:
-    leader, error = told_leader(state.leader, nodes, image)
+    leader, error = reachable_leader(state.leader, nodes, image)
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(error),
         partition_index=index,

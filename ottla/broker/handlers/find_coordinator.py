@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.broker.handlers.nodes import nodes_for
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.replicas.current_leader import nodes_for
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
@@ -71,7 +71,11 @@ def _find(
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
     groups = prepare_groups()
     broker = groups.coordinator_of(key) if groups is not None else None
-    node = nodes_for(context, metadata.image.live_brokers).get(broker.node_id) if broker is not None else None
+    node = (
+        nodes_for(context.connection.listener_name, metadata.image.live_brokers).get(broker.node_id)
+        if broker is not None
+        else None
+    )
     if node is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available yet")
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)

@@ -6,8 +6,7 @@ from ottla.broker.config.alter import Alteration, altered
 from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.config.options import Option
 from ottla.broker.config.topic import shown_value
-from ottla.broker.handlers.altering import Answers, alter_resources
-from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType
+from ottla.broker.handlers.config_resources import ALL_BROKERS, Answers, ResourceType, alter_resources
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.runtime import Runtime

@@ -9,9 +9,9 @@ changes. Topics that are created because a client asks for them are created toge
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.replicas.current_leader import Node, nodes_for, reachable_leader
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.prepared_frames import PreparedFrame, PreparedFrames
@@ -87,7 +87,7 @@ def _response(
 ) -> MetadataResponse:
     """`codes`: what became of topics that were to be created."""
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    nodes = nodes_for(context, image.live_brokers)
+    nodes = nodes_for(context.connection.listener_name, image.live_brokers)
     asked = request.topics
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
         topics = [_known_topic(context, image, topic, nodes, topic_operations) for topic in image.topics.values()]
@@ -158,7 +158,7 @@ def _known_topic(
 def _partition(
     context: RequestContext, image: MetadataImage, index: int, state: PartitionInfo, nodes: dict[int, Node]
 ) -> MetadataResponsePartition:
-    leader, error = told_leader(state.leader, nodes, image)
+    leader, error = reachable_leader(state.leader, nodes, image)
     if error is ErrorCode.LISTENER_NOT_FOUND and context.api_version < LISTENER_NOT_FOUND_SINCE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(

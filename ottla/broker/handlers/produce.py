@@ -9,7 +9,7 @@ With acks=all it waits for the followers too, if there are any (`DelayedProduce`
 With acks=0 nobody waits for an answer, so an error closes the connection, and the client asks for metadata again.
 """
 
-from ottla.broker.replicas.delayed_produce import Awaited, DelayedProduce, name_leader
+from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartitionStatus, name_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
@@ -48,7 +48,7 @@ def handle(
             return response
         _close_on_error(context, response)
         return None
-    awaited: list[Awaited] = []
+    awaited: list[ProducePartitionStatus] = []
     response = ProduceResponse()
     response.responses = [
         TopicProduceResponse(
@@ -70,7 +70,7 @@ def handle(
     return response
 
 
-def _waits(replicas: ReplicaManager, awaited: list[Awaited]) -> bool:
+def _waits(replicas: ReplicaManager, awaited: list[ProducePartitionStatus]) -> bool:
     if any(each.needs_replicas for each in awaited):
         return True
     # Whether a sync is due, the log knows when it has written.
@@ -85,7 +85,7 @@ def _append(
     acks: int,
     topic: str,
     data: PartitionProduceData,
-    awaited: list[Awaited],
+    awaited: list[ProducePartitionStatus],
 ) -> PartitionProduceResponse:
     index = data.index
     answer = PartitionProduceResponse(index=index)
@@ -107,7 +107,7 @@ def _append(
     answer.log_start_offset = info.log_start_offset
     needs_replicas = acks == ACKS_ALL and partition.has_followers
     if needs_replicas or partition.log.config.waits_for_sync:
-        awaited.append(Awaited(partition, info, answer, partition.leader_epoch, needs_replicas))
+        awaited.append(ProducePartitionStatus(partition, info, answer, partition.leader_epoch, needs_replicas))
     return answer
 
 

@@ -1,41 +1,61 @@
-"""Who leads a partition, for a client that asked the wrong broker (KIP-951).
+"""Brokers and leaders as a client is sent to them: at the address of the listener that it came by itself.
 
-With the leader's epoch and address in the answer that refuses it, a client can go there at once, and need not ask for
-metadata first. `KafkaApis.getCurrentLeader` is the rule: the leader is named whether or not the client can reach it,
-the address only where there is one.
+A broker without that listener is out of the client's reach, and so is what it leads (§4.2.2).
+
+A client that asked the wrong broker is sent the leader's epoch and address in the answer that refuses it (KIP-951): it
+can go there at once, and need not ask for metadata first. `KafkaApis.getCurrentLeader` is the rule: the leader is named
+whether or not the client can reach it, the address only where there is one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ottla.cluster.image import NO_LEADER, MetadataImage
+from ottla.cluster.image import NO_LEADER, BrokerInfo, MetadataImage
+from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
 
-UNKNOWN_EPOCH = -1
 
-
-class Endpoint(NamedTuple):
-    """The fields of the messages' NodeEndpoint."""
-
+class Node(NamedTuple):
     node_id: int
     host: str
     port: int
     rack: str | None
 
 
+def nodes_for(listener: str, brokers: Mapping[int, BrokerInfo]) -> dict[int, Node]:
+    """The brokers that a client of this listener can be sent to, by node id: all that have it."""
+    return {
+        node_id: Node(node_id, *broker.endpoint(listener), broker.rack)
+        for node_id, broker in brokers.items()
+        if broker.has_listener(listener)
+    }
+
+
+def reachable_leader(leader: int, nodes: dict[int, Node], image: MetadataImage) -> tuple[int, ErrorCode]:
+    """The leader if it is one of the `nodes`, or NO_LEADER with the reason."""
+    if leader in nodes:
+        return leader, ErrorCode.NONE
+    if leader in image.live_brokers:
+        return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
+    return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+
+
+UNKNOWN_EPOCH = -1
+
+
 class CurrentLeader(NamedTuple):
-    """`leader_id` is NO_LEADER where nobody is known to lead."""
+    """`leader_id` is NO_LEADER where no leader is known."""
 
     leader_id: int
     leader_epoch: int
-    endpoint: Endpoint | None
+    node: Node | None
 
-    def new_endpoints(self, told: Iterable[Any]) -> list[dict[str, Any]]:
+    def new_endpoints(self, known: Iterable[Any]) -> list[dict[str, Any]]:
         """The fields of what is to be added to a response's endpoints, each of which it names once."""
-        endpoint = self.endpoint
-        if endpoint is None or any(each.node_id == endpoint.node_id for each in told):
+        node = self.node
+        if node is None or any(each.node_id == node.node_id for each in known):
             return []
-        return [endpoint._asdict()]
+        return [node._asdict()]
 
 
 class LeaderSource(Protocol):
@@ -56,7 +76,7 @@ def current_leader(replicas: LeaderSource, listener: str, topic: str, index: int
         return CurrentLeader(NO_LEADER, UNKNOWN_EPOCH, None)
     if state.leader == replicas.node_id and not _leads(replicas.find(topic, index)):
         return CurrentLeader(NO_LEADER, state.leader_epoch, None)
-    return CurrentLeader(state.leader, state.leader_epoch, _endpoint(image, listener, state.leader))
+    return CurrentLeader(state.leader, state.leader_epoch, _node(image, listener, state.leader))
 
 
 def _leads(partition: Partition | None) -> bool:
@@ -64,8 +84,8 @@ def _leads(partition: Partition | None) -> bool:
     return partition is not None and partition.is_leader
 
 
-def _endpoint(image: MetadataImage, listener: str, node_id: int) -> Endpoint | None:
+def _node(image: MetadataImage, listener: str, node_id: int) -> Node | None:
     leader = image.brokers.get(node_id)
     if leader is None or not leader.is_live or not leader.has_listener(listener):
         return None
-    return Endpoint(node_id, *leader.endpoint(listener), leader.rack)
+    return Node(node_id, *leader.endpoint(listener), leader.rack)

@@ -12,7 +12,7 @@ from ottla.timer.purgatory import DelayedOperation
 NO_LOW_WATERMARK = -1
 
 
-class Awaited(NamedTuple):
+class DeleteRecordsPartitionStatus(NamedTuple):
     """A partition whose followers have yet to delete what is below `offset`, and the result that stands for it."""
 
     partition: Partition
@@ -28,7 +28,7 @@ class DelayedDeleteRecords(DelayedOperation):
         replicas: ReplicaManager,
         context: RequestContext,
         response: Any,
-        awaited: Sequence[Awaited],
+        awaited: Sequence[DeleteRecordsPartitionStatus],
         deadline_ms: int,
     ) -> None:
         super().__init__(deadline_ms)
@@ -53,7 +53,7 @@ class DelayedDeleteRecords(DelayedOperation):
                 _fail(awaited.result, ErrorCode.REQUEST_TIMED_OUT)
         self._context.complete(self._response)
 
-    def _look_at(self, awaited: Awaited) -> bool:
+    def _look_at(self, awaited: DeleteRecordsPartitionStatus) -> bool:
         """Whether the result is known."""
         result = awaited.result
         if not result.error_code:

@@ -16,7 +16,7 @@ from ottla.timer.purgatory import DelayedOperation
 LEADER_SINCE = 10
 
 
-class Awaited(NamedTuple):
+class ProducePartitionStatus(NamedTuple):
     """What has been appended, and the answer of the response that stands for it."""
 
     partition: Partition
@@ -47,7 +47,7 @@ class DelayedProduce(DelayedOperation):
         replicas: ReplicaManager,
         context: RequestContext,
         response: Any,
-        awaited: Sequence[Awaited],
+        awaited: Sequence[ProducePartitionStatus],
         deadline_ms: int,
     ) -> None:
         super().__init__(deadline_ms)
@@ -90,7 +90,7 @@ class DelayedProduce(DelayedOperation):
                 self._fail_unless_none(awaited, ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome)
         self._context.complete(self._response)
 
-    def _fail_unless_none(self, awaited: Awaited, code: ErrorCode) -> None:
+    def _fail_unless_none(self, awaited: ProducePartitionStatus, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             return
         answer = awaited.answer

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
-class Listener(Protocol):
-    """An open door."""
+class ListeningSocket(Protocol):
+    """A bound socket that accepts connections."""
 
     host: str
     port: int
@@ -21,7 +21,7 @@ class Listener(Protocol):
 class Network(Protocol):
     async def listen(
         self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, *, backlog: int
-    ) -> Listener:
+    ) -> ListeningSocket:
         """Raises OSError where the address cannot be had."""
         ...
 

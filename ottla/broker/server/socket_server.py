@@ -9,7 +9,7 @@ from ottla.broker.runtime import Runtime
 from ottla.broker.server.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher
-from ottla.broker.server.network import Listener, Network, SocketOptions
+from ottla.broker.server.network import ListeningSocket, Network, SocketOptions
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.replication.fetch_session_cache import FetchSessionCache
 
@@ -51,14 +51,14 @@ class Server:
             send_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
             receive_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
         )
-        self._listeners: list[Listener] = []
+        self._listeners: list[ListeningSocket] = []
         self._all_closed: asyncio.Future[None] | None = None
         # Pending while a session without a connection is kept.
         self._sessions_timer: TimerEntry | None = None
         self._logged_second = 0
         self._logged_count = 0
 
-    async def listen(self, network: Network, name: str, host: str, port: int) -> Listener:
+    async def listen(self, network: Network, name: str, host: str, port: int) -> ListeningSocket:
         """Opens the listener of this name. Raises OSError where the address cannot be had."""
         backlog = self.runtime.config.socket_listen_backlog_size
         listener = await network.listen(lambda: Connection(self, name), host, port, backlog=backlog)

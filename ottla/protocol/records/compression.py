@@ -12,7 +12,7 @@ from struct import Struct, pack
 import cramjam
 
 from ottla.protocol.errors import InvalidRecord, MessageTooLarge, UnsupportedCompressionType
-from ottla.protocol.records.crc import Buffer
+from ottla.protocol.primitives import Buffer
 
 
 class Codec(IntEnum):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
+from ottla.protocol.primitives import Buffer, append_varint, read_varint, read_varlong
 from ottla.protocol.records.batch import (
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
@@ -28,8 +29,6 @@ from ottla.protocol.records.batch import (
     seal_batch,
 )
 from ottla.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
-from ottla.protocol.records.crc import Buffer
-from ottla.protocol.records.varint import append_varint, read_varint, read_varlong
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 NO_LEADER_EPOCH = -1

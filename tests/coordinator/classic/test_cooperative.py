@@ -5,10 +5,11 @@ leader's second join starts the second rebalance, and that members may commit an
 """
 
 from ottla.coordinator.facts import Cause, RebalanceStarted
-from ottla.protocol.consumer_protocol import build_assignment, build_subscription, parse_assignment, parse_subscription
+from ottla.protocol.consumer_protocol import parse_assignment, parse_subscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import consumer_protocol as messages
 from tests.coordinator.harness import Client, Shell
+from tests.fakes.consumer_protocol import build_assignment, build_subscription
 
 PARTITIONS = (0, 1, 2)
 

@@ -3,7 +3,6 @@
 import pytest
 
 from ottla.coordinator.records import GroupMetadata, StoredMember, build_group_metadata_key, build_group_metadata_value
-from ottla.protocol.consumer_protocol import build_assignment, build_subscription
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -12,6 +11,7 @@ from ottla.protocol.messages.consumer_protocol import (
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log_config import LogConfig
+from tests.fakes.consumer_protocol import build_assignment, build_subscription
 
 LIMIT = LogConfig().max_message_bytes
 
