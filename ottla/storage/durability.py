@@ -1,7 +1,7 @@
 """Making records durable: group commit for all logs of a data directory.
 
 An fsync takes as long as hundreds of appends, and one covers whatever was written before it. So at most one flush is
-on its way; every log that asks meanwhile joins the next one. The syncing itself runs in the directory's thread, on
+on its way; every log that asks during it joins the next one. The syncing itself runs in the directory's thread, on
 descriptors of its own; before and after it the log is touched only by the thread that owns it.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import PARTITION_METADATA
 from ottla.storage.files import NO_DESCRIPTORS, File, FileSystem, storage_error
-from ottla.storage.leader_epoch_cache import EpochFile, EpochWrite, LeaderEpochCache
+from ottla.storage.leader_epoch_cache import EpochWrite, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -100,7 +100,7 @@ class Durability:
         local: LocalLog,
         snapshots: ProducerSnapshots,
         epochs: LeaderEpochCache,
-        epoch_file: EpochFile,
+        epoch_file: LeaderEpochCheckpointFile,
         recovery_point: int,
     ) -> None:
         self.flushed_offset: int = recovery_point

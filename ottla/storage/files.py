@@ -130,7 +130,7 @@ def write_atomically(files: FileSystem, path: Path, content: bytes, *, sync: boo
 
 
 def write_file(files: FileSystem, path: Path, content: bytes) -> None:
-    """Write a file that is made anew after a crash anyway: neither atomic nor synced."""
+    """Write a file that is made again after a crash anyway: neither atomic nor synced."""
     file = files.open(path)
     try:
         file.truncate(0)
@@ -313,5 +313,5 @@ def reason_of(error: OSError) -> str:
 
 
 def storage_error(action: str, path: Path | str, error: OSError) -> KafkaStorageError:
-    """`storage_error("append to", path, error)`: the failure as clients and the log are told of it."""
+    """`storage_error("append to", path, error)`: the failure as clients get it and as the log says it."""
     return KafkaStorageError(f"could not {action} {path}: {reason_of(error)}")

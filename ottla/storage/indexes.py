@@ -20,7 +20,7 @@ _POSITION_MASK = 0xFFFFFFFF
 
 
 class OffsetIndex:
-    """Entries in memory; whoever owns the segment reads and writes the file."""
+    """Entries in memory; the segment reads and writes the file."""
 
     __slots__ = ("_entries",)
 
@@ -97,7 +97,7 @@ _HIGH, _LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
 
 
 class TimeIndex:
-    """Entries in memory; whoever owns the segment reads and writes the file."""
+    """Entries in memory; the segment reads and writes the file."""
 
     __slots__ = ("_offsets", "_timestamps")
 

@@ -104,7 +104,7 @@ EpochWrite: TypeAlias = Callable[[], None]
 """Makes the entries durable, from any thread. Raises OSError."""
 
 
-class EpochFile:
+class LeaderEpochCheckpointFile:
     def __init__(self, files: FileSystem, directory: Path, stored: Sequence[EpochEntry]) -> None:
         """`stored` is what the file says."""
         self._files = files

@@ -49,7 +49,7 @@ class Segments:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def up_to_active(self) -> list[Segment]:
-        """The segments that nobody appends to any more."""
+        """The inactive segments."""
         return self._segments[:-1]
 
     def end_of(self, n: int, log_end_offset: int) -> int:
@@ -202,7 +202,7 @@ class LocalLog:
             raise self.fail(storage_error(action, self.directory, OSError(str(error)))) from error
 
     def guard(self, action: str, change: Callable[[], None]) -> None:
-        """A change that must not stop half-way: if it does, only recovery can tell what the log is."""
+        """A change that must not stop half-way: if it does, only recovery can find out what the log is."""
         if self.failure is not None:
             raise self.failure
         try:

@@ -21,7 +21,7 @@ from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.append_queue import AppendInfo, AppendQueue, Origin
 from ottla.storage.durability import Durability
 from ottla.storage.files import FileSystem
-from ottla.storage.leader_epoch_cache import EpochEntry, EpochFile, LeaderEpochCache
+from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import Gaps, LocalLog, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
@@ -101,7 +101,7 @@ class Log:
         self.deletions = local.deletions
         self._producers = LogProducers(local, loaded.producers, loaded.snapshots, loaded.loaded_at_ms)
         self._snapshots = loaded.snapshots
-        epoch_file = EpochFile(files, directory, loaded.stored_epochs)
+        epoch_file = LeaderEpochCheckpointFile(files, directory, loaded.stored_epochs)
         self.durability = Durability(local, loaded.snapshots, loaded.epochs, epoch_file, loaded.recovery_point)
         self.swaps = SegmentSwaps(local, loaded.snapshots, loaded.gaps, loaded.cleaned_offset)
         shared = (local, self._producers, loaded.epochs, loaded.gaps, self.durability, self.swaps)

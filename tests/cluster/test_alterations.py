@@ -148,7 +148,7 @@ def test_giving_up_may_not_leave_only_those_out_of_sync() -> None:
     assert refusal(lambda: reassign(made, "t", 0, None, rules())) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_a_lower_minimum_ends_the_elr_when_the_topic_is_looked_at() -> None:
+def test_lower_min_insync_replicas_ends_the_elr_at_next_check() -> None:
     made = image(state("1", elr="23"))
     assert decide(made, TopicChanged("t"), rules(2)) == []
     (change,) = decide(made, TopicChanged("t"), rules(1))

@@ -1,4 +1,4 @@
-"""What is special about the embedded metadata store: its file, its sessions, the order in which it tells."""
+"""What is special about the embedded metadata store: its file, its sessions, the order of its callbacks."""
 
 import sqlite3
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_without_a_wheel_a_lease_lasts_until_it_is_revoked() -> None:
     assert read(store) == []
 
 
-def test_a_watch_whose_callback_raises_does_not_keep_the_others_from_seeing() -> None:
+def test_watch_whose_callback_raises_does_not_stop_the_others() -> None:
     posted: list[Any] = []
     store = EmbeddedStore(post=posted.append)
     seen: list[Any] = []
@@ -174,7 +174,7 @@ def test_a_store_that_is_shared_makes_one_transaction_in_a_step() -> None:
     assert answers == [Committed(1), Committed(2), Committed(3), Snapshot([Entry("a", b"2", 3)], 3)]
 
 
-def test_a_store_that_is_shared_tells_one_watch_of_one_transaction_in_a_step() -> None:
+def test_shared_store_calls_one_watch_per_step_and_transaction() -> None:
     steps: list[Any] = []
     store = EmbeddedStore(post=steps.append)
     seen: list[tuple[str, int]] = []
@@ -193,7 +193,7 @@ def test_a_store_that_is_shared_tells_one_watch_of_one_transaction_in_a_step() -
     assert [revision for name, revision in seen if name == "first"] == [1, 2]
 
 
-def test_an_answer_that_raises_does_not_keep_the_next_transaction_from_being_made() -> None:
+def test_answer_that_raises_does_not_stop_the_next_transaction() -> None:
     steps: list[Any] = []
     store = EmbeddedStore(post=steps.append)
     store.commit([], [Put("a", b"1")], lambda result: None)
@@ -207,7 +207,7 @@ def test_an_answer_that_raises_does_not_keep_the_next_transaction_from_being_mad
     assert [entry.value for entry in read(store)] == [b"3"]
 
 
-def test_what_a_session_asked_for_is_done_although_it_was_closed_and_nobody_is_answered() -> None:
+def test_request_of_a_closed_session_is_done_without_an_answer() -> None:
     steps: list[Any] = []
     store = EmbeddedStore(post=steps.append)
     session, answers = store.session(), []

@@ -75,7 +75,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path / "meta.sqlite", monkeypatch)
 
 
-def test_a_transaction_is_visible_and_answered_when_it_is_durable(machine: Machine) -> None:
+def test_transaction_is_visible_and_answered_once_durable(machine: Machine) -> None:
     seen: list[Any] = []
     machine.store.watch("", 1, seen.append)
     machine.commit("a")
@@ -146,7 +146,7 @@ def test_written_transactions_are_told_one_in_a_step(machine: Machine) -> None:
     assert len(machine.answers) == 4
 
 
-def test_a_lease_that_ends_during_a_write_takes_the_keys_of_that_write_too(machine: Machine) -> None:
+def test_lease_that_ends_during_a_write_removes_its_keys_too(machine: Machine) -> None:
     granted: list[Any] = []
     machine.store.grant(1000, granted.append)
     lease_id = granted[0].lease_id
@@ -191,7 +191,7 @@ def test_what_is_under_a_lease_waits_for_no_write(machine: Machine) -> None:
     assert not machine.writes
 
 
-def test_history_is_bounded_by_bytes_and_a_watch_further_back_is_told() -> None:
+def test_history_is_bounded_by_bytes_and_an_older_watch_fails() -> None:
     store = EmbeddedStore(history_bytes_max=10_000)
     for _ in range(3):
         store.commit([], [Put("a", bytes(4000))], lambda result: None)
@@ -211,7 +211,7 @@ def test_a_watch_too_far_behind_is_told_to_read_again() -> None:
     store = EmbeddedStore(post=steps.append, history_bytes_max=10_000)
     seen: list[Any] = []
     store.watch("", 1, seen.append)
-    # The loop makes transactions, and has yet to tell of them.
+    # The loop makes transactions, and has yet to report them.
     for _ in range(3):
         store._watches.publish([Put("a", bytes(4000))], store._revision + 1)
         store._revision += 1

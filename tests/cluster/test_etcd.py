@@ -43,18 +43,18 @@ def late_server(tmp_path: Path) -> Iterator[EtcdServer]:
 
 
 async def test_an_etcd_that_is_not_there_is_unavailable_and_said_to_be() -> None:
-    told: list[tuple[bool, str]] = []
+    reported: list[tuple[bool, str]] = []
     store = EtcdStore(
         [("127.0.0.1", free_ports(1)[0])],
         timeout_ms=300,
-        reachable=lambda reachable, why: told.append((reachable, why)),
+        reachable=lambda reachable, why: reported.append((reachable, why)),
     )
 
     assert isinstance(await read(store), Unavailable)
     assert isinstance(await commit(store, Put("a", b"")), Unavailable)
     assert isinstance(await answer(lambda done: store.grant(2000, done)), Unavailable)
     assert isinstance(await answer(lambda done: store.keep_alive(1, done)), Unavailable)
-    assert [reachable for reachable, _ in told] == [False]
+    assert [reachable for reachable, _ in reported] == [False]
     store.close()
     await store.wait_closed()
 
@@ -70,15 +70,15 @@ async def test_a_dead_endpoint_is_passed_over(server: EtcdServer) -> None:
 
 
 async def test_etcd_back_again_is_said_to_be(late_server: EtcdServer) -> None:
-    told: asyncio.Queue[bool] = asyncio.Queue()
+    reported: asyncio.Queue[bool] = asyncio.Queue()
     endpoints = [("127.0.0.1", late_server.port)]
-    store = EtcdStore(endpoints, timeout_ms=20_000, reachable=lambda reachable, why: told.put_nowait(reachable))
+    store = EtcdStore(endpoints, timeout_ms=20_000, reachable=lambda reachable, why: reported.put_nowait(reachable))
     reading = asyncio.ensure_future(read(store))
-    assert await told.get() is False
+    assert await reported.get() is False
 
     late_server.start()
     await reading
-    assert await told.get() is True
+    assert await reported.get() is True
     store.close()
     await store.wait_closed()
 
@@ -149,7 +149,7 @@ def test_transactions_nest_where_etcd_would_find_them_too_long() -> None:
         transaction_request([Expect(str(index), ABSENT) for index in range(129)], [Delete("a")], "/")
 
 
-async def test_more_bytes_than_etcd_takes_are_refused_without_asking_it() -> None:
+async def test_transaction_too_large_for_etcd_is_refused_unsent() -> None:
     store = EtcdStore([("127.0.0.1", 1)], timeout_ms=1)
     changes = [Put(f"partitions/t/{index}", bytes(1000)) for index in range(1600)]
 
@@ -184,7 +184,7 @@ def test_a_refusal_without_a_cause_is_not_believed() -> None:
 
 
 class Silenceable:
-    """Forwards connections to a port, until it is told to keep everything to itself."""
+    """Forwards connections to a port, until it is to keep everything to itself."""
 
     def __init__(self, to: int) -> None:
         self.to = to

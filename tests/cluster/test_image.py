@@ -19,7 +19,7 @@ def test_a_change_makes_a_new_image_and_leaves_the_old_one() -> None:
     assert without.topics_by_id == {}
 
 
-def test_partitions_are_found_by_index_and_only_by_those_that_exist() -> None:
+def test_partition_is_found_by_its_index_only_if_it_exists() -> None:
     image = MetadataImage("cluster", 1).with_topics({"a": TopicInfo("a", b"i" * 16, (STATE, STATE))})
 
     assert image.partition("a", 1) is STATE

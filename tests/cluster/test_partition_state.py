@@ -75,7 +75,7 @@ BY_HAND = {"election": LeaderElection.UNCLEAN}
             state("1", min_isr_1 := 1),
             conditions("23", lost="1", min_isr=min_isr_1),
             state("", -1, last_known_elr="1", last_leader=1),
-            id="(d) nobody is eligible: T-26",
+            id="(d) no replica is eligible: T-26",
         ),
         pytest.param(
             state("1", replicas="1"),
@@ -192,7 +192,7 @@ class Cluster(RuleBasedStateMachine):
         if after.leader != NO_LEADER:
             assert self.leader_of_epoch.setdefault(after.leader_epoch, after.leader) == after.leader, "I-1"
 
-    # What happens, in strides that get somewhere. Whoever is in `deaf` hears and fetches nothing meanwhile.
+    # What happens, in strides that get somewhere. A broker in `deaf` receives and fetches nothing.
 
     @rule(deaf=st.just(frozenset()) | st.sampled_from(SOME_NODES), synced=st.sampled_from((False, False, True)))
     def produce(self, deaf: frozenset[int], synced: bool) -> None:
@@ -267,7 +267,7 @@ class Cluster(RuleBasedStateMachine):
             broker.epoch_start = len(broker.log)
 
     def fetch(self, follower: int, some: int) -> None:
-        """A follower in the leader's term: truncates where it differs, takes some, and tells where it is."""
+        """A follower in the leader's term: truncates where it differs, takes some, and reports where it is."""
         broker = self.brokers[follower]
         known = broker.known
         if not broker.up or known is None or known.leader in (NO_LEADER, follower):
@@ -371,7 +371,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def a_leader_that_may_serve_has_every_acknowledged_record(self) -> None:
-        """I-3, I-4: for the leader in the store, and for whoever may be elected next."""
+        """I-3, I-4: for the leader in the store, and for each that may be elected next."""
         if not hasattr(self, "state"):
             return
         for node in {*self.state.isr, *self.state.elr}:
@@ -398,7 +398,7 @@ TestCluster.settings = settings(max_examples=400, stateful_step_count=40, deadli
 
 
 def ends(**of_replica: tuple[int, int]) -> dict[int, LogEnd]:
-    """`_1=(last epoch, end offset)`, told in leader epoch 5."""
+    """`_1=(last epoch, end offset)`, reported in leader epoch 5."""
     return {int(name[1:]): LogEnd(5, *end) for name, end in of_replica.items()}
 
 
@@ -414,9 +414,9 @@ LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(4, 9), _3=(4, 12)), 3, id="one that was not in sync"),
         pytest.param(LEADERLESS, "12", ends(_1=(4, 10), _2=(4, 11)), 2, id="without one that was not in sync"),
         pytest.param(LEADERLESS, "13", ends(_1=(4, 10), _2=(4, 11), _3=(4, 12)), NO_LEADER, id="one is missing"),
-        pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _3=(4, 12)), NO_LEADER, id="one has not told"),
+        pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _3=(4, 12)), NO_LEADER, id="one has not reported"),
         pytest.param(
-            replace(LEADERLESS, leader_epoch=6), "123", ends(_1=(4, 10), _2=(4, 11)), NO_LEADER, id="told before"
+            replace(LEADERLESS, leader_epoch=6), "123", ends(_1=(4, 10), _2=(4, 11)), NO_LEADER, id="reported before"
         ),
         pytest.param(
             state("", NO_LEADER, last_known_elr="2", last_leader=1),
@@ -425,11 +425,11 @@ LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)
             NO_LEADER,
             id="last leader",
         ),
-        pytest.param(state("", NO_LEADER), "123", ends(_1=(4, 1), _2=(4, 2)), NO_LEADER, id="nobody known: all wait"),
+        pytest.param(state("", NO_LEADER), "123", ends(_1=(4, 1), _2=(4, 2)), NO_LEADER, id="none known: all wait"),
         pytest.param(state("", NO_LEADER, elr="3"), "12", ends(_1=(4, 1), _2=(4, 2)), NO_LEADER, id="the ELR may come"),
     ],
 )
-def test_longest_log_is_elected_when_all_who_had_everything_are_back(
+def test_longest_log_is_elected_once_last_isr_members_are_back(
     before: PartitionInfo, active: str, log_ends: dict[int, LogEnd], leader: int
 ) -> None:
     after = next_state(before, conditions(active, log_ends=log_ends))

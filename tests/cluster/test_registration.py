@@ -148,7 +148,7 @@ def test_of_two_processes_that_register_at_once_one_loses() -> None:
     assert isinstance(world.commit(second), Conflict)
 
 
-def test_a_process_whose_session_ended_keeps_its_epoch_and_is_fenced_at_first() -> None:
+def test_broker_whose_session_ended_is_fenced_in_its_epoch() -> None:
     world = World()
     epoch, _ = world.enter(1)
     world.elapse()
@@ -165,7 +165,7 @@ def test_the_data_of_another_cluster_is_refused() -> None:
     assert code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-def test_a_broker_that_lost_data_leaves_isr_and_elr_before_it_is_active() -> None:
+def test_broker_that_lost_data_leaves_isr_and_elr_before_active() -> None:
     """§19.4.3 (c), T-26."""
     world = World()
     for node_id in (1, 2, 3):
@@ -250,7 +250,7 @@ def test_an_unregistered_broker_is_forgotten() -> None:
     assert refusal(lambda: unregister(world.image, 1)) is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_broker_that_finds_nobody_is_active_and_the_controller_at_once() -> None:
+def test_first_broker_is_active_and_controller_at_once() -> None:
     world = World()
     lease_id = world.lease()
     assert may_register_alone(wanted(1), world.entries())
@@ -272,7 +272,7 @@ def test_whoever_is_registered_too_or_controls_is_somebody() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "may"), [("1", True), ("12", False), ("2", True)])
-def test_who_lost_data_that_others_may_have_does_not_begin_as_if_nothing_had_been(replicas: str, may: bool) -> None:
+def test_broker_that_lost_data_of_others_is_not_active_at_once(replicas: str, may: bool) -> None:
     world = World()
     topic = TopicInfo("t", TOPIC_ID, (new_partition(digits(replicas), digits(replicas)),))
     world.store.commit([], [Put(key, value) for key, value in topic_values(topic).items()], lambda result: None)

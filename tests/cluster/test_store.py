@@ -68,7 +68,7 @@ async def test_a_read_is_limited_to_its_prefix_and_sorted(store: MetadataStore) 
     assert [entry.key for entry in await entries(store, "t/")] == ["t/a", "t/b"]
 
 
-async def test_a_transaction_changes_nothing_when_one_expectation_fails(store: MetadataStore) -> None:
+async def test_transaction_with_a_failed_expectation_changes_nothing(store: MetadataStore) -> None:
     first = await committed(store, Put("a", b"1"))
 
     expected = (Expect("a", first), Expect("b", first))
@@ -229,7 +229,7 @@ async def test_a_watch_may_begin_with_transactions_to_come(store: MetadataStore)
     assert (await seen.first(1))[0].revision == third
 
 
-async def test_a_callback_that_writes_is_not_called_within_its_own_call(store: MetadataStore) -> None:
+async def test_callback_that_writes_is_not_called_within_its_own_call(store: MetadataStore) -> None:
     seen, depth = Seen(), 0
 
     def deliver(event: Changes) -> None:

@@ -8,7 +8,7 @@ BEFORE = Snapshot((Entry("a", b"1", 8),), 8)
 
 
 class Rewound:
-    """A store that tells its follower to read anew, and then has less."""
+    """A store that makes its watcher read everything again, and then has less."""
 
     def __init__(self) -> None:
         self.content = BEFORE

@@ -36,7 +36,7 @@ def test_a_new_topic_expects_that_there_is_none() -> None:
     assert transaction.expected == (Expect("topics/n", ABSENT),)
 
 
-def test_a_topic_that_grows_expects_itself_and_nothing_of_its_other_partitions() -> None:
+def test_growing_topic_expects_nothing_of_its_other_partitions() -> None:
     before = with_revisions(7, 8)
     topic = before.topics["t"]
     transaction = replace_topics(
@@ -85,7 +85,7 @@ def test_broker_configs_are_replaced_at_their_revision() -> None:
     assert transaction.changes == (Put("configs/brokers/1", config_value({"a": "b"})),)
 
 
-def test_new_terms_begin_where_the_broker_leads_in_transactions_that_every_store_takes() -> None:
+def test_new_terms_fit_into_transactions_that_every_store_takes() -> None:
     count = CHANGES_PER_TRANSACTION + 1
     states = [state(leader=1, revision=index) for index in range(count)] + [state(leader=2)]
     topic = TopicInfo("t", TOPIC_ID, tuple(states))
@@ -97,7 +97,7 @@ def test_new_terms_begin_where_the_broker_leads_in_transactions_that_every_store
     assert b'"leader_epoch":6,"partition_epoch":10' in second.changes[0].value.replace(b" ", b"")
 
 
-def test_a_broker_takes_itself_out_of_marks_and_the_last_one_takes_the_mark_away() -> None:
+def test_last_broker_to_leave_a_mark_removes_it() -> None:
     two, one, none = (
         DeletionMark(bytes([n]) * 16, "t", brokers, n) for n, brokers in ((1, (1, 2)), (2, (1,)), (3, ()))
     )
@@ -111,7 +111,7 @@ def test_a_broker_takes_itself_out_of_marks_and_the_last_one_takes_the_mark_away
     )
 
 
-def test_marks_concern_those_they_name_and_everybody_when_these_are_gone() -> None:
+def test_mark_holds_for_named_brokers_or_all_once_these_are_gone() -> None:
     mark = DeletionMark(TOPIC_ID, "t", (1, 2))
 
     assert has_to_tidy(1, mark, registered=[1, 2, 3])
@@ -119,7 +119,7 @@ def test_marks_concern_those_they_name_and_everybody_when_these_are_gone() -> No
     assert has_to_tidy(3, mark, registered=[3])
 
 
-def test_topics_of_a_request_are_put_together_as_far_as_a_transaction_goes() -> None:
+def test_topics_of_a_request_share_transactions_up_to_the_limit() -> None:
     few = [1] * (2 * TOPICS_PER_TRANSACTION + 1)
     assert [len(some) for some in in_transactions(few, int)] == [TOPICS_PER_TRANSACTION, TOPICS_PER_TRANSACTION, 1]
 
@@ -127,7 +127,7 @@ def test_topics_of_a_request_are_put_together_as_far_as_a_transaction_goes() -> 
     assert list(in_transactions([half, half, 1, half], int)) == [[half, half], [1, half]]
 
 
-def test_a_topic_of_many_partitions_is_in_a_transaction_by_itself() -> None:
+def test_topic_of_many_partitions_has_a_transaction_of_its_own() -> None:
     many = PARTITIONS_PER_TRANSACTION + 1
 
     assert list(in_transactions([1, many, 1], int)) == [[1], [many], [1]]

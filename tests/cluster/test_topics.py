@@ -58,7 +58,7 @@ def test_illegal_topic_names_are_refused(name: str | None) -> None:
     assert refusal(lambda: check_topic_name(name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_topic_takes_the_brokers_defaults_for_counts_it_leaves_open() -> None:
+def test_topic_takes_the_brokers_defaults_for_counts_left_open() -> None:
     topic = plan(TopicSpec("a"))
 
     assert [state.replicas for state in topic.partitions] == [(1,), (1,), (1,)]
@@ -90,14 +90,14 @@ def test_topics_that_cannot_be_are_refused(spec: TopicSpec, code: ErrorCode) -> 
     assert refusal(lambda: plan(spec, image)) is code
 
 
-def test_replicas_given_by_hand_are_taken_in_the_order_of_partitions() -> None:
+def test_replicas_given_by_hand_are_taken_in_partition_order() -> None:
     image = image_with(brokers=3)
     topic = plan(TopicSpec("a", assignments=[(1, [2, 3]), (0, [3, 1])]), image)
 
     assert [(state.leader, state.isr) for state in topic.partitions] == [(3, (3, 1)), (2, (2, 3))]
 
 
-def test_replicas_given_by_hand_must_be_as_many_for_every_partition() -> None:
+def test_replicas_given_by_hand_must_be_equally_many_everywhere() -> None:
     image = image_with(brokers=3)
     spec = TopicSpec("a", assignments=[(0, [1, 2]), (1, [3])])
 
@@ -138,7 +138,7 @@ def test_the_partition_count_of_consumer_offsets_is_fixed() -> None:
     assert refusal(growth) is ErrorCode.INVALID_REQUEST
 
 
-def test_internal_topics_are_neither_created_nor_deleted_by_clients() -> None:
+def test_clients_neither_create_nor_delete_internal_topics() -> None:
     topic = topic_named(CONSUMER_OFFSETS)
 
     assert refusal(lambda: check_creatable_by_clients(CONSUMER_OFFSETS, image_with())) is ErrorCode.INVALID_REQUEST
@@ -173,7 +173,7 @@ def test_topic_ids_are_version_4_uuids_and_new(seed: int) -> None:
 
 @settings(max_examples=100)
 @given(partitions=st.integers(1, 30), brokers=st.integers(1, 6), factor=st.integers(1, 6), seed=st.integers())
-def test_placement_spreads_leaders_evenly_and_never_repeats_a_broker(partitions, brokers, factor, seed) -> None:
+def test_placement_spreads_leaders_and_never_repeats_a_broker(partitions, brokers, factor, seed) -> None:
     factor = min(factor, brokers)
     infos = [BrokerInfo(node_id, "h", 1, f"rack{node_id % 2}") for node_id in range(brokers)]
     placed = place(partitions, factor, infos, random.Random(seed))
@@ -216,13 +216,13 @@ def test_replicas_stand_in_as_many_racks_as_there_are(brokers: int, racks: int, 
         assert len({infos[node_id].rack for node_id in replicas}) == there
 
 
-def test_replicas_are_placed_on_active_brokers_while_there_are_enough() -> None:
+def test_replicas_are_on_active_brokers_while_there_are_enough() -> None:
     image = with_broker(image_with(brokers=2), BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
 
     assert {replica for state in plan(TopicSpec("a", 9, 2), image).partitions for replica in state.replicas} == {1, 2}
 
 
-def test_a_broker_that_is_away_gets_the_replica_that_no_other_can_have() -> None:
+def test_fenced_broker_gets_the_replica_no_active_one_can_have() -> None:
     image = with_broker(image_with(brokers=2), BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
     states = plan(TopicSpec("a", 9, 3), image).partitions
 
@@ -231,7 +231,7 @@ def test_a_broker_that_is_away_gets_the_replica_that_no_other_can_have() -> None
     assert refusal(lambda: plan(TopicSpec("a", 9, 4), image)) is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_fenced_broker_that_is_named_gets_a_replica_and_is_not_in_sync() -> None:
+def test_fenced_broker_given_by_hand_gets_a_replica_out_of_sync() -> None:
     image = with_broker(image_with(brokers=2), BrokerInfo(3, "h", 1, state=BrokerState.FENCED))
     (state,) = plan(TopicSpec("a", assignments=[(0, [3, 1, 2])]), image).partitions
 

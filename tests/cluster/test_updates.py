@@ -1,4 +1,4 @@
-"""The image kept up to date by changes is the image read anew, and shares with the one before what has not changed."""
+"""The image kept up to date by changes is the image read again, and shares with the one before what has not changed."""
 
 import json
 import random
@@ -38,7 +38,7 @@ def puts(values: dict[str, bytes], revision: int = 1) -> Changes:
     return Changes(revision, tuple(Entry(key, value, revision) for key, value in values.items()), ())
 
 
-def test_a_partition_that_changes_leaves_the_others_where_they_are() -> None:
+def test_changed_partition_leaves_the_others_as_they_are() -> None:
     before = applied(EMPTY, puts(topic_values(topic("a", 3)) | topic_values(topic("b", 1, 2)))).image
     update = applied(before, puts({partition_key("a", 1): partition_value(state("12"))}, 7))
 
@@ -151,9 +151,9 @@ def test_changes_one_by_one_make_what_reading_anew_makes(history: list) -> None:
         gone = tuple(change.key for change in changes if isinstance(change, Delete))
         image = applied(image, Changes(revision, entries, gone)).image
 
-        anew = applied(EMPTY, Snapshot([keys[key] for key in sorted(keys)], revision)).image
-        assert (dict(image.topics), dict(image.brokers)) == (dict(anew.topics), dict(anew.brokers))
-        assert (image.controller_id, image.controller_epoch) == (anew.controller_id, anew.controller_epoch)
+        fresh = applied(EMPTY, Snapshot([keys[key] for key in sorted(keys)], revision)).image
+        assert (dict(image.topics), dict(image.brokers)) == (dict(fresh.topics), dict(fresh.brokers))
+        assert (image.controller_id, image.controller_epoch) == (fresh.controller_id, fresh.controller_epoch)
         assert dict(image.topics_by_id) == {each.topic_id: each for each in image.topics.values()}
         over = applied(replace(image, revision=0), Snapshot([keys[key] for key in sorted(keys)], revision))
         assert (dict(over.topics), over.brokers) == ({}, ())
@@ -196,12 +196,12 @@ def test_copies_of_a_large_overlay_share_what_has_not_changed() -> None:
 
 
 def test_log_ends_are_of_a_broker_as_long_as_their_key_is_there() -> None:
-    told = {(TOPIC_ID, 3): LogEnd(5, 4, 10)}
+    reported = {(TOPIC_ID, 3): LogEnd(5, 4, 10)}
     before = image(state())
     key = f"{LOG_ENDS}2"
 
-    after = applied(before, Changes(1001, (Entry(key, log_ends_value(told), 1001),), ()))
+    after = applied(before, Changes(1001, (Entry(key, log_ends_value(reported), 1001),), ()))
     gone = applied(after.image, Changes(1002, (), (key,)))
 
-    assert (after.image.brokers[2].log_ends, after.brokers) == (told, (2,))
+    assert (after.image.brokers[2].log_ends, after.brokers) == (reported, (2,))
     assert (gone.image.brokers[2].log_ends, gone.brokers) == ({}, (2,))

@@ -16,4 +16,4 @@ def test_a_stub_is_current(name: str) -> None:
     stub = Path(module.__file__).with_suffix(".pyi").read_text()
 
     assert stub == stub_of(module), "run: python -m ottla.protocol.stubs"
-    assert module.__doc__, "the module tells what each version changed"
+    assert module.__doc__, "the module says what each version changed"

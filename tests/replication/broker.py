@@ -40,7 +40,7 @@ from ottla.replication.replica_follower import LATEST_TIMESTAMP, ReplicaFollower
 from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from tests.fakes.disk import FakeDisk
 from tests.replication.channel import ChangeMessage, Request
-from tests.replication.controller import BROKERS, NOBODY, State
+from tests.replication.controller import BROKERS, NO_LEADER, State
 from tests.storage.support import NOW, TOPIC_ID, open_directory
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Broker:
             elr=sorted(state.elr),
             now_ms=self.cluster.now_ms,
         )
-        if taken is StateChange.BECAME_LEADER or (taken is StateChange.BECAME_FOLLOWER and state.leader == NOBODY):
+        if taken is StateChange.BECAME_LEADER or (taken is StateChange.BECAME_FOLLOWER and state.leader == NO_LEADER):
             self.fetchers.remove_partition(TOPIC, INDEX)
         elif taken is StateChange.BECAME_FOLLOWER:
             effects = self.fetchers.add_partition(partition, LeaderEndpoint("broker", state.leader))

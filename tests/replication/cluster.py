@@ -53,7 +53,7 @@ class Cluster:
     # What tests do.
 
     def append(self, broker_id: int) -> bool:
-        """A client writes to whoever it takes for the leader; whether that took it."""
+        """A client writes to the broker it takes for the leader; whether that took it."""
         broker = self.brokers[broker_id]
         values = [b"%d" % next(self.numbers) for _ in range(1 + next(self.numbers) % 2)]
         batch = memoryview(bytearray(build_batch([Record(timestamp=NOW, value=value) for value in values])))
@@ -101,7 +101,7 @@ class Cluster:
         broker.learn(len(self.controller.history) - 1)
 
     def run(self, *brokers: int, rounds: int = 12) -> None:
-        """Let these brokers, or all, fetch and hear everything, without loss; ISR changes travel too."""
+        """Let these brokers, or all, fetch and receive everything, without loss; ISR changes travel too."""
         for _ in range(rounds):
             for broker_id in brokers or tuple(self.brokers):
                 while self.learn(broker_id):

@@ -8,7 +8,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.replication.isr import IsrChange
 
 BROKERS = (1, 2, 3)
-NOBODY = -1
+NO_LEADER = -1
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Controller:
         if broker in state.isr and len(state.isr) > 1:
             changes |= self._with_isr(tuple(r for r in state.isr if r != broker), state.elr)
         if state.leader == broker:
-            changes["leader"] = NOBODY
+            changes["leader"] = NO_LEADER
         self._commit(**changes)
         self.maybe_elect()
 
@@ -96,7 +96,7 @@ class Controller:
         return epoch
 
     def maybe_elect(self) -> None:
-        if self.state.leader == NOBODY:
+        if self.state.leader == NO_LEADER:
             self.elect(self.candidates()[:1])
 
     def candidates(self) -> list[int]:

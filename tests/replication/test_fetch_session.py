@@ -25,7 +25,7 @@ ZERO = bytes(16)
 
 
 @dataclass
-class Told:
+class SentData:
     error_code: int = 0
     high_watermark: int = 0
     log_start_offset: int = 0
@@ -51,7 +51,7 @@ def begin(sessions: FetchSessionCache, session_id: int, epoch: int, *names: str,
 
 def opened(sessions: FetchSessionCache, *names: str, now_ms: int = 0, **fields: Any) -> FetchContext:
     context = begin(sessions, 0, INITIAL_EPOCH, *names, now_ms=now_ms, **fields)
-    context.answered([Told() for _ in names], now_ms)
+    context.answered([SentData() for _ in names], now_ms)
     return context
 
 
@@ -64,7 +64,7 @@ def test_a_full_fetch_without_a_session_is_answered_in_full() -> None:
 
     context = begin(sessions, 0, FINAL_EPOCH, "a", "b")
 
-    assert context.answered([Told(), Told()], 0) == [True, True]
+    assert context.answered([SentData(), SentData()], 0) == [True, True]
     assert (context.session_id, len(sessions)) == (0, 0)
 
 
@@ -73,10 +73,10 @@ def test_a_session_remembers_its_partitions_and_tells_only_news() -> None:
     session_id = opened(sessions, "a", "b", "c", "d").session_id
 
     context = begin(sessions, session_id, 1)
-    news = [Told(), Told(high_watermark=5), Told(log_start_offset=2), Told(error_code=3)]
+    news = [SentData(), SentData(high_watermark=5), SentData(log_start_offset=2), SentData(error_code=3)]
 
     assert context.answered(news, 0) == [False, True, True, True]
-    assert begin(sessions, session_id, 2).answered(news, 0) == [False, False, False, True], "errors are told again"
+    assert begin(sessions, session_id, 2).answered(news, 0) == [False, False, False, True], "errors are sent again"
 
 
 def test_listed_partitions_are_added_and_forgotten_ones_go() -> None:
@@ -92,7 +92,7 @@ def test_a_partition_that_got_data_goes_to_the_back() -> None:
     sessions = cache()
     session_id = opened(sessions, "a", "b", "c").session_id
 
-    begin(sessions, session_id, 1).answered([Told(records=b"x"), Told(), Told()], 0)
+    begin(sessions, session_id, 1).answered([SentData(records=b"x"), SentData(), SentData()], 0)
 
     assert topics(begin(sessions, session_id, 2)) == ["b", "c", "a"]
 
@@ -125,7 +125,7 @@ def test_a_final_or_a_new_full_fetch_closes_the_session() -> None:
 
     begin(sessions, first, FINAL_EPOCH, "a")
     renewed = begin(sessions, second, INITIAL_EPOCH, "b")
-    renewed.answered([Told()], 0)
+    renewed.answered([SentData()], 0)
 
     assert len(sessions) == 1
     assert renewed.session_id not in (0, first, second)
@@ -160,7 +160,7 @@ def test_a_session_that_was_not_used_for_long_gives_way() -> None:
 def test_a_larger_session_displaces_an_older_smaller_one() -> None:
     sessions = cache(slots=1)
     small = opened(sessions, "a").session_id
-    begin(sessions, small, 1, now_ms=EVICTION_MS).answered([Told()], EVICTION_MS)
+    begin(sessions, small, 1, now_ms=EVICTION_MS).answered([SentData()], EVICTION_MS)
 
     assert opened(sessions, "b", now_ms=EVICTION_MS + 1).session_id == 0, "as small"
     assert opened(sessions, "b", "c", now_ms=EVICTION_MS + 1).session_id != 0
@@ -175,14 +175,14 @@ def test_follower_session_displaces_a_consumer_never_the_reverse() -> None:
 
 
 def test_a_high_watermark_is_told_again_after_a_divergence() -> None:
-    """A follower takes none from an answer that tells it to truncate (§14.5.1)."""
+    """A follower takes none from a response that asks it to truncate (§14.5.1)."""
     sessions = cache()
     session_id = opened(sessions, "a", is_follower=True).session_id
-    begin(sessions, session_id, 1, is_follower=True).answered([Told(high_watermark=5, diverging_epoch=(1, 2))], 0)
+    begin(sessions, session_id, 1, is_follower=True).answered([SentData(high_watermark=5, diverging_epoch=(1, 2))], 0)
 
     context = begin(sessions, session_id, 2, is_follower=True)
 
-    assert context.answered([Told(high_watermark=5)], 0) == [True]
+    assert context.answered([SentData(high_watermark=5)], 0) == [True]
 
 
 def test_a_followers_session_is_none_of_a_consumers() -> None:
@@ -205,7 +205,7 @@ def test_a_session_resumes_on_another_connection() -> None:
 
     resumed = begin(sessions, context.session_id, 1, connection="second", now_ms=DETACHED_MS - 1)
 
-    assert resumed.answered([Told()], 0) == [False]
+    assert resumed.answered([SentData()], 0) == [False]
     assert sessions.drop_detached(DETACHED_MS) is None
     assert is_kept(sessions, context)
 
@@ -234,7 +234,7 @@ def test_a_connection_keeps_its_latest_session_alone() -> None:
     assert (is_kept(sessions, older), is_kept(sessions, latest)) == (False, True)
 
 
-def test_a_session_without_a_connection_gives_its_slot_away_first() -> None:
+def test_session_without_a_connection_is_evicted_first() -> None:
     sessions = cache(slots=2)
     detached, other = opened(sessions, "a", "b", connection="one"), opened(sessions, "a")
     sessions.connection_lost("one", 0)
@@ -252,7 +252,7 @@ def opened_with(sessions: FetchSessionCache, size_bytes: int, **fields: Any) -> 
     wanted = many(size_bytes)
     fields = {"connection": object(), "uses_topic_ids": False, "is_follower": False, "now_ms": 0} | fields
     context = sessions.begin(0, INITIAL_EPOCH, wanted, (), **fields)
-    context.answered([Told() for _ in wanted], fields["now_ms"])
+    context.answered([SentData() for _ in wanted], fields["now_ms"])
     return context
 
 
@@ -264,7 +264,7 @@ def test_a_session_of_too_many_partitions_is_not_opened() -> None:
     assert opened_with(sessions, SESSION_BYTES_MAX + 2 * TARGET_BYTES, is_follower=True).session_id != 0
 
 
-def test_session_that_grows_too_large_is_dropped_after_a_response() -> None:
+def test_session_that_grows_too_large_ends_with_its_response() -> None:
     sessions = cache()
     session_id = opened(sessions, "a").session_id
     fields: Any = {"connection": 1, "uses_topic_ids": False, "is_follower": False, "now_ms": 0}
@@ -272,7 +272,7 @@ def test_session_that_grows_too_large_is_dropped_after_a_response() -> None:
     grown = sessions.begin(session_id, 1, many(SESSION_BYTES_MAX), (), **fields)
 
     assert (grown.error, grown.session_id) == (ErrorCode.NONE, session_id)
-    assert all(grown.answered([Told() for _ in grown.targets], 0)[1:])
+    assert all(grown.answered([SentData() for _ in grown.targets], 0)[1:])
     assert begin(sessions, session_id, 2).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert sessions.consumers_bytes == 0
 

@@ -77,7 +77,7 @@ class Talk:
         self.pending = self.fetcher.next_request(self.now_ms, 55)
         return None if self.pending is None else self.pending.request
 
-    def hear(self, response: Any) -> None:
+    def receive(self, response: Any) -> None:
         effects = self.fetcher.handle_response(self.pending, response, now_ms=self.now_ms)
         self.facts = perform(effects, self.fetcher.performed, now_ms=self.now_ms, wall_ms=NOW)
 
@@ -89,7 +89,7 @@ class Talk:
             )
             for topic in topics
         ]
-        self.hear(FetchResponse(session_id=self.session_id, responses=responses))
+        self.receive(FetchResponse(session_id=self.session_id, responses=responses))
 
 
 def listed(request: FetchRequest) -> list[tuple[str, int]]:
@@ -141,7 +141,7 @@ def test_a_session_error_leads_to_a_full_fetch_at_once(error: ErrorCode, session
     talk.ask()
     talk.hear_of("a")
     talk.ask()
-    talk.hear(FetchResponse(error_code=int(error)))
+    talk.receive(FetchResponse(error_code=int(error)))
 
     request = talk.ask()
 
@@ -161,7 +161,7 @@ def test_lost_response_leads_to_back_off_and_a_new_session() -> None:
     assert session_of(talk.ask()) == (77, 0)
 
 
-def test_partitions_that_rest_or_leave_are_forgotten_and_come_back() -> None:
+def test_partitions_that_back_off_are_forgotten_and_come_back() -> None:
     talk = Talk(fetcher_of("a", "b", "c"))
     talk.ask()
     talk.hear_of("a", "b", "c")
@@ -209,7 +209,7 @@ def test_logs_are_reconciled_before_anything_is_fetched() -> None:
     request = talk.ask()
     assert isinstance(request, OffsetForLeaderEpochRequest)
     assert [(t.topic, p.leader_epoch) for t in request.topics for p in t.partitions] == [("a", 0), ("b", 0)]
-    talk.hear(
+    talk.receive(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
@@ -250,7 +250,7 @@ def offset_answer(topic: str, *, offset: int) -> ListOffsetsResponse:
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("asks_for", ["epoch", "offset"])
 def test_response_for_a_replaced_follower_is_dropped(asks_for: str, *, comes_back: bool) -> None:
-    """Its log may have been deleted meanwhile."""
+    """Its log may have been deleted since."""
     talk = Talk(fetcher_of("a", records=2 if asks_for == "epoch" else 0))
     talk.ask()
     response: Any = epoch_answer("a", end_offset=1)
@@ -266,7 +266,7 @@ def test_response_for_a_replaced_follower_is_dropped(asks_for: str, *, comes_bac
     if comes_back:
         talk.fetcher.add(ReplicaFollower(partition("a"), back_off_ms_max=1000))
 
-    talk.hear(response)
+    talk.receive(response)
 
     assert (talk.facts, log.log_end_offset, follower.state) == ([], end_offset, state)
 
@@ -341,7 +341,7 @@ def test_partition_gets_a_new_follower_in_every_term() -> None:
     assert fetchers.follower("a", 0) is not before
 
 
-def test_leader_at_a_new_address_gets_a_fetcher_of_its_partitions() -> None:
+def test_leader_at_a_new_address_gets_a_new_fetcher() -> None:
     fetchers = manager()
     fetchers.add_partition(partition("a"), ENDPOINT)
     (old,) = fetchers.take_changes().started
@@ -378,7 +378,7 @@ def test_partition_that_has_to_be_synced_is_left_out_until_it_is() -> None:
     assert (listed(after), after.max_wait_ms) == ([("a", 1)], CONFIG.max_wait_ms)
 
 
-def test_quick_sync_does_not_take_the_partition_out_of_the_session() -> None:
+def test_quick_sync_keeps_the_partition_in_the_session() -> None:
     talk = Talk(fetcher_of("a"))
     log = next(iter(talk.fetcher.followers.values())).partition.log
     log.configure(log.config._replace(flush_messages=1))

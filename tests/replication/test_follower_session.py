@@ -14,7 +14,7 @@ LAG_MS = 30_000
 
 
 @dataclass
-class Told:
+class SentData:
     error_code: int = 0
     high_watermark: int = 0
     log_start_offset: int = 0
@@ -36,12 +36,12 @@ def session_of(replica: int, target: FetchTarget, partition: Partition) -> Follo
     return session
 
 
-def fetches(session: FollowerSession, target: FetchTarget, partition: Partition, *, now_ms: int, **told: Any) -> None:
+def fetches(session: FollowerSession, target: FetchTarget, partition: Partition, *, now_ms: int, **sent: Any) -> None:
     """One fetch of the follower, and its answer; what is in the session is looked at only if it is due."""
     for due in session.targets_to_check():
         fetch = FollowerFetch(session.replica_id, -1, due.fetch_offset, 0, EPOCH, -1)
         partition.note_follower_fetch(fetch, partition.log.log_end_offset, now_ms, session.contact)
-        answer = Told(high_watermark=partition.high_watermark, **told)
+        answer = SentData(high_watermark=partition.high_watermark, **sent)
         due.last_sent_high_watermark, due.last_sent_log_start_offset = answer.high_watermark, answer.log_start_offset
         session.mark_sent(target, answer)
     session.contact.last_fetch_ms = now_ms

@@ -1,4 +1,4 @@
-"""Why a follower does not simply truncate to its high watermark: the histories of §14.5.6, told with three brokers."""
+"""Why a follower does not simply truncate to its high watermark: the histories of §14.5.6, with three brokers."""
 
 from ottla.replication.follower_effects import Truncated
 from ottla.replication.replica_follower import FollowerState
@@ -19,7 +19,7 @@ def lead(cluster: Cluster, broker: int) -> None:
     cluster.controller.elect([broker])
 
 
-def test_1_restarted_follower_keeps_records_above_its_high_watermark() -> None:
+def test_1_restarted_follower_keeps_records_above_high_watermark() -> None:
     """Acknowledged by A and B, not yet known as such to B: B restarts, A dies, B leads. T-14"""
     cluster = Cluster()
     oracle = Oracle(cluster)
@@ -47,7 +47,7 @@ def test_1_restarted_follower_keeps_records_above_its_high_watermark() -> None:
 
 
 def test_2_different_logs_of_one_length_differ_by_their_epochs() -> None:
-    """A has records nobody else has; B leads and writes others at the same offsets; A returns. R12"""
+    """A has records no other broker has; B leads and writes others at the same offsets; A returns. R12"""
     cluster = Cluster()
     oracle = Oracle(cluster)
     cluster.run()

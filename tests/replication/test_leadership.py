@@ -90,7 +90,7 @@ def test_the_high_watermark_waits_for_every_member() -> None:
 def test_high_watermark_waits_for_a_replica_about_to_join() -> None:
     leader = leadership(isr=(1, 2))
     fetch(leader, 2, 12, end=12)
-    assert leader.high_watermark_candidate(12, 1000) == 12, "nobody waits for a replica that never fetched"
+    assert leader.high_watermark_candidate(12, 1000) == 12, "a replica that never fetched is not waited for"
     fetch(leader, 3, 10)
 
     assert leader.high_watermark_candidate(12, 1000) == 10
@@ -108,7 +108,7 @@ def test_high_watermark_ignores_a_replica_that_may_not_join() -> None:
 # ISR
 
 
-def test_joining_replica_counts_for_high_watermark_not_for_min_isr() -> None:
+def test_joining_replica_counts_for_high_watermark_not_min_isr() -> None:
     """§14.7.3, §14.7.5, T-16"""
     leader = leadership(isr=(1, 2))
     fetch(leader, 2, 10)
@@ -214,8 +214,8 @@ def test_new_committed_state_voids_a_change_and_keeps_progress() -> None:
         pytest.param("a", 5, 1, id="the leader is in the rack"),
         pytest.param("b", 5, 3, id="the one with the most records"),
         pytest.param("b", 9, 3, id="the only one that has the offset"),
-        pytest.param("b", 11, 1, id="nobody in the rack has it"),
-        pytest.param("z", 5, 1, id="nobody is in the rack"),
+        pytest.param("b", 11, 1, id="no replica in the rack has it"),
+        pytest.param("z", 5, 1, id="no replica is in the rack"),
     ],
 )
 def test_the_nearest_replica(rack: str, offset: int, chosen: int) -> None:

@@ -31,9 +31,7 @@ class StartsFetching(ReplicaFollower):
 
 @pytest.mark.parametrize("follower", [ReplicaFollower, StartsFetching])
 @pytest.mark.parametrize("decade", range(0, len(SEEDS), 10))
-def test_nothing_acknowledged_is_lost_and_all_logs_become_the_same(
-    decade: int, follower: type[ReplicaFollower]
-) -> None:
+def test_no_acknowledged_record_is_lost_and_logs_become_equal(decade: int, follower: type[ReplicaFollower]) -> None:
     """I-1…I-7, I-9, R04, R06, R07, R12"""
     for seed in range(decade, decade + 10):
         Walk(seed, Kinds(follower=follower)).run()
@@ -56,7 +54,7 @@ class TruncatesToHighWatermark(ReplicaFollower):
 
 
 class ComparesOneRound(ReplicaFollower):
-    """T-15: what the first answer tells is taken for all there is to know, as before KIP-279 and KIP-595."""
+    """T-15: what the first answer says is taken for all there is to know, as before KIP-279 and KIP-595."""
 
     def truncation_point(self, epoch: int, end_offset: int) -> tuple[int, bool]:
         offset, _ = super().truncation_point(epoch, end_offset)

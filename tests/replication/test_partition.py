@@ -95,7 +95,7 @@ def test_a_committed_change_is_adopted() -> None:
 
     assert outcome is IsrOutcome.ADOPTED
     assert (target.isr, target.partition_epoch) == ((1, 2, 3), 2)
-    assert take(target, version=2, isr=(1, 2)) is StateChange.NONE, "metadata tells it too, later"
+    assert take(target, version=2, isr=(1, 2)) is StateChange.NONE, "metadata brings it too, later"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_change_that_may_have_been_committed_goes_on_counting(error: ErrorCode
     assert target.isr == (1, 2)
 
 
-def test_the_answer_to_a_change_that_metadata_overtook_is_dropped() -> None:
+def test_answer_to_a_change_that_metadata_overtook_is_dropped() -> None:
     target = leader(isr=(1, 2), records=1)
     change = asked(target)
     take(target, version=3, isr=(1,))
@@ -162,7 +162,7 @@ def test_the_high_watermark_rises_with_the_slowest_member() -> None:
     assert target.high_watermark == 3
 
 
-def test_the_high_watermark_stands_still_while_too_few_are_in_sync() -> None:
+def test_high_watermark_stands_still_while_too_few_are_in_sync() -> None:
     """§14.6.1, KIP-966"""
     target = leader(isr=(1,), records=3)
     assert target.high_watermark == 0

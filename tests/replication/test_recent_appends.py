@@ -32,8 +32,8 @@ def test_a_short_append_is_copied_for_its_buffer_is_used_again(log: Log) -> None
     assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
 
 
-def test_long_batch_stays_in_its_buffer_and_short_ones_are_copied(log: Log) -> None:
-    """A short one may lie in a buffer that is used again, whoever else appended to the log meanwhile."""
+def test_long_batch_stays_in_its_buffer_short_ones_are_copied(log: Log) -> None:
+    """A short one may lie in a buffer that is used again, whatever else was appended to the log since."""
     recent = RecentAppends()
     received = [batch("c"), batch("d"), batch(LONG), batch("e"), batch(LONG), batch(LONG), batch("f")]
 
@@ -100,7 +100,7 @@ def test_no_more_is_given_than_fits(log: Log) -> None:
 def test_what_nobody_was_told_of_is_not_skipped(log: Log) -> None:
     recent = RecentAppends()
     begin = append_and_tell(recent, log, batch("d"))
-    append(log, batch("nobody is told"))
+    append(log, batch("nothing is sent"))
     later = append_and_tell(recent, log, batch("f"))
 
     assert recent.read(log, begin, PLENTY) == []
@@ -147,7 +147,7 @@ def test_a_batch_that_the_isr_has_in_part_is_kept(log: Log) -> None:
     assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
 
 
-def test_all_logs_together_hold_so_much_and_lose_the_oldest_first() -> None:
+def test_cache_of_all_logs_is_bounded_and_drops_the_oldest_first() -> None:
     """A part of a buffer holds the whole buffer."""
     recent = RecentAppends()
     third = HELD_BYTES_MAX // 3
@@ -174,7 +174,7 @@ def test_a_batch_that_is_too_large_is_not_held() -> None:
     steps=st.lists(
         st.one_of(
             st.lists(st.sampled_from(["a", "b" * 5000, LONG]), min_size=1, max_size=3),
-            st.sampled_from(["nobody is told", "cut"]),
+            st.sampled_from(["nothing is sent", "cut"]),
             st.integers(min_value=0, max_value=12),
         ),
         max_size=12,

@@ -115,7 +115,7 @@ def test_where_to_truncate(leaders: tuple[int, int], high_watermark: int, end: i
     assert (follower.partition.log.log_end_offset, follower.state) == (end, state)
 
 
-def test_asking_again_goes_on_with_the_largest_epoch_that_is_left() -> None:
+def test_next_epoch_request_has_the_largest_epoch_left() -> None:
     """T-15"""
     follower = follower_with(*EPOCHS)
 
@@ -251,7 +251,7 @@ def out_of_range(follower: ReplicaFollower) -> ReplicaFollower:
     return follower
 
 
-def test_leader_with_a_shorter_log_truncates_and_reports_the_loss() -> None:
+def test_shorter_log_of_leader_truncates_and_reports_the_loss() -> None:
     """§14.5.4"""
     follower = out_of_range(fetching(1, 1, 1, high_watermark=3))
 

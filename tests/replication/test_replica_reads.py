@@ -79,7 +79,7 @@ def test_an_epoch_ends_where_the_next_one_begins() -> None:
     assert [target.log.end_offset_for_epoch(epoch) for epoch in (1, 3, 9)] == [(1, 2), (3, 3), (-1, -1)]
 
 
-def test_log_end_is_unknown_until_the_high_watermark_is_in_the_term() -> None:
+def test_log_end_is_unknown_until_high_watermark_is_in_the_term() -> None:
     """§15.4.3, T-17"""
     alone(records=1).check_end_offset_is_known()
     target = leader(records=1)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tests.replication.broker import LAG_MS_MAX, Kinds
 from tests.replication.cluster import Cluster
-from tests.replication.controller import BROKERS, NOBODY
+from tests.replication.controller import BROKERS, NO_LEADER
 from tests.replication.oracle import Oracle, Violation
 
 STEPS = 350
@@ -95,7 +95,7 @@ class Walk:
             self.cluster.kill(broker)
 
     def cut_power(self) -> None:
-        """One at a time, and only while another has all that was acknowledged: nobody promises more (§14.8.2)."""
+        """One at a time, and only while another has all that was acknowledged: Kafka promises no more (§14.8.2)."""
         broker = self.some_broker()
         state = self.cluster.controller.state
         hold_all = set(state.isr) | state.elr
@@ -139,7 +139,7 @@ class Walk:
             if self.is_quiet():
                 break
         cluster.run(rounds=4)
-        if cluster.controller.state.leader == NOBODY or len(cluster.controller.state.isr) < len(BROKERS):
+        if cluster.controller.state.leader == NO_LEADER or len(cluster.controller.state.isr) < len(BROKERS):
             raise Violation(f"no progress after healing: {cluster.controller.state}")
 
     def is_quiet(self) -> bool:

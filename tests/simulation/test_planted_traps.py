@@ -57,7 +57,7 @@ def replace_in_place(patch):
 
 
 def a_crash_while_a_file_is_replaced():
-    test_files.test_a_file_replaced_atomically_is_old_or_new_after_any_crash(Loss.NOTHING)
+    test_files.test_file_replaced_atomically_is_old_or_new_after_any_crash(Loss.NOTHING)
 
 
 def watch_without_a_second_look(patch):
@@ -72,7 +72,7 @@ def watch_without_a_second_look(patch):
 def an_event_in_between():
     wheel = TimingWheel()
     purgatory = Purgatory("fetch", wheel)
-    test_purgatory.test_an_event_between_the_first_try_and_the_watching_is_not_missed(purgatory, wheel)
+    test_purgatory.test_event_between_the_first_try_and_watching_is_not_missed(purgatory, wheel)
 
 
 def hash_code_points(patch):

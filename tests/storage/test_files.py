@@ -89,7 +89,7 @@ def test_a_lock_is_held_by_one(files: FileSystem, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_a_file_replaced_atomically_is_old_or_new_after_any_crash(loss: Loss) -> None:
+def test_file_replaced_atomically_is_old_or_new_after_any_crash(loss: Loss) -> None:
     """T-21"""
     disk, path = FakeDisk(), Path("/d/f")
     disk.make_directory(path.parent)

@@ -39,7 +39,7 @@ def test_batches_get_consecutive_offsets_and_the_leader_epoch() -> None:
     assert log.end_offset_for_epoch(3) == (3, 3)
 
 
-def test_queued_batches_are_neither_counted_nor_read_before_they_are_written() -> None:
+def test_queued_batches_are_not_counted_or_read_before_the_write() -> None:
     log = new_log(FakeDisk())
 
     log.append_as_leader(batch("a"), leader_epoch=0, now_wall_ms=NOW)
@@ -97,7 +97,7 @@ def test_a_failed_write_leaves_the_log_as_it_was(torn: int) -> None:
     assert read_all(reopened(disk)) == [(0, b"a"), (1, b"b")]
 
 
-def test_a_torn_write_that_cannot_be_cut_off_closes_the_log_for_writes() -> None:
+def test_torn_write_that_cannot_be_removed_closes_the_log() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("a"))
@@ -115,7 +115,7 @@ def test_a_torn_write_that_cannot_be_cut_off_closes_the_log_for_writes() -> None
     assert read_all(reopened(disk)) == [(0, b"a")]
 
 
-def test_a_write_that_fails_while_rolling_is_told_to_those_who_were_queued_before() -> None:
+def test_write_that_fails_while_rolling_fails_earlier_batches() -> None:
     disk = FakeDisk()
     log = new_log(disk, LogConfig(segment_bytes=150))
     log.append_as_leader(batch("a"), leader_epoch=0, now_wall_ms=NOW)
@@ -146,7 +146,7 @@ def follower_whose_roll_fails(disk: FakeDisk) -> tuple[Log, bytes]:
     return follower, sent
 
 
-def test_a_follower_whose_roll_failed_goes_on_when_the_disk_has_room() -> None:
+def test_follower_whose_roll_failed_goes_on_once_there_is_room() -> None:
     disk = FakeDisk()
     follower, sent = follower_whose_roll_fails(disk)
 
@@ -158,7 +158,7 @@ def test_a_follower_whose_roll_failed_goes_on_when_the_disk_has_room() -> None:
     assert [offset for offset, _ in read_all(reopened(disk, follower.config))] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_leader_epoch_of_batches_that_a_failed_roll_lost_is_not_known() -> None:
+def test_leader_epoch_of_batches_a_failed_roll_lost_is_unknown() -> None:
     leader = new_log(FakeDisk())
     append(leader, batch("x" * 200), leader_epoch=1)
     append(leader, batch("x" * 200), leader_epoch=2)
@@ -188,7 +188,7 @@ def test_a_segment_that_could_not_be_begun_leaves_no_files(opened: int) -> None:
     assert [offset for offset, _ in read_all(reopened(disk, log.config))] == [0, 1, 2, 3]
 
 
-def test_duplicates_are_answered_with_their_first_offset_also_after_a_restart() -> None:
+def test_duplicate_gets_its_first_offset_also_after_a_restart() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("x"), batch("a", "b", producer_id=7, producer_epoch=0, base_sequence=0))
@@ -217,7 +217,7 @@ def test_log_append_time_is_answered_and_stored() -> None:
     assert records_in(log.read(0, 1000, upper_bound=1).records)[0].timestamp == NOW
 
 
-def test_segments_roll_by_size_and_by_the_time_of_their_first_batch() -> None:
+def test_segments_roll_by_size_and_by_age_of_their_first_batch() -> None:
     log = new_log(FakeDisk(), LogConfig(segment_bytes=300, segment_ms=1000))
 
     append(log, *[batch("x" * 50) for _ in range(4)])
@@ -237,7 +237,7 @@ def test_segments_roll_when_an_index_is_full() -> None:
     check_indexes(log)
 
 
-def test_reads_end_below_the_bound_and_at_the_size_limit_with_whole_batches() -> None:
+def test_reads_end_at_bound_or_size_limit_with_whole_batches() -> None:
     log = new_log(FakeDisk())
     append(log, *[batch(str(n), str(n)) for n in range(5)])
     size = len(batch("0", "0"))
@@ -267,7 +267,7 @@ def test_a_batch_larger_than_any_piece_is_read_whole() -> None:
     assert [r.offset for r in records_in(log.read(1, 10, upper_bound=3).records)] == [1]
 
 
-def test_what_is_not_in_the_page_cache_is_read_by_the_function_handed_out() -> None:
+def test_records_not_in_the_page_cache_are_read_by_complete() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("a"), batch("b"))
@@ -306,7 +306,7 @@ def test_timestamps_are_looked_up_to_the_record() -> None:
     assert log.offset_for_timestamp(0, 100) == (NOW + 50, 11, 0)
 
 
-def test_truncation_cuts_at_a_batch_and_forgets_producers_and_epochs() -> None:
+def test_truncation_ends_at_a_batch_and_forgets_producers() -> None:
     disk = FakeDisk()
     log = new_log(disk, LogConfig(segment_bytes=250))
     append(log, batch("a", "b", producer_id=7, producer_epoch=0, base_sequence=0))

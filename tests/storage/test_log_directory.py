@@ -77,7 +77,7 @@ def test_a_directory_with_other_files_is_no_data_directory() -> None:
         open_directory(disk)
 
 
-def test_a_start_that_was_interrupted_does_not_make_a_directory_foreign() -> None:
+def test_interrupted_start_does_not_make_a_directory_foreign() -> None:
     disk = FakeDisk()
     put(disk, "meta.properties.tmp", b"ver")
     put(disk, "ottla-metadata.sqlite", b"")
@@ -124,7 +124,7 @@ def test_deleted_logs_vanish_at_once_and_their_files_later() -> None:
     assert reopened(disk).log_end_offset == 0
 
 
-def test_a_topic_never_begins_with_records_of_a_deleted_one_of_its_name() -> None:
+def test_topic_never_begins_with_records_of_its_deleted_namesake() -> None:
     disk = FakeDisk()
     directory = open_directory(disk)
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW), batch("old"))
@@ -143,7 +143,7 @@ def test_a_topic_never_begins_with_records_of_a_deleted_one_of_its_name() -> Non
     assert (reopened(disk).topic_id, read_all(reopened(disk))) == (NEW_TOPIC_ID, [])
 
 
-def test_a_deleted_log_that_kept_its_name_is_renamed_and_removed_later() -> None:
+def test_deleted_log_that_kept_its_name_is_renamed_later() -> None:
     disk = FakeDisk()
     directory = open_directory(disk)
     directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
@@ -180,7 +180,7 @@ def test_files_that_could_not_be_removed_are_due_again() -> None:
     assert not [name for name in disk.list_directory(ROOT) if disk.is_directory(ROOT / name)]
 
 
-def test_logs_whose_deletion_was_cut_short_are_removed_at_the_next_start() -> None:
+def test_log_whose_deletion_was_interrupted_goes_at_the_start() -> None:
     disk = FakeDisk()
     directory = open_directory(disk)
     directory.create_log("t" * 249, 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
@@ -194,7 +194,7 @@ def test_logs_whose_deletion_was_cut_short_are_removed_at_the_next_start() -> No
     assert not [name for name in disk.list_directory(ROOT) if name.endswith("-delete")]
 
 
-def test_directories_that_are_no_logs_are_left_alone_and_mentioned() -> None:
+def test_directories_that_are_no_logs_are_kept_and_mentioned() -> None:
     disk = FakeDisk()
     open_directory(disk).close()
     disk.make_directory(ROOT / "notes")
@@ -266,7 +266,7 @@ def test_the_real_file_system_does_the_same(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
 
 
-def test_logs_without_news_since_the_last_clean_stop_are_not_written_again() -> None:
+def test_logs_unchanged_since_the_clean_stop_are_not_written() -> None:
     disk = FakeDisk()
     directory = open_directory(disk)
     for topic in ("busy", "quiet"):

@@ -71,7 +71,7 @@ def partition_with(*headers: BatchHeader, starts_at: int = 0) -> Partition:
     partition = Partition(log_end_offset=starts_at)
     for header in headers:
         assert isinstance(partition.append(header), int)
-    partition.producers.settle()
+    partition.producers.confirm()
     return partition
 
 
@@ -184,7 +184,7 @@ def test_after_2147483647_comes_0(first: int, count: int, following: int):
 # Transactions: not offered, and their data not misread
 
 
-def test_a_transactional_batch_that_nobody_vouches_for_is_refused():
+def test_transactional_batch_without_a_transaction_is_refused():
     """§13.6.2 g."""
     for partition in (partition_with(), partition_with(batch(0))):
         with pytest.raises(InvalidTxnState):
@@ -250,10 +250,10 @@ def test_an_append_that_could_not_be_written_is_forgotten():
     assert partition.append(batch(2)) == 7
 
 
-def test_what_is_settled_is_not_undone():
+def test_confirmed_batch_is_not_undone():
     partition = partition_with(batch(0))
     partition.append(batch(1))
-    partition.producers.settle()
+    partition.producers.confirm()
     partition.append(batch(2))
     partition.producers.undo()
     assert isinstance(partition.append(batch(1)), DuplicateOf)
@@ -288,7 +288,7 @@ def test_silent_producers_expire_by_the_broker_s_clock():
     partition.append(batch(0, timestamp=5))
     partition.now_ms = 10
     partition.append(batch(0, producer=8, timestamp=1 << 50))
-    partition.producers.settle()
+    partition.producers.confirm()
 
     assert partition.producers.expire(DAY - 1) == []
     assert partition.producers.expire(DAY) == [7]
@@ -301,7 +301,7 @@ def test_an_open_transaction_keeps_its_producer():
     assert producers.expire(10 * DAY) == []
 
 
-def test_a_producer_whose_batch_is_not_yet_written_does_not_expire():
+def test_producer_whose_batch_is_not_yet_written_does_not_expire():
     producers = ProducerStateManager(expiration_ms=0)
     producers.update(batch(0), 0, 0)
     assert producers.expire(1) == []
@@ -331,7 +331,7 @@ def test_a_snapshot_is_read_as_kafka_reads_it():
     assert producers.snapshot_bytes() == golden.SNAPSHOT
 
 
-def test_after_a_restart_the_last_batch_is_still_a_duplicate_and_older_ones_are_not():
+def test_only_the_last_batch_is_a_duplicate_after_a_restart():
     partition = partition_with(batch(0), batch(1, 3))
     restarted = Partition(ProducerStateManager(), partition.log_end_offset)
     restarted.producers.load(partition.producers.snapshot_bytes(), now_wall_ms=0)
@@ -430,7 +430,7 @@ def test_any_sequence_of_batches_is_answered_as_the_rules_say(data: st.DataObjec
         sent.append(header)
         assert answer(partition, header) == model.append(header)
         if data.draw(st.booleans()):
-            partition.producers.settle()
+            partition.producers.confirm()
 
 
 def answer(partition: Partition, header: BatchHeader) -> object:

@@ -73,7 +73,7 @@ def life() -> ScriptedLife:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_after_every_prefix_of_the_operations_nothing_promised_is_missing(life: ScriptedLife, loss: Loss) -> None:
+def test_no_promised_record_is_missing_after_any_crash(life: ScriptedLife, loss: Loss) -> None:
     """Acknowledged records survive a killed process; flushed ones survive a power failure."""
     for operations in range(len(life.disk.journal) + 1):
         disk = FakeDisk.after(life.disk.journal[:operations], loss, seed=operations)
@@ -180,7 +180,7 @@ def test_segments_after_one_that_lost_its_tail_are_removed() -> None:
     assert f"ends at offset {log.log_end_offset}" in notices[0]
 
 
-def test_missing_and_damaged_indexes_are_rebuilt_even_after_a_clean_shutdown() -> None:
+def test_bad_indexes_are_rebuilt_even_after_a_clean_shutdown() -> None:
     config = LogConfig(segment_bytes=500, index_interval_bytes=10)
     disk = FakeDisk()
     directory = open_directory(disk, config)
@@ -201,7 +201,7 @@ def test_missing_and_damaged_indexes_are_rebuilt_even_after_a_clean_shutdown() -
     assert len(read_all(log)) == 30
 
 
-def test_an_index_without_its_log_and_files_on_their_way_out_are_removed() -> None:
+def test_index_without_its_log_and_deleted_files_are_removed() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("a"))

@@ -18,7 +18,7 @@ def filled(disk: FakeDisk, config: LogConfig) -> Log:
     return log
 
 
-def test_segments_older_than_retention_ms_go_and_the_active_one_is_rolled_if_it_is_too() -> None:
+def test_active_segment_beyond_retention_ms_is_rolled_and_goes() -> None:
     log = filled(FakeDisk(), LogConfig(segment_bytes=2 * SIZE, retention_ms=1000))
 
     assert log.apply_retention(NOW + 1001, 10) == []
@@ -32,7 +32,7 @@ def test_segments_older_than_retention_ms_go_and_the_active_one_is_rolled_if_it_
     assert read_all(log) == [(10, b"x")]
 
 
-def test_a_log_may_be_as_large_as_retention_bytes_and_a_part_of_a_segment_more() -> None:
+def test_log_may_exceed_retention_bytes_by_a_part_of_a_segment() -> None:
     log = filled(FakeDisk(), LogConfig(segment_bytes=2 * SIZE, retention_ms=-1, retention_bytes=5 * SIZE))
 
     log.apply_retention(NOW, 10)
@@ -64,7 +64,7 @@ def test_limits_of_minus_one_keep_everything() -> None:
     assert filled(FakeDisk(), FOREVER).apply_retention(NOW * 2, 10) == []
 
 
-def test_deleted_files_stay_for_readers_until_their_time_has_come() -> None:
+def test_deleted_files_stay_until_file_delete_delay_ms() -> None:
     disk = FakeDisk()
     directory = open_directory(disk)
     config = LogConfig(segment_bytes=2 * SIZE, retention_ms=0, file_delete_delay_ms=60)
@@ -82,7 +82,7 @@ def test_deleted_files_stay_for_readers_until_their_time_has_come() -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_a_crash_at_any_step_of_retention_leaves_a_log_without_holes(loss: Loss) -> None:
+def test_crash_at_any_step_of_retention_leaves_no_hole(loss: Loss) -> None:
     disk = FakeDisk()
     config = LogConfig(segment_bytes=2 * SIZE, retention_bytes=3 * SIZE, retention_ms=-1)
     log = filled(disk, config)

@@ -61,7 +61,7 @@ def test_cutting_one_record_reads_only_what_the_index_leads_to(monkeypatch: pyte
     assert read_bytes < 32 * 1024
 
 
-def test_producers_are_read_again_in_a_thread_or_by_the_first_who_asks() -> None:
+def test_producers_are_restored_in_a_thread_or_by_first_caller() -> None:
     logs = [new_log(FakeDisk(), SMALL_SEGMENTS) for _ in range(2)]
     for log in logs:
         for n in range(20):
@@ -79,7 +79,7 @@ def test_producers_are_read_again_in_a_thread_or_by_the_first_who_asks() -> None
     append(logs[1], batch("y", producer_id=2, producer_epoch=0, base_sequence=3))
 
 
-def test_producers_read_in_a_thread_do_not_count_if_the_log_went_on() -> None:
+def test_producers_read_in_a_thread_are_void_if_the_log_grew() -> None:
     log = new_log(FakeDisk())
     append(log, *[batch("x", producer_id=7, producer_epoch=0, base_sequence=n) for n in range(4)])
     log.truncate_to(2)
@@ -140,7 +140,7 @@ def test_a_truncation_that_the_disk_refused_can_be_tried_again(operation: str, a
 
 @pytest.mark.parametrize("operation", ["open", "rename", "remove", "truncate", "writev"])
 @pytest.mark.parametrize("after", range(4))
-def test_a_log_that_could_not_begin_elsewhere_does_so_at_the_next_attempt(operation: str, after: int) -> None:
+def test_log_restart_that_failed_succeeds_at_the_next_attempt(operation: str, after: int) -> None:
     disk = FakeDisk()
     log = filled(disk)
     disk.fail(operation, OSError(errno.EMFILE, "too many"), after=after)
@@ -159,7 +159,7 @@ def test_a_log_that_could_not_begin_elsewhere_does_so_at_the_next_attempt(operat
     assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), SMALL_SEGMENTS)) == [(100, b"a")]
 
 
-def test_an_append_without_a_descriptor_to_spare_does_not_fail_the_log() -> None:
+def test_append_without_a_free_descriptor_does_not_fail_the_log() -> None:
     disk = FakeDisk()
     append(new_log(disk), batch("a"))
     log = reopened(disk)
@@ -173,7 +173,7 @@ def test_an_append_without_a_descriptor_to_spare_does_not_fail_the_log() -> None
     assert read_all(log) == [(0, b"a"), (1, b"c")]
 
 
-def test_old_segments_that_could_not_be_renamed_go_with_the_next_pass() -> None:
+def test_old_segments_whose_rename_failed_go_with_the_next_pass() -> None:
     disk = FakeDisk()
     config = LogConfig(segment_bytes=400, retention_ms=1000)
     log = new_log(disk, config)
@@ -192,7 +192,7 @@ def test_old_segments_that_could_not_be_renamed_go_with_the_next_pass() -> None:
 
 
 @pytest.mark.parametrize("after", range(5))
-def test_a_flush_without_a_descriptor_to_spare_is_done_by_the_next(after: int) -> None:
+def test_flush_without_a_free_descriptor_is_done_by_the_next(after: int) -> None:
     disk = FakeDisk()
     directory = open_directory(disk, SMALL_SEGMENTS)
     log = directory.create_log("t", 0, bytes(16), SMALL_SEGMENTS, now_wall_ms=NOW)
@@ -209,7 +209,7 @@ def test_a_flush_without_a_descriptor_to_spare_is_done_by_the_next(after: int) -
     assert len(read_all(reopened(disk, SMALL_SEGMENTS))) == 6
 
 
-def test_a_directory_that_could_not_be_opened_is_synced_by_the_next_flush() -> None:
+def test_directory_whose_open_failed_is_synced_by_the_next_flush() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("a"))

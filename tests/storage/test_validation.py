@@ -156,7 +156,7 @@ def test_a_batch_without_records_is_refused():
     assert isinstance(refusal(sealed(empty, last=(23, b"\xff" * 4), count=(57, bytes(4)))), InvalidRecord)
 
 
-def test_clients_may_not_write_control_batches_and_the_broker_may():
+def test_broker_may_write_control_batches_clients_may_not():
     marker = build_batch(some_records(1), producer_id=5, producer_epoch=0, transactional=True, control=True)
     assert isinstance(refusal(marker), InvalidRecord)
     assert validated(marker, from_client=False).is_control
@@ -259,7 +259,7 @@ def test_a_timestamp_beyond_64_bits_is_refused(config: ValidationConfig, base: i
         list(iterate_records(batch))
 
 
-def test_a_topic_with_the_log_s_own_time_does_not_look_at_the_client_s():
+def test_log_append_time_ignores_the_clients_timestamp():
     config = ValidationConfig(log_append_time=True, timestamp_before_max_ms=1, timestamp_after_max_ms=1)
 
     header = validated(build_batch([Record(timestamp=5), Record(timestamp=NOW * 2)]), config)
@@ -267,7 +267,7 @@ def test_a_topic_with_the_log_s_own_time_does_not_look_at_the_client_s():
     assert (header.timestamp_type, header.max_timestamp) == (LOG_APPEND_TIME, NOW)
 
 
-def test_a_max_timestamp_that_is_not_plausible_is_corrected_as_kafka_does():
+def test_implausible_max_timestamp_is_corrected_as_kafka_does():
     too_low = with_bytes(35, (NOW - 1).to_bytes(8, "big"))
     too_high = with_bytes(35, (NOW * 2).to_bytes(8, "big"))
 
@@ -318,7 +318,7 @@ def test_a_bomb_is_refused_so_that_a_java_producer_splits_it(codec: Codec):
 
 
 def test_what_is_not_walked_is_bounded_to_its_own_batch():
-    """The price of not walking, as docs/decisions tell it: stored, and every reader of records says so."""
+    """The price of not walking, as docs/decisions say it: stored, and every reader of records says so."""
     records = some_records(RECORDS_LOOKED_AT + 3)
     batch = build_batch(records)
     batch[-1] = 2  # The last record now announces a header that is not there.

@@ -55,7 +55,7 @@ def test_what_can_complete_at_once_never_waits(purgatory, wheel):
     assert is_empty(purgatory, wheel)
 
 
-def test_an_event_between_the_first_try_and_the_watching_is_not_missed(purgatory, wheel):
+def test_event_between_the_first_try_and_watching_is_not_missed(purgatory, wheel):
     """T-23: without the second try it would wait for its whole timeout."""
 
     def event_after_the_first_try(operation):
@@ -79,7 +79,7 @@ def test_what_its_caller_has_tried_is_tried_once_more_and_waits(purgatory, wheel
     assert is_empty(purgatory, wheel)
 
 
-def test_it_is_watched_under_every_key_before_the_second_try_and_gets_its_timer_after(purgatory, wheel):
+def test_operation_is_watched_before_second_try_and_timed_after(purgatory, wheel):
     seen = []
     operation = Wait(on_try=lambda _: seen.append((purgatory.watched, len(wheel))))
     assert not purgatory.try_complete_else_watch(operation, ["a", "b", "a"])
@@ -87,7 +87,7 @@ def test_it_is_watched_under_every_key_before_the_second_try_and_gets_its_timer_
     assert (len(purgatory), purgatory.watched, len(wheel)) == (1, 2, 1)
 
 
-def test_completed_by_another_way_during_the_second_try_it_gets_no_timer(purgatory, wheel):
+def test_operation_completed_during_the_second_try_gets_no_timer(purgatory, wheel):
     def completes_but_says_no(operation):
         if len(operation.events) > 1:
             operation.force_complete()
@@ -98,7 +98,7 @@ def test_completed_by_another_way_during_the_second_try_it_gets_no_timer(purgato
     assert is_empty(purgatory, wheel)
 
 
-def test_an_event_completes_all_that_are_ready_in_order_of_arrival(purgatory):
+def test_event_completes_all_that_are_ready_in_arrival_order(purgatory):
     order = []
     operations = [Wait() for _ in range(4)]
     for number, operation in enumerate(operations):
@@ -151,7 +151,7 @@ def test_a_cancelled_one_neither_completes_nor_expires(purgatory, wheel):
     assert is_empty(purgatory, wheel)
 
 
-def test_finished_operations_do_not_accumulate_under_keys_without_events(purgatory, wheel):
+def test_completed_operations_do_not_stay_under_idle_keys(purgatory, wheel):
     for number in range(1_000):
         operation = Wait(deadline_ms=number)
         purgatory.try_complete_else_watch(operation, ["quiet", f"busy {number}"])

@@ -46,7 +46,7 @@ class TestHierarchyT01:
         wheel = TimingWheel()
         assert wheel.position(wheel.schedule(deadline_ms, nothing)) == (level, slots_from_hand)
 
-    def test_an_entry_comes_down_wheel_by_wheel_and_fires_on_its_millisecond(self):
+    def test_entry_moves_down_wheel_by_wheel_and_fires_on_time(self):
         fired, fire = recorder()
         wheel = TimingWheel()
         entry = wheel.schedule(8_421, fire("due"))
@@ -80,7 +80,7 @@ class TestWorkedExampleT02:
         wheel.advance(800)
         assert fired == ["700"]
 
-    def test_two_seconds_is_in_the_second_wheel_and_moves_down_before_it_fires(self):
+    def test_entry_of_the_second_wheel_moves_down_before_it_fires(self):
         fired, fire = recorder()
         wheel = TimingWheel(tick_ms=200, wheel_size=8)
         entry = wheel.schedule(2_000, fire("2 s"))
@@ -96,7 +96,7 @@ class TestWorkedExampleT02:
 
 
 class TestOrderT03:
-    def test_equal_deadlines_run_in_the_order_of_scheduling_whatever_wheel_they_came_through(self):
+    def test_equal_deadlines_run_in_scheduling_order_from_any_wheel(self):
         fired, fire = recorder()
         wheel = TimingWheel()
         wheel.schedule(1_000, fire("first, from the third wheel"))
@@ -148,7 +148,7 @@ class TestCancelAndReschedule:
         wheel.advance(HOUR_MS)
         assert fired == []
 
-    def test_a_heartbeat_restarts_a_session_and_leaves_nothing_behind(self):
+    def test_heartbeat_restarts_a_session_and_leaves_nothing_behind(self):
         fired, fire = recorder()
         wheel = TimingWheel()
         session = wheel.schedule(10_000, fire("expired"))

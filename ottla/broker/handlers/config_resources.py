@@ -37,7 +37,7 @@ def check_broker_name(name: str, node_id: int) -> None:
 
 
 NewConfigs = Callable[[Any], Mapping[str, str]]
-"""What a resource of the request is to have from now on; raises KafkaError where that cannot be told."""
+"""What a resource of the request is to have from now on; raises KafkaError for invalid configs."""
 
 
 class Answers(NamedTuple):

@@ -51,7 +51,7 @@ def handle(
 
 
 def _room(path: Path) -> tuple[int, int]:
-    """Size of the volume and what is free of it; -1 where that cannot be told, as in memory."""
+    """Size of the volume and what is free of it; -1 where that is unknown, as in memory."""
     try:
         volume = os.statvfs(path)
     except OSError:

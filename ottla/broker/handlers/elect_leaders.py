@@ -43,9 +43,9 @@ def handle(
         return elect(image, *key, rules_of)
 
     def done(outcomes: Outcomes) -> None:
-        # Who asks for all is told only of those that were in need of an election, as Kafka does it.
-        told = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
-        answer.give(_response(told, outcomes))
+        # A request for all is answered only with those that needed an election, as in Kafka.
+        included = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
+        answer.give(_response(included, outcomes))
 
     change_partitions(runtime, metadata, partitions, decide, timeout_ms=request.timeout_ms, done=done)
     return answer.now_or_parked()

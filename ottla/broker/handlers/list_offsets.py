@@ -22,7 +22,7 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.replication.partition import Partition
 from ottla.storage.log_reader import FoundTimestamp
 
-# Kafka's `DEBUGGING_REPLICA_ID`: whichever replica is asked tells of its own log.
+# Kafka's `DEBUGGING_REPLICA_ID`: any replica answers for its own log.
 ANY_REPLICA = -2
 
 LATEST = -1

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BY_ID_SINCE = 12
 NULL_MEANS_ALL_SINCE = 1
-# Older clients are told of an unavailable leader instead.
+# Older clients get an unavailable leader instead.
 LISTENER_NOT_FOUND_SINCE = 6
 
 
@@ -139,7 +139,7 @@ def _topic(
 def _error_of(name: str, codes: "Mapping[str, ErrorCode]") -> ErrorCode:
     if not _is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    # One that was created and deleted meanwhile is unknown too.
+    # One that was created and deleted since is unknown too.
     return codes.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

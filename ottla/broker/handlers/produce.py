@@ -6,7 +6,7 @@ the table of APIs).
 
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
-With acks=0 nobody waits for an answer, so an error closes the connection, and the client asks for metadata again.
+With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
 """
 
 from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartitionStatus, name_leader

@@ -8,7 +8,7 @@ from ottla.cluster.store import CommitResult, Committed, Conflict, Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-# The broker may register anew so many times meanwhile.
+# The broker may register again so many times during the attempts.
 TRIES_MAX = 10
 
 

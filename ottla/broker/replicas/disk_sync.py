@@ -1,7 +1,7 @@
 """When appended records go to the disk, for topics that set `flush.messages` or `flush.ms`.
 
 The log knows when a sync is due, and which acknowledgements wait for it. One sync of all waiting logs is on its way at
-a time; what is appended meanwhile goes with the next (group commit).
+a time; what is appended during it goes with the next (group commit).
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class DiskSync:
         self._flusher.request(partition.log)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is deleted; a sync of its log that may be on its way concerns nobody."""
+        """The partition is deleted; a sync of its log that may be on its way is ignored."""
         self._partition_of.pop(id(partition.log), None)
         self._stop_timer(partition)
 

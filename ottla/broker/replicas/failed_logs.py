@@ -64,7 +64,7 @@ class FailedLogs:
         log: LazyLog,
         retry: Callable[[Sequence[Replica]], None],
     ) -> None:
-        """`retry` tries replicas again, and tells of each by `add` or `discard`."""
+        """`retry` tries replicas again, and reports each by `add` or `discard`."""
         self._node_id = node_id
         self._metadata = metadata
         self._is_serving = is_serving

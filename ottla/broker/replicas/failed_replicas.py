@@ -1,12 +1,12 @@
 """Replicas whose disk has failed: what this broker does so that the others go on without them.
 
 A log that cannot be written or read here may be sound elsewhere. So the replica leaves the ISR, and as a leader hands
-over, if somebody else can take its place; nobody's records depend on it then.
+over, if another replica can take its place; no records depend on it then.
 
     cannot be written    another replica leads; this one tries again to follow, until its disk works
     damaged              out of the ISR, it drops the segment with what follows, and copies both from its leader
 
-A replica that is the last one in sync, or the only one there is, stays as it is: what it has nobody else has.
+A replica that is the last one in sync, or the only one there is, stays as it is: no other replica has what it has.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class FailedReplicas:
 
     def _begin(self, partition: Partition, offset: int | None) -> None:
         self._failed[partition] = offset
-        # Not now: whoever has just failed to read or write has yet to tell its client.
+        # Not now: the request that has just failed has yet to be answered.
         self._runtime.soon(lambda: self._leave(partition))
 
     def _is_done_without(self, partition: Partition) -> bool:
@@ -98,7 +98,7 @@ class FailedReplicas:
         self._metadata.commit(transaction_of_leader(change, self._metadata.image), committed)
 
     def _forget_later(self, partition: Partition) -> None:
-        """Others may have come by then; and whoever reads the same damage again and again does not fill the log."""
+        """Others may have come by then; and a client that reads the same damage again does not fill the log."""
         deadline_ms = self._runtime.clock.now_ms() + RETRY_INTERVAL_MS
         self._runtime.wheel.schedule(deadline_ms, lambda: self.forget(partition))
 

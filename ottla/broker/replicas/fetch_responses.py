@@ -84,7 +84,7 @@ def read_cold(replicas: ReplicaManager, runtime: Runtime, cold: Sequence[ColdRea
 
 
 def _truncations(replicas: ReplicaManager, target: FetchTarget) -> tuple[Log, int] | None:
-    """Another value when records were cut off the log: a thread that reads them meanwhile finds no sense in it."""
+    """Another value when records were cut off the log: a thread that reads them at that time finds no sense in it."""
     partition = replicas.find(target.topic, target.partition)
     return None if partition is None else (partition.log, partition.log.truncations)
 
@@ -134,7 +134,7 @@ def _read_failed(replicas: ReplicaManager, target: FetchTarget, error: KafkaErro
 def response_of(
     replicas: ReplicaManager, context: "RequestContext", fetch: FetchContext, answers: Sequence[Any], now_ms: int
 ) -> FetchResponse:
-    """The response to send; the session remembers it as told."""
+    """The response to send; the session remembers it as sent."""
     included = fetch.answered(answers, now_ms)
     response = FetchResponse(session_id=fetch.session_id)
     topics = response.responses

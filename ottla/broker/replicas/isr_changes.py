@@ -1,9 +1,9 @@
 """What leaders ask for: other in-sync replicas, decided on the image and committed by the leader's own broker (§14.7).
 
 A change that is committed comes back with the watch, as any other state, and the leader adopts it there. What was
-refused for good is told to the leader at once. What is in doubt, because the store did not answer or something else
-changed meanwhile, is asked again after a while, on the image of then: either the change is still wanted, or the leader
-has adopted another state and nobody asks for it any more.
+refused for good is reported to the leader at once. What is in doubt, because the store did not answer or something else
+changed at the same time, is asked again after a while, on the image of then: either the change is still wanted, or the
+leader has adopted another state and does not ask for it any more.
 
 The changes of one event go to the store together; if one of them makes the store refuse all, they go one by one.
 """

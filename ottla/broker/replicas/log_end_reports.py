@@ -1,8 +1,8 @@
-"""What this broker tells of its logs of partitions that nobody can lead, so that the controller can choose.
+"""What this broker reports of its logs of partitions that no replica can lead, so that the controller can choose.
 
 That is so when all who were in the ISR or ELR have lost data, as after a power failure of all machines. From the state
-without a leader on, the replica's log does not grow: what is told under that state's leader epoch stays true for as
-long as the session in which it is told. It is one key of the metadata store, and goes with the session.
+without a leader on, the replica's log does not grow: what is reported under that state's leader epoch stays true for as
+long as the session in which it is reported. It is one key of the metadata store, and goes with the session.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class LogEndReports:
         self._log_ends.pop((partition.topic_id, partition.index), None)
 
     def update(self) -> None:
-        """Tells what is not told yet: at the end of every update of the metadata."""
+        """Reports what is not reported yet: at the end of every update of the metadata."""
         session = None if self._is_under_way or self._is_stopped else self._session()
         if session is None or session[0].log_ends == self._log_ends:
             return

@@ -1,4 +1,4 @@
-"""Opening and closing the logs of a broker in threads, so that others whom the same loop serves need not wait.
+"""Opening and closing the logs of a broker in threads, so that the others on the same loop need not wait.
 
 Thousands of logs take seconds: at the start to read their indexes, at the end to sync them.
 
@@ -58,7 +58,7 @@ class Boot:
             self._log.warning("the boot id could not be kept", why=str(error))
 
     def check_logs(self, directory: LogDirectory) -> None:
-        """After a failed write or sync nobody can say any more that nothing is lost."""
+        """After a failed write or sync it is not certain any more that nothing is lost."""
         if self._is_kept and any(log.failure is not None for log in directory.logs.values()):
             self.forget()
 
@@ -99,7 +99,7 @@ async def _opened_in_thread(runtime: Runtime, open_directory: Callable[[], LogDi
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # The thread cannot be told, and has taken the directory's lock.
+        # The thread cannot be cancelled, and has taken the directory's lock.
         with suppress(DataDirectoryError):
             (await opening).close(clean=False)
         raise

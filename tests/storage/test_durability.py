@@ -16,7 +16,7 @@ EACH = LogConfig(flush_messages=1)
 
 
 class Thread:
-    """An executor that does its work when it is told to."""
+    """An executor that does its work when the test says so."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
@@ -30,30 +30,30 @@ class Thread:
         done()
 
 
-class Told:
+class FlushedLogs:
     def __init__(self) -> None:
         self.thread = Thread()
-        self.news: list[tuple[Flushable, KafkaStorageError | None]] = []
-        self.flusher = Flusher(self.thread.submit, lambda log, error: self.news.append((log, error)))
+        self.outcomes: list[tuple[Flushable, KafkaStorageError | None]] = []
+        self.flusher = Flusher(self.thread.submit, lambda log, error: self.outcomes.append((log, error)))
 
 
-def test_an_acknowledgement_waits_for_the_flush_that_follows_its_write() -> None:
-    told, disk = Told(), FakeDisk()
+def test_acknowledgement_waits_for_the_flush_after_its_write() -> None:
+    flushed, disk = FlushedLogs(), FakeDisk()
     log = new_log(disk, EACH)
     append(log, batch("a"))
     assert log.needs_flush
-    told.flusher.request(log)
+    flushed.flusher.request(log)
 
     append(log, batch("b"))
-    told.flusher.request(log)
-    assert len(told.thread.jobs) == 1, "one flush is on its way at most"
-    told.thread.run()
+    flushed.flusher.request(log)
+    assert len(flushed.thread.jobs) == 1, "one flush is on its way at most"
+    flushed.thread.run()
 
     assert (log.flushed_offset, log.sync_required_offset) == (1, 2), "b came after the flush had begun"
-    told.thread.run()
+    flushed.thread.run()
     assert (log.flushed_offset, log.needs_flush) == (2, False)
-    assert told.news == [(log, None), (log, None)]
-    assert told.thread.jobs == []
+    assert flushed.outcomes == [(log, None), (log, None)]
+    assert flushed.thread.jobs == []
     assert read_all(reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH)) == [(0, b"a"), (1, b"b")]
 
 
@@ -65,7 +65,7 @@ def test_what_is_flushed_keeps_its_topic_id() -> None:
     assert reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH).topic_id == TOPIC_ID
 
 
-def test_leader_epochs_that_cannot_be_written_are_written_by_the_next_flush() -> None:
+def test_epochs_whose_write_failed_are_written_by_the_next_flush() -> None:
     disk = FakeDisk()
     log = new_log(disk, EACH)
     append(log, batch("a"), leader_epoch=3)
@@ -81,48 +81,48 @@ def test_leader_epochs_that_cannot_be_written_are_written_by_the_next_flush() ->
 
 
 def test_all_logs_that_wait_are_flushed_together() -> None:
-    told, disk = Told(), FakeDisk()
+    flushed, disk = FlushedLogs(), FakeDisk()
     directory = open_directory(disk, EACH)
     logs = [directory.create_log("t", n, TOPIC_ID, EACH, now_wall_ms=NOW) for n in range(5)]
     for log in logs:
         append(log, batch("a"))
-        told.flusher.request(log)
-    told.thread.run()
-    told.thread.run()
+        flushed.flusher.request(log)
+    flushed.thread.run()
+    flushed.thread.run()
 
-    assert not told.thread.jobs
+    assert not flushed.thread.jobs
     assert [log.flushed_offset for log in logs] == [1] * 5
 
 
-def test_a_truncation_during_the_flush_makes_it_count_for_nothing() -> None:
-    told = Told()
+def test_flush_with_a_truncation_under_it_counts_for_nothing() -> None:
+    flushed = FlushedLogs()
     log = new_log(FakeDisk(), EACH)
     append(log, batch("a"), batch("b"))
-    told.flusher.request(log)
+    flushed.flusher.request(log)
 
     log.truncate_to(1)
     append(log, batch("c"))
-    told.thread.run()
+    flushed.thread.run()
     assert log.flushed_offset == 0
 
-    told.thread.run()
+    flushed.thread.run()
     assert log.flushed_offset == 2
 
 
 def test_a_failed_flush_closes_the_log() -> None:
-    told, disk = Told(), FakeDisk()
+    flushed, disk = FlushedLogs(), FakeDisk()
     log = new_log(disk, EACH)
     append(log, batch("a"))
     disk.fail("fsync", OSError(errno.EIO, "bad"))
-    told.flusher.request(log)
-    told.thread.run()
+    flushed.flusher.request(log)
+    flushed.thread.run()
 
-    (_, error), *_ = told.news
+    (_, error), *_ = flushed.outcomes
     assert "input/output error" in str(error)
     with pytest.raises(KafkaStorageError):
         log.append_as_leader(batch("b"), leader_epoch=0, now_wall_ms=NOW)
-    told.flusher.request(log)
-    assert isinstance(told.news[-1][1], KafkaStorageError)
+    flushed.flusher.request(log)
+    assert isinstance(flushed.outcomes[-1][1], KafkaStorageError)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_flush_messages_and_flush_ms_say_which_append_waits(config: LogConfig, r
     assert found == requires
 
 
-def test_a_log_at_rest_is_overdue_after_flush_ms_and_when_a_segment_is_complete() -> None:
+def test_log_is_overdue_after_flush_ms_or_a_complete_segment() -> None:
     log = new_log(FakeDisk(), LogConfig(flush_ms=10))
     append(log, batch("a"))
     assert not log.is_flush_overdue(NOW + 9)

@@ -43,7 +43,7 @@ def gappy_copy(disk: FakeDisk, config: LogConfig | None = None) -> Log:
 
 
 @pytest.mark.parametrize("config", [LogConfig(), SMALL], ids=["one segment", "several segments"])
-def test_copy_of_a_compacted_log_survives_a_kill_whatever_its_policy(config: LogConfig) -> None:
+def test_copy_of_compacted_log_survives_a_kill_under_any_policy(config: LogConfig) -> None:
     disk = FakeDisk()
     gappy_copy(disk, config)
     notices: list[str] = []
@@ -57,7 +57,7 @@ def test_copy_of_a_compacted_log_survives_a_kill_whatever_its_policy(config: Log
     check_indexes(log)
 
 
-def test_copy_that_was_compacted_when_closed_is_read_under_another_policy() -> None:
+def test_copy_compacted_when_closed_is_read_under_another_policy() -> None:
     """The topic's policy may come from a dynamic default, which logs do not know when they open."""
     disk = FakeDisk()
     compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
@@ -70,7 +70,7 @@ def test_copy_that_was_compacted_when_closed_is_read_under_another_policy() -> N
     assert read_all(open_directory(disk).logs["t", 0]) == GAPPY
 
 
-def test_empty_copy_keeps_its_start_before_the_first_surviving_record() -> None:
+def test_empty_copy_keeps_its_start_below_the_first_kept_record() -> None:
     """Offsets that a group has committed below the first record stay valid after a fail-over."""
     log = gappy_copy(FakeDisk())
 
@@ -80,7 +80,7 @@ def test_empty_copy_keeps_its_start_before_the_first_surviving_record() -> None:
         log.read(43, 100, upper_bound=42)
 
 
-def test_copy_that_starts_where_the_leader_does_may_lack_the_first_records() -> None:
+def test_copy_from_the_leaders_start_may_lack_the_first_records() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     log.truncate_fully_and_start_at(7)
@@ -109,26 +109,26 @@ def test_flushed_records_around_gaps_survive_a_power_failure() -> None:
             assert (read_all(found) if found else [])[:count] == GAPPY[:count]
 
 
-def test_offset_missing_from_a_log_without_gaps_is_damage_and_is_told() -> None:
+def test_offset_missing_from_a_log_without_gaps_is_damage() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, *[batch(str(n)) for n in range(4)])
     size = log.size_bytes
     disk.flip_bit(log.segments.active.path(".log"), 8 * (size // 2 + 6))
-    sizes_when_told: list[int] = []
+    sizes_when_logged: list[int] = []
     disk.locked.clear()
 
     directory = open_directory(
-        disk, when_lost=lambda: sizes_when_told.append(disk.size(log.segments.active.path(".log")))
+        disk, when_lost=lambda: sizes_when_logged.append(disk.size(log.segments.active.path(".log")))
     )
 
     assert directory.logs["t", 0].log_end_offset == 2
-    assert (directory.has_lost_records, sizes_when_told) == (True, [size]), "told before anything is cut"
+    assert (directory.has_lost_records, sizes_when_logged) == (True, [size]), "logged before anything is cut"
 
 
 @pytest.mark.parametrize(("torn_bytes", "high_watermark", "lost"), [(40, 2, False), (40, 3, True), (80, 2, False)])
 def test_torn_last_batch_counts_as_loss_if_it_was_committed(torn_bytes: int, high_watermark: int, lost: bool) -> None:
-    """A killed process leaves a batch that nobody has acknowledged; a damaged length looks the same."""
+    """A killed process leaves a batch that no leader has acknowledged; a damaged length looks the same."""
     disk = FakeDisk()
     directory = open_directory(disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)

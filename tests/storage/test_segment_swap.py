@@ -51,7 +51,7 @@ def compacted(log: Log) -> CompactionResult:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_crash_at_any_step_leaves_no_uncompacted_segment_beside_its_successor(loss: Loss) -> None:
+def test_crash_at_any_step_leaves_no_segment_and_its_successor(loss: Loss) -> None:
     disk = FakeDisk()
     directory = open_directory(disk, COMPACTED)
     log = directory.create_log("t", 0, TOPIC_ID, COMPACTED, now_wall_ms=NOW)
@@ -89,7 +89,7 @@ def test_crash_at_any_step_of_finishing_a_swap_changes_nothing(loss: Loss) -> No
         assert not [name for name in crashed.list_directory(log.directory) if name.endswith((".swap", ".cleaned"))]
 
 
-def test_later_swap_does_not_count_while_an_earlier_segment_is_not_complete() -> None:
+def test_swap_after_an_incomplete_segment_does_not_count() -> None:
     """It may lack a tombstone of a record that the earlier one has as yet."""
     disk = FakeDisk()
     log = filled(disk)
@@ -104,7 +104,7 @@ def test_later_swap_does_not_count_while_an_earlier_segment_is_not_complete() ->
 
 
 @pytest.mark.parametrize("swapped", [[0, 1], [0], [1]])
-def test_swaps_that_kafka_left_replace_what_lies_up_to_the_next_one(swapped: list[int]) -> None:
+def test_swap_left_by_kafka_replaces_segments_up_to_the_next(swapped: list[int]) -> None:
     """Its cleaner does not say which segments a compacted one replaces."""
     disk = FakeDisk()
     log = filled(disk)
@@ -122,7 +122,7 @@ def test_swaps_that_kafka_left_replace_what_lies_up_to_the_next_one(swapped: lis
     assert bases == {2: [0, 6, 11], 1: [0, 2, 4, 6, 11]}[len(swapped)]
 
 
-def test_compacted_segments_get_their_names_when_the_others_have_durably_gone() -> None:
+def test_compacted_segments_get_names_once_old_are_durably_gone() -> None:
     disk = FakeDisk()
     log = filled(disk)
     result = compacted(log)

@@ -1,4 +1,4 @@
-"""Leader epochs on disk: written late, and yet never missing for a record that outlived a crash (§14.3, §16.4)."""
+"""Leader epochs in memory and on disk: written late, never missing for a record that a crash left (§14.3, §16.4)."""
 
 import errno
 import random
@@ -9,7 +9,13 @@ from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.storage import checkpoints
 from ottla.storage.compaction import compact, plan_compaction
 from ottla.storage.files import write_atomically
-from ottla.storage.leader_epoch_cache import EpochEntry, EpochFile, LeaderEpochCache, build_epochs, parse_epochs
+from ottla.storage.leader_epoch_cache import (
+    EpochEntry,
+    LeaderEpochCache,
+    LeaderEpochCheckpointFile,
+    build_epochs,
+    parse_epochs,
+)
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
@@ -28,6 +34,65 @@ from tests.storage.support import (
 )
 
 Entries = tuple[tuple[int, int], ...]
+
+
+def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
+    return LeaderEpochCache(EpochEntry(*entry) for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [(7, (7, 300)), (4, (4, 250)), (5, (4, 250)), (1, (1, 100)), (0, (0, 0)), (9, (-1, -1)), (-1, (-1, -1))],
+)
+def test_the_end_offset_for_an_epoch_is_that_of_the_example(epoch: int, answer: tuple[int, int]) -> None:
+    """§14.3.5"""
+    assert cache((1, 0), (4, 100), (7, 250)).end_offset_for(epoch, 300) == answer
+
+
+def test_an_empty_cache_knows_no_epoch() -> None:
+    assert cache().end_offset_for(0, 10) == (-1, -1)
+    assert (cache().latest_epoch, cache().epoch_at(5)) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("assigned", "entries"),
+    [
+        ((7, 260), ((1, 0), (4, 100), (7, 250))),
+        ((8, 300), ((1, 0), (4, 100), (7, 250), (8, 300))),
+        ((8, 250), ((1, 0), (4, 100), (8, 250))),
+        ((5, 300), ((1, 0), (4, 100), (5, 300))),
+        ((7, 200), ((1, 0), (4, 100), (7, 200))),
+        ((0, 0), ((0, 0),)),
+    ],
+)
+def test_an_assigned_epoch_removes_what_contradicts_it(
+    assigned: tuple[int, int], entries: tuple[tuple[int, int], ...]
+) -> None:
+    """§14.3.2"""
+    epochs = cache((1, 0), (4, 100), (7, 250))
+    epochs.assign(*assigned)
+    assert epochs.entries == entries
+
+
+def test_truncation_trims_the_cache_on_either_side() -> None:
+    """§14.3.4"""
+    epochs = cache((1, 0), (4, 100), (7, 250))
+    epochs.truncate_from_end(250)
+    assert epochs.entries == ((1, 0), (4, 100))
+    epochs.truncate_from_start(50)
+    assert epochs.entries == ((1, 50), (4, 100))
+    epochs.truncate_from_start(150)
+    assert epochs.entries == ((4, 150),)
+    assert [epochs.epoch_at(offset) for offset in (149, 150, 900)] == [-1, 4, 4]
+
+
+def test_file_whose_entries_do_not_rise_is_believed_from_its_end() -> None:
+    assert cache((1, 0), (5, 100), (3, 200), (4, 150)).entries == ((1, 0), (4, 150))
+
+
+def test_checkpoint_of_leader_epochs_has_kafkas_form() -> None:
+    assert build_epochs([EpochEntry(3, 40)]) == b"0\n1\n3 40\n"
+    assert parse_epochs(b"0\n1\n3 40\n") == [(3, 40)]
 
 
 def stored_epochs(disk: FakeDisk) -> Entries:
@@ -111,7 +176,7 @@ def test_a_flush_leaves_the_file_alone_that_has_what_is_needed() -> None:
     assert log.flushed_offset == 2
 
 
-def test_a_log_is_opened_and_closed_again_without_a_write_for_a_term_without_records() -> None:
+def test_term_without_records_costs_no_write_at_open_or_close() -> None:
     """Of a thousand partitions most may be empty or idle, and neither start nor stop should write a file for each."""
     disk = FakeDisk()
     directory = open_directory(disk)
@@ -142,14 +207,14 @@ def test_a_clean_stop_leaves_the_epochs_in_the_file() -> None:
     assert open_directory(disk).logs["t", 0].epochs.entries == ((1, 0), (4, 1))
 
 
-@pytest.mark.parametrize("told", [((0, 0), (3, 1)), ((0, 0), (7, 2)), ((5, 0),), ()])
-def test_what_batches_say_of_their_epoch_counts_more_than_the_file(told: Entries) -> None:
+@pytest.mark.parametrize("in_file", [((0, 0), (3, 1)), ((0, 0), (7, 2)), ((5, 0),), ()])
+def test_epochs_of_batches_count_more_than_the_file(in_file: Entries) -> None:
     """By these entries replicas find where their logs part."""
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("a"), batch("b"), leader_epoch=0)
     append(log, batch("c"), leader_epoch=3)
-    store_epochs(disk, told)
+    store_epochs(disk, in_file)
 
     log = reopened(disk)
     assert log.epochs.entries == ((0, 0), (3, 2))
@@ -158,8 +223,8 @@ def test_what_batches_say_of_their_epoch_counts_more_than_the_file(told: Entries
     assert stored_epochs(disk) == ((0, 0), (3, 2)), "the next life may find the log closed cleanly"
 
 
-@pytest.mark.parametrize("told", [((0, 0), (3, 1)), ((5, 0),), ()])
-def test_a_file_that_is_wrong_below_the_recovery_point_is_put_right_at_once(told: Entries) -> None:
+@pytest.mark.parametrize("in_file", [((0, 0), (3, 1)), ((5, 0),), ()])
+def test_file_wrong_below_recovery_point_is_corrected_at_once(in_file: Entries) -> None:
     disk = FakeDisk()
     directory = open_directory(disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
@@ -167,14 +232,14 @@ def test_a_file_that_is_wrong_below_the_recovery_point_is_put_right_at_once(told
     append(log, batch("c"), leader_epoch=3)
     log.flush()
     directory.recovery_point_checkpoint().write()
-    store_epochs(disk, told)
+    store_epochs(disk, in_file)
 
     log = reopened(disk)
 
     assert log.epochs.entries == stored_epochs(disk) == ((0, 0), (3, 2))
 
 
-def test_a_recovery_point_is_not_believed_for_a_log_without_epochs() -> None:
+def test_recovery_point_of_a_log_without_epochs_is_ignored() -> None:
     """It is that of a topic of the same name, which was deleted."""
     disk = FakeDisk()
     directory = open_directory(disk)
@@ -207,7 +272,7 @@ def test_epochs_of_records_that_are_gone_do_not_come_back() -> None:
     assert log.epochs.entries == stored_epochs(disk) == ((1, 0),)
 
 
-def test_recovery_points_above_the_end_of_a_log_are_lowered_before_anything_comes_to_stand_there() -> None:
+def test_recovery_point_above_log_end_is_lowered_before_appends() -> None:
     """Else the records to come would count as durable, and as read, because others were."""
     disk = FakeDisk()
     directory = open_directory(disk)
@@ -224,7 +289,7 @@ def test_recovery_points_above_the_end_of_a_log_are_lowered_before_anything_come
     assert checkpoints.parse_offsets(content) == {("t", 0): 1}
 
 
-def test_epochs_of_batches_that_could_not_be_written_are_forgotten() -> None:
+def test_epochs_of_batches_whose_write_failed_are_forgotten() -> None:
     """The next leader may send others for these offsets, of an older term."""
     disk = FakeDisk()
     log = new_log(disk)
@@ -238,7 +303,7 @@ def test_epochs_of_batches_that_could_not_be_written_are_forgotten() -> None:
     assert log.epochs.entries == ((1, 0), (2, 1))
 
 
-def test_compaction_writes_the_epochs_first_whose_last_batches_it_may_take_away() -> None:
+def test_compaction_first_writes_epochs_whose_batches_it_removes() -> None:
     config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=400, min_cleanable_dirty_ratio=0.0)
     disk = FakeDisk()
     log = new_log(disk, config)
@@ -262,7 +327,7 @@ def test_of_several_writes_under_way_the_latest_remains() -> None:
     """The flush of a truncation and a common one may run in two threads."""
     disk = FakeDisk()
     new_log(disk)
-    file = EpochFile(disk, ROOT / "t-0", [])
+    file = LeaderEpochCheckpointFile(disk, ROOT / "t-0", [])
     first = file.begin_write(LeaderEpochCache([EpochEntry(1, 0), EpochEntry(2, 5)]), 9)
     second = file.begin_write(LeaderEpochCache([EpochEntry(1, 0), EpochEntry(3, 4)]), 9)
     assert first is not None
@@ -277,7 +342,7 @@ def test_of_several_writes_under_way_the_latest_remains() -> None:
 def test_what_a_write_under_way_has_is_not_yet_durable() -> None:
     disk = FakeDisk()
     new_log(disk)
-    file = EpochFile(disk, ROOT / "t-0", [])
+    file = LeaderEpochCheckpointFile(disk, ROOT / "t-0", [])
     epochs = LeaderEpochCache([EpochEntry(1, 0)])
     assert file.begin_write(epochs, 9) is not None
 
@@ -335,7 +400,7 @@ class FollowersLife:
 
 @pytest.mark.parametrize("loss", list(Loss))
 @pytest.mark.parametrize("seed", range(6))
-def test_after_any_crash_every_record_is_found_in_the_epoch_that_its_batch_carries(seed: int, loss: Loss) -> None:
+def test_every_record_is_in_its_batchs_epoch_after_any_crash(seed: int, loss: Loss) -> None:
     journal = FollowersLife(seed).disk.journal
     for operations in range(0, len(journal) + 1, 3):
         disk = FakeDisk.after(journal[:operations], loss, seed=operations)

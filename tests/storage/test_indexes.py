@@ -1,0 +1,44 @@
+"""Offset index and time index: what they lead to, and which files are none."""
+
+import pytest
+
+from ottla.storage.indexes import OffsetIndex, TimeIndex
+
+
+def test_the_offset_index_leads_to_the_last_entry_at_or_before() -> None:
+    index = OffsetIndex()
+    for entry in ((10, 100), (20, 200), (30, 300)):
+        index.append(*entry)
+    assert [index.entry_before(offset) for offset in (9, 10, 19, 30, 99)] == [
+        None,
+        (10, 100),
+        (10, 100),
+        (30, 300),
+        (30, 300),
+    ]
+    again = OffsetIndex.from_bytes(index.to_bytes() + bytes(80), 400)
+    assert again is not None
+    assert again.to_bytes() == index.to_bytes(), "preallocated space is no entry"
+
+
+@pytest.mark.parametrize(
+    "content", [b"x", bytes(7), b"\0\0\0\1\0\0\0\2" * 2, b"\0\0\0\1\0\0\1\0", b"\x80\0\0\1\0\0\0\2"]
+)
+def test_damaged_offset_indexes_are_noticed(content: bytes) -> None:
+    assert OffsetIndex.from_bytes(content, 100) is None
+
+
+def test_the_time_index_takes_only_rising_timestamps() -> None:
+    index = TimeIndex()
+    for entry in ((5, 1), (5, 2), (4, 3), (9, 4)):
+        index.maybe_append(*entry)
+    assert [index.entry(n) for n in range(len(index))] == [(5, 1), (9, 4)]
+    assert [index.offset_before(timestamp) for timestamp in (4, 5, 6, 9, 10)] == [0, 0, 1, 1, 4]
+    again = TimeIndex.from_bytes(index.to_bytes() + bytes(24))
+    assert again is not None
+    assert again.to_bytes() == index.to_bytes()
+
+
+@pytest.mark.parametrize("content", [b"x", TimeIndex().to_bytes() + b"\0" * 11 + b"\1" + b"\0" * 8 + b"\1" * 3])
+def test_damaged_time_indexes_are_noticed(content: bytes) -> None:
+    assert TimeIndex.from_bytes(content) is None
