@@ -96,7 +96,9 @@ class FetcherTasks:
 
     def add_partition(self, partition: Partition, host: str, port: int) -> None:
         """Copy the partition from the leader of its term, which is there."""
-        self._handle(self._manager.add_partition(partition, LeaderEndpoint(host, port)))
+        effects = self._manager.add_partition(partition, LeaderEndpoint(host, port))
+        if effects:
+            self._handle(effects)
 
     def remove_partition(self, topic: str, index: int) -> None:
         self._manager.remove_partition(topic, index)
@@ -142,8 +144,7 @@ class FetcherTasks:
     # What the followers decide.
 
     def _handle(self, effects: list[Effect]) -> None:
-        if effects:
-            self._truncated += self.handle_effects(effects, self._manager.performed)
+        self._truncated += self.handle_effects(effects, self._manager.performed)
 
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
@@ -186,13 +187,14 @@ class FetcherTasks:
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
-                write = log.error if fact.lost_committed else log.info
+                lost_committed = fact.lost_committed
+                write = log.error if lost_committed else log.info
                 write(
                     "log truncated, the leader does not have the records",
                     **where,
                     log_end_offset=partition.log.log_end_offset,
                     before=fact.end_offset_before,
-                    below_high_watermark=fact.lost_committed,
+                    below_high_watermark=lost_committed,
                 )
             case Restarted():
                 log.warning(
@@ -253,7 +255,8 @@ class FetcherTask:
             self._is_woken.clear()
             if self.truncated:
                 await self._make_durable()
-            await self._syncs_done()
+            if self._fetcher.is_syncing:
+                await self._syncs_done()
             now_ms = self._runtime.clock.now_ms()
             pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
             if pending is None:

@@ -7,7 +7,7 @@ Brokers of one cluster speak the same versions; which ones is fixed here.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, ReceiveThreshold, SocketOptions
@@ -19,9 +19,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpoch
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[type[Message], int] = {
     FetchRequest: 17,
@@ -106,7 +104,14 @@ class Peer(asyncio.BufferedProtocol):
             payload = await answer
         finally:
             self._answer = None
-        return self._parsed(payload)
+        try:
+            return self._wire.receive(payload)
+        except UnexpectedResponseError as error:
+            self.close()
+            raise PeerError(str(error)) from None
+        except DecodeError as error:
+            self.close()
+            raise PeerError(f"malformed response to {type(request).__name__}: {error}") from None
 
     def _check_deadline(self) -> None:
         self._timer = None
@@ -116,18 +121,6 @@ class Peer(asyncio.BufferedProtocol):
             self._timer = self._runtime.wheel.schedule(self._deadline_ms, self._check_deadline)
         else:
             self._fail(f"no answer within {self._timeout_ms} ms")
-
-    def _parsed(self, payload: memoryview) -> Any:
-        pending = self._wire.pending
-        assert pending is not None, "a request was sent"
-        try:
-            return self._wire.receive(payload)
-        except UnexpectedResponseError as error:
-            self.close()
-            raise PeerError(str(error)) from None
-        except DecodeError as error:
-            self.close()
-            raise PeerError(f"malformed response to {type(pending.request).__name__}: {error}") from None
 
     def close(self) -> None:
         if self._timer is not None:
@@ -142,9 +135,6 @@ class Peer(asyncio.BufferedProtocol):
             self._answer.set_exception(PeerError(why))
 
     # What the transport calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        pass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
