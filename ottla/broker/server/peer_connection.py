@@ -68,7 +68,7 @@ class Peer(asyncio.BufferedProtocol):
         self._size = 0
         self._answer: asyncio.Future[memoryview] | None = None
         self._deadline_ms = 0
-        # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
+        # Runs from one deadline to the one that holds by then: setting it again for each request would cost more.
         self._timer: TimerEntry | None = None
 
     @property
@@ -94,7 +94,10 @@ class Peer(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise PeerError("the connection is closed")
-        self._begin_answer()
+        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
+        self._filled = self._size = 0
+        if len(self._buffer) > (SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX):
+            self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
         answer = self._answer = asyncio.get_running_loop().create_future()
         self._deadline_ms = self._runtime.clock.now_ms() + self._timeout_ms
         if self._timer is None:
@@ -174,10 +177,3 @@ class Peer(asyncio.BufferedProtocol):
             larger = memoryview(bytearray(self._size + 1))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
-
-    def _begin_answer(self) -> None:
-        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
-        self._filled = self._size = 0
-        kept_max = SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX
-        if len(self._buffer) > kept_max:
-            self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
