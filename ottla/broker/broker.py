@@ -32,9 +32,9 @@ from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.runtime import LoopRuntime, StartError
+from ottla.broker.server.dispatch import PreparedFrames
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Address, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
-from ottla.broker.server.prepared_frames import PreparedFrames
 from ottla.broker.server.socket_server import Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.data_directory import Boot, closed_cleanly, opened

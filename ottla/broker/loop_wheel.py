@@ -7,6 +7,9 @@ from collections.abc import Callable
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry, TimingWheel
 
+# Later than any deadline: when the loop has no timer for the wheel.
+NEVER = 1 << 62
+
 
 class SystemClock:
     """`ottla.timer.clock.Clock` over the machine's monotonic and wall clocks."""
@@ -37,18 +40,18 @@ class LoopWheel(TimingWheel):
         self._end_event = end_event
         self._report = report
         self._handle: asyncio.TimerHandle | None = None
-        self._armed_ms = 0
+        self._armed_ms = NEVER
         self._stopped = False
 
     def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
         entry = super().schedule(deadline_ms, action)
-        if not self._is_armed_before(deadline_ms):
+        if deadline_ms < self._armed_ms:
             self._arm(deadline_ms)
         return entry
 
     def reschedule(self, entry: TimerEntry, deadline_ms: int) -> None:
         super().reschedule(entry, deadline_ms)
-        if not self._is_armed_before(deadline_ms):
+        if deadline_ms < self._armed_ms:
             self._arm(deadline_ms)
 
     def stop(self) -> None:
@@ -70,7 +73,7 @@ class LoopWheel(TimingWheel):
     def _turn(self) -> None:
         # Whatever the actions schedule arms the next call, and `_handle` must not stand for the one that runs.
         self._handle = None
-        self._armed_ms = 0
+        self._armed_ms = NEVER
         try:
             self.advance(self._clock.now_ms())
         except ExceptionGroup as errors:
@@ -78,8 +81,5 @@ class LoopWheel(TimingWheel):
                 self._report(error)
         self._end_event()
         wakeup_ms = self.next_wakeup_ms()
-        if wakeup_ms is not None and not self._is_armed_before(wakeup_ms):
+        if wakeup_ms is not None and wakeup_ms < self._armed_ms:
             self._arm(wakeup_ms)
-
-    def _is_armed_before(self, wakeup_ms: int) -> bool:
-        return self._handle is not None and self._armed_ms <= wakeup_ms

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from ottla.broker.server.parked_requests import REQUEST_BYTES_MAX
+from ottla.broker.server.response_queue import REQUEST_BYTES_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX

@@ -12,7 +12,6 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.config.server_cluster import RACK_AWARE_SELECTOR
 from ottla.broker.local_cluster import LocalCluster
-from ottla.broker.server.connection import Connection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -102,7 +101,7 @@ async def test_only_a_registered_broker_is_believed_to_be_a_follower(tmp_path: P
         assert (replica(leader).high_watermark, state_of(leader).isr) == (0, (0, 1, 2))
 
 
-async def test_a_claim_by_the_wrong_door_or_of_an_earlier_life_is_not_believed(
+async def test_follower_claims_need_inter_broker_listener_and_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """§3.4, §14.1.2: of a broker that is one of this cluster."""
@@ -123,7 +122,7 @@ async def test_a_claim_by_the_wrong_door_or_of_an_earlier_life_is_not_believed(
 
         assert (await ask(leader, claim(epoch - 1), 17)).error_code == ErrorCode.STALE_BROKER_EPOCH
         with monkeypatch.context() as patch:
-            patch.setattr(Connection, "is_inter_broker", False)
+            patch.setattr(leader.server, "inter_broker_listener", "OTHER")
             refused = await ask(leader, claim(epoch), 17)
         assert refused.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert replica(leader).leadership.followers[1].log_end_offset < 1

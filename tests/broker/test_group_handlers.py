@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.server.authorized_operations import GROUP_OPERATIONS
+from ottla.broker.server.request_context import GROUP_OPERATIONS
 from ottla.coordinator.events import DescribeGroup
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, Client, messages, running

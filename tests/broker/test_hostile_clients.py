@@ -13,8 +13,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.server import socket_server as server
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.parked_requests import ANSWER_BYTES_MAX
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -72,7 +72,7 @@ async def test_pipelined_answers_that_nobody_reads_are_not_built(tmp_path: Path)
             await until(broker, lambda: bool(broker.server.connections) and is_held(only_connection(broker)))
             connection = only_connection(broker)
 
-            assert unread_bytes(connection) < 2 * ANSWER_BYTES_MAX
+            assert unread_bytes(connection) < 2 * RESPONSE_BYTES_MAX
 
             received, left = await loop.sock_recv(hostile, 65536), requests
             most = 0
@@ -84,7 +84,7 @@ async def test_pipelined_answers_that_nobody_reads_are_not_built(tmp_path: Path)
                     most = max(most, unread_bytes(connection))
             await sending
 
-    assert most < 2 * ANSWER_BYTES_MAX, "nor are they while it reads slowly"
+    assert most < 2 * RESPONSE_BYTES_MAX, "nor are they while it reads slowly"
 
 
 async def test_answers_behind_a_parked_request_are_bounded(tmp_path: Path) -> None:
@@ -98,13 +98,12 @@ async def test_answers_behind_a_parked_request_are_bounded(tmp_path: Path) -> No
 
         feed(connection, ASK_ALL * 60)
 
-        assert connection._in_flight is not None
-        kept = connection._in_flight.answer_bytes
-        assert ANSWER_BYTES_MAX <= kept < ANSWER_BYTES_MAX + 2 * answer_bytes
+        kept = connection._responses.waiting_bytes
+        assert RESPONSE_BYTES_MAX <= kept < RESPONSE_BYTES_MAX + 2 * answer_bytes
         assert transport.frames == []
         parked.complete(ProduceResponse())
         await until(broker, lambda: len(transport.frames) == 61)
-        assert connection._in_flight.answer_bytes == 0
+        assert connection._responses.waiting_bytes == 0
         connection.connection_lost(None)
 
 

@@ -185,7 +185,7 @@ async def test_checkpoints_do_not_hold_up_the_loop(tmp_path: Path, monkeypatch: 
         for name in names:
             (tmp_path / name).unlink(missing_ok=True)
 
-        await until(broker, lambda: all((tmp_path / name).exists() for name in names))
+        await until(broker, lambda: bool(synced_in) and all((tmp_path / name).exists() for name in names))
 
         assert synced_in
         assert threading.main_thread().name not in synced_in

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.server.request_context import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.cluster.metadata_file import MetadataFile
 from ottla.cluster.topic_changes import TOPICS_PER_TRANSACTION
 from ottla.protocol.errors import ErrorCode

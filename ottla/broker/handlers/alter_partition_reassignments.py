@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.cluster.alterations import reassign
 from ottla.cluster.controller import PartitionChange
 from ottla.cluster.image import MetadataImage
@@ -33,7 +32,7 @@ def handle(
     }
     partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     times = Counter(partitions)
-    answer = Answer(context)
+    deferred = DeferredResponse(context)
     rules_of = metadata.rules_of
 
     def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange | None:
@@ -42,10 +41,10 @@ def handle(
         return reassign(image, *key, targets[key], rules_of)
 
     def done(outcomes: Outcomes) -> None:
-        answer.give(_response(partitions, outcomes))
+        deferred.complete(_response(partitions, outcomes))
 
     change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms, done=done)
-    return answer.now_or_parked()
+    return deferred.result_or_park()
 
 
 def _response(partitions: Iterable[PartitionKey], outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:

@@ -10,8 +10,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.broker.metadata.topic_commands import TopicService
-from ottla.broker.server.deferred_response import Answer, Gathering
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, Gather, RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
 
 # The broker resource with this name stands for all brokers.
@@ -54,19 +53,19 @@ def alter_resources(
     answers: Answers,
 ) -> Any | None:
     """The response, with one answer per resource in the order of the request; None if the request is parked for it."""
-    answer = Answer(context)
-    gathering = Gathering(len(request.resources), lambda results: answer.give(answers.response(responses=results)))
-    _alter_each(_ConfigOwner(topics, node_id), request, new_configs, gathering, answers.of_resource)
-    return answer.now_or_parked()
+    deferred = DeferredResponse(context)
+    gather = Gather(len(request.resources), lambda results: deferred.complete(answers.response(responses=results)))
+    _alter_each(_ConfigOwner(topics, node_id), request, new_configs, gather, answers.of_resource)
+    return deferred.result_or_park()
 
 
 def _alter_each(
-    target: "_ConfigOwner", request: Any, new_configs: NewConfigs, gathering: Gathering, answer_class: type[Any]
+    target: "_ConfigOwner", request: Any, new_configs: NewConfigs, gather: Gather, answer_class: type[Any]
 ) -> None:
     resources: Sequence[Any] = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     for index, resource in enumerate(resources):
-        done = _done(gathering, index, resource, answer_class)
+        done = _done(gather, index, resource, answer_class)
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("a resource is named twice")
@@ -75,9 +74,7 @@ def _alter_each(
             done(error)
 
 
-def _done(
-    gathering: Gathering, index: int, resource: Any, answer_class: type[Any]
-) -> Callable[[KafkaError | None], None]:
+def _done(gather: Gather, index: int, resource: Any, answer_class: type[Any]) -> Callable[[KafkaError | None], None]:
     def done(error: KafkaError | None) -> None:
         result = answer_class(
             error_code=int(ErrorCode.NONE if error is None else error.code),
@@ -85,7 +82,7 @@ def _done(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        gathering.put(index, result)
+        gather.put(index, result)
 
     return done
 

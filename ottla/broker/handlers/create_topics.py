@@ -6,8 +6,7 @@ from ottla.broker.config.describe import topic_entries
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.metadata.topic_commands import NewTopic, Outcome, TopicService
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.errors import InvalidRequest
@@ -23,7 +22,7 @@ from ottla.protocol.messages.create_topics import (
 def handle(
     topics: TopicService, runtime: Runtime, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse | None:
-    answer = Answer(context)
+    deferred = DeferredResponse(context)
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
     wanted = [topic for topic in request.topics if topic.name not in refused]
@@ -31,10 +30,10 @@ def handle(
     def done(outcomes: list[Outcome]) -> None:
         results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
         configs = _Configs(runtime.config)
-        answer.give(CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times]))
+        deferred.complete(CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times]))
 
     topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only, done=done)
-    return answer.now_or_parked()
+    return deferred.result_or_park()
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import Outcome, TopicService
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -25,7 +24,7 @@ class _Asked(NamedTuple):
 def handle(
     topics: TopicService, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse | None:
-    answer = Answer(context)
+    deferred = DeferredResponse(context)
     asked = _asked(request, context.api_version)
     found = [_find(metadata.image, each) for each in asked]
     refused: dict[int, Outcome] = {
@@ -35,7 +34,7 @@ def handle(
 
     def done(outcomes: list[Outcome]) -> None:
         results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
-        answer.give(
+        deferred.complete(
             DeleteTopicsResponse(
                 responses=[_result(each, found[index], results[index]) for index, each in enumerate(asked)]
             )
@@ -46,7 +45,7 @@ def handle(
         says_disabled=context.api_version >= _DELETION_DISABLED_FROM,
         done=done,
     )
-    return answer.now_or_parked()
+    return deferred.result_or_park()
 
 
 def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:

@@ -2,8 +2,7 @@
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import nodes_for
-from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -1,8 +1,7 @@
 """DescribeGroups: state and members of groups (§10.1)."""
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
-from ottla.broker.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
 from ottla.coordinator.events import DescribeGroup
 from ottla.coordinator.results import DescribeResult
 from ottla.protocol.errors import ErrorCode

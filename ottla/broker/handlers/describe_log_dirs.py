@@ -6,8 +6,7 @@ from pathlib import Path
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -29,7 +28,7 @@ def handle(
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse | None:
     path = log_directory.path
-    answer = Answer(context)
+    deferred = DeferredResponse(context)
     # Of a volume on a network that has gone away, the kernel says nothing for minutes.
     room = [(_UNKNOWN_BYTES, _UNKNOWN_BYTES)]
 
@@ -44,10 +43,10 @@ def handle(
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
         )
-        answer.give(DescribeLogDirsResponse(results=[result]))
+        deferred.complete(DescribeLogDirsResponse(results=[result]))
 
     runtime.offload(look, done)
-    return answer.now_or_parked()
+    return deferred.result_or_park()
 
 
 def _room(path: Path) -> tuple[int, int]:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import Node, nodes_for, reachable_leader
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.authorized_operations import TOPIC_OPERATIONS
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import TOPIC_OPERATIONS, RequestContext
 from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidRequest, InvalidTopicException

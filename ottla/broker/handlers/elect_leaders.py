@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.cluster.alterations import elect_preferred, elect_unclean
 from ottla.cluster.controller import PartitionChange
 from ottla.cluster.image import MetadataImage
@@ -36,7 +35,7 @@ def handle(
     if elect is None:
         error = InvalidRequest(f"there is no election of type {request.election_type}")
         return _response([] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
-    answer = Answer(context)
+    deferred = DeferredResponse(context)
     rules_of = metadata.rules_of
 
     def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange:
@@ -45,10 +44,10 @@ def handle(
     def done(outcomes: Outcomes) -> None:
         # A request for all is answered only with those that needed an election, as in Kafka.
         included = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
-        answer.give(_response(included, outcomes))
+        deferred.complete(_response(included, outcomes))
 
     change_partitions(runtime, metadata, partitions, decide, timeout_ms=request.timeout_ms, done=done)
-    return answer.now_or_parked()
+    return deferred.result_or_park()
 
 
 def _is_not_needed(error: KafkaError | None) -> bool:

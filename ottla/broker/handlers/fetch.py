@@ -9,7 +9,6 @@ from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.authorized_operations import is_broker
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
@@ -41,7 +40,7 @@ def handle(
     replica_id, broker_epoch = _follower(request)
     is_follower = replica_id >= 0
     if is_follower:
-        if not is_broker(context, image, runtime.node_id, replica_id):
+        if not context.is_broker(replica_id, runtime.node_id, image):
             return _refused(context, request)
         # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
         if broker_epoch != image.brokers[replica_id].epoch:

@@ -6,8 +6,7 @@ from typing import Protocol
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.current_leader import nodes_for
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -35,9 +34,9 @@ def handle(
     is_missing = CONSUMER_OFFSETS not in metadata.image.topics
     if request.key_type == GROUP and is_missing and topics.is_alone and prepare_groups() is not None:
         # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
-        answer = Answer(context)
-        topics.ensure_offsets_topic(lambda: answer.give(_response(metadata, prepare_groups, context, request)))
-        return answer.now_or_parked()
+        deferred = DeferredResponse(context)
+        topics.ensure_offsets_topic(lambda: deferred.complete(_response(metadata, prepare_groups, context, request)))
+        return deferred.result_or_park()
     return _response(metadata, prepare_groups, context, request)
 
 

@@ -6,8 +6,7 @@ refused with the one code that every client takes as final; `docs/decisions/0005
 
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -25,15 +24,15 @@ def handle(
     if request.transactional_id is not None:
         runtime.log.warning("transactions are not supported", transactional_id=request.transactional_id)
         raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
-    answer = Answer(context)
+    deferred = DeferredResponse(context)
 
     def taken(producer_id: int | None) -> None:
         if producer_id is None:
             code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            answer.give(InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH))
+            deferred.complete(InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH))
         else:
-            answer.give(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+            deferred.complete(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
     producer_ids.take(taken)
-    response: InitProducerIdResponse | None = answer.now_or_parked()
+    response: InitProducerIdResponse | None = deferred.result_or_park()
     return response

@@ -9,7 +9,6 @@ from typing import Any
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.authorized_operations import is_broker
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.list_offsets import (
@@ -107,7 +106,7 @@ def _answer(
             _tell_ends(partition, asked.timestamp, answer)
             return answer
         partition.check_leader(asked.current_leader_epoch)
-        if request.replica_id >= 0 and is_broker(context, replicas.image, replicas.node_id, request.replica_id):
+        if request.replica_id >= 0 and context.is_broker(request.replica_id, replicas.node_id, replicas.image):
             _tell_ends(partition, asked.timestamp, answer)
             return answer
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.current_leader import Node, nodes_for, reachable_leader
-from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.prepared_frames import PreparedFrame, PreparedFrames
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.dispatch import PreparedFrame, PreparedFrames
+from ottla.broker.server.request_context import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    DeferredResponse,
+    RequestContext,
+)
 from ottla.cluster.image import ZERO_ID, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException
@@ -51,9 +55,11 @@ def handle(
         return known
     to_create = _to_create(image, request) if request.allow_auto_topic_creation else []
     if to_create:
-        answer = Answer(context)
-        topics.auto_create(to_create, lambda codes: answer.give(_response(context, metadata.image, request, codes)))
-        return answer.now_or_parked()
+        deferred = DeferredResponse(context)
+        topics.auto_create(
+            to_create, lambda codes: deferred.complete(_response(context, metadata.image, request, codes))
+        )
+        return deferred.result_or_park()
     response = _response(context, image, request, {})
     if any(topic.error_code for topic in response.topics):
         return response

@@ -1,8 +1,7 @@
 """UnregisterBroker: a broker that will not come back is forgotten (KIP-631)."""
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.server.deferred_response import Answer
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import DeferredResponse, RequestContext
 from ottla.cluster.registration import unregister
 from ottla.cluster.store import CommitResult, Committed, Conflict, Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
@@ -15,16 +14,16 @@ TRIES_MAX = 10
 def handle(
     metadata: ClusterMetadata, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse | None:
-    answer = Answer(context)
-    _Unregistration(metadata, request.broker_id, answer).attempt(TRIES_MAX)
-    return answer.now_or_parked()
+    deferred = DeferredResponse(context)
+    _Unregistration(metadata, request.broker_id, deferred).attempt(TRIES_MAX)
+    return deferred.result_or_park()
 
 
 class _Unregistration:
-    def __init__(self, metadata: ClusterMetadata, node_id: int, answer: Answer) -> None:
+    def __init__(self, metadata: ClusterMetadata, node_id: int, deferred: DeferredResponse) -> None:
         self._metadata = metadata
         self._node_id = node_id
-        self._answer = answer
+        self._deferred = deferred
 
     def attempt(self, tries_left: int) -> None:
         image = self._metadata.image
@@ -46,9 +45,9 @@ class _Unregistration:
 
     def _give(self, error: KafkaError | None) -> None:
         if error is None:
-            self._answer.give(UnregisterBrokerResponse())
+            self._deferred.complete(UnregisterBrokerResponse())
         else:
-            self._answer.give(UnregisterBrokerResponse(error_code=int(error.code), error_message=str(error)))
+            self._deferred.complete(UnregisterBrokerResponse(error_code=int(error.code), error_message=str(error)))
 
 
 def _refusal(result: CommitResult) -> KafkaError:

@@ -11,7 +11,7 @@ look at that one.
 
 from collections.abc import Hashable
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.replicas.fetch_responses import (
     ColdRead,
@@ -24,15 +24,13 @@ from ottla.broker.replicas.fetch_responses import (
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
 from ottla.storage.segment_reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
-
-if TYPE_CHECKING:
-    from ottla.broker.server.request_context import RequestContext
 
 # Before v11 a client knows nothing of reading from followers.
 FOLLOWERS_SINCE = 11
@@ -75,7 +73,7 @@ class DelayedFetch(DelayedOperation):
         self,
         replicas: ReplicaManager,
         runtime: Runtime,
-        context: "RequestContext",
+        context: RequestContext,
         fetch: FetchContext,
         *,
         deadline_ms: int,
@@ -234,7 +232,7 @@ class DelayedFetch(DelayedOperation):
         return True
 
     def _read_cold(self) -> None:
-        self._context.expect_answer(self._bytes_to_read)
+        self._context.expect_response(self._bytes_to_read)
         read_cold(self._replicas, self._runtime, self._cold, self._cold_is_read)
 
     def _cold_is_read(self) -> None:

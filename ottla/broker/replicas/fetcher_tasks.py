@@ -7,8 +7,8 @@ with the power, under the epochs of the new one, or be taken for it by a recover
 """
 
 import asyncio
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from ottla.broker.config.server_cluster import ReplicationOptions
@@ -70,11 +70,11 @@ class FetcherTasks:
         self._runtime = runtime
         self._metadata = metadata
         self._replicas = replicas
-        self._network = network
         self._recovery_points_fell = recovery_points_fell
-        self._options = SocketOptions(
+        options = SocketOptions(
             receive_buffer_bytes=config.size_if_set(ReplicationOptions.replica_socket_receive_buffer_bytes)
         )
+        self._new_peer: Callable[[Address, str], Peer] = partial(Peer, runtime, network, options=options)
         self._manager = FetcherManager(
             FetcherConfig(
                 replica_id=runtime.node_id,
@@ -91,12 +91,11 @@ class FetcherTasks:
         self._truncated: list[Partition] = []
         self._is_over = False
 
-    def _new_peer(self, address: Address, client_id: str) -> Peer:
-        return Peer(self._runtime, self._network, address, client_id, self._options)
-
     def add_partition(self, partition: Partition, host: str, port: int) -> None:
         """Copy the partition from the leader of its term, which is there."""
-        self._handle(self._manager.add_partition(partition, LeaderEndpoint(host, port)))
+        effects = self._manager.add_partition(partition, LeaderEndpoint(host, port))
+        if effects:
+            self._handle(effects)
 
     def remove_partition(self, topic: str, index: int) -> None:
         self._manager.remove_partition(topic, index)
@@ -142,8 +141,7 @@ class FetcherTasks:
     # What the followers decide.
 
     def _handle(self, effects: list[Effect]) -> None:
-        if effects:
-            self._truncated += self.handle_effects(effects, self._manager.performed)
+        self._truncated += self.handle_effects(effects, self._manager.performed)
 
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
@@ -186,13 +184,14 @@ class FetcherTasks:
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
-                write = log.error if fact.lost_committed else log.info
+                lost_committed = fact.lost_committed
+                write = log.error if lost_committed else log.info
                 write(
                     "log truncated, the leader does not have the records",
                     **where,
                     log_end_offset=partition.log.log_end_offset,
                     before=fact.end_offset_before,
-                    below_high_watermark=fact.lost_committed,
+                    below_high_watermark=lost_committed,
                 )
             case Restarted():
                 log.warning(
@@ -253,7 +252,8 @@ class FetcherTask:
             self._is_woken.clear()
             if self.truncated:
                 await self._make_durable()
-            await self._syncs_done()
+            if self._fetcher.is_syncing:
+                await self._syncs_done()
             now_ms = self._runtime.clock.now_ms()
             pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
             if pending is None:
@@ -325,20 +325,16 @@ class FetcherTask:
                 await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
 
     async def _sync_truncated(self, truncated: list[Partition]) -> None:
-        finished = asyncio.get_running_loop().create_future()
-
-        def finish() -> None:
-            if not finished.done():
-                finished.set_result(None)
-
         works: list[tuple[Partition, FlushWork]] = []
         restores: list[tuple[Partition, ProducersRestore]] = []
         for partition in truncated:
-            with self._logging(partition):
+            try:
                 works.append((partition, partition.log.begin_flush()))
                 restore = partition.log.begin_restore()
                 if restore is not None:
                     restores.append((partition, restore))
+            except KafkaStorageError as error:
+                self._sync_failed(partition, error)
 
         def run() -> None:
             for _, work in works:
@@ -346,25 +342,34 @@ class FetcherTask:
             for _, restore in restores:
                 restore.run()
 
-        def done() -> None:
-            for partition, work in works:
-                with self._logging(partition):
-                    partition.log.finish_flush(work)
-            for partition, restore in restores:
-                partition.log.finish_restore(restore)
-            self._recovery_points_fell(finish)
-
-        self._runtime.offload(run, done)
+        finished = asyncio.get_running_loop().create_future()
+        self._runtime.offload(run, lambda: self._synced(works, restores, finished))
         await finished
 
-    @contextmanager
-    def _logging(self, partition: Partition) -> Generator[None]:
-        try:
-            yield
-        except KafkaStorageError as error:
-            # A log that was deleted since need not be synced.
-            if self._replicas.find(partition.topic, partition.index) is partition:
-                self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
-                if partition.log.failure is None:
-                    # For want of descriptors: nothing is lost by trying again.
-                    self.truncated.append(partition)
+    def _synced(
+        self,
+        works: list[tuple[Partition, FlushWork]],
+        restores: list[tuple[Partition, ProducersRestore]],
+        finished: "asyncio.Future[None]",
+    ) -> None:
+        for partition, work in works:
+            try:
+                partition.log.finish_flush(work)
+            except KafkaStorageError as error:
+                self._sync_failed(partition, error)
+        for partition, restore in restores:
+            partition.log.finish_restore(restore)
+
+        def finish() -> None:
+            if not finished.done():
+                finished.set_result(None)
+
+        self._recovery_points_fell(finish)
+
+    def _sync_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+        # A log that was deleted since need not be synced.
+        if self._replicas.find(partition.topic, partition.index) is partition:
+            self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            if partition.log.failure is None:
+                # For want of descriptors: nothing is lost by trying again.
+                self.truncated.append(partition)

@@ -35,7 +35,8 @@ def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: 
                 case AppendRecords():
                     append(effect.partition, effect.records, wall_ms=wall_ms)
                 case Truncate():
-                    truncate(effect.partition, effect.offset)
+                    effect.partition.log.truncate_to(effect.offset)
+                    effect.partition.log_truncated()
                 case RestartLog():
                     restart(effect.partition, effect.offset)
         except (CorruptMessage, KafkaStorageError, OSError) as refused:

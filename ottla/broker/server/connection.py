@@ -1,31 +1,29 @@
-"""One client connection: bytes in, requests in order to their handlers, answers out in the same order.
+"""One client connection: bytes in, requests in order to their handlers, responses out in the same order.
 
 A read event delivers what the socket had into a buffer shared by all connections of the loop. Every complete frame in
 it is handled at once; handlers see views into that buffer. Before the callback returns, the appends of all those
-requests are written, one system call per partition, and then the answers leave in one call. What follows the last
+requests are written, one system call per partition, and then the responses leave in one call. What follows the last
 complete frame is kept in a buffer of the connection's own: one of the few that are lent for large frames, or one that
 grows with the bytes received and never with the size a client merely announces.
 
-A *hold* stops the handling: a parked request, a client that does not read its answers, a throttled newcomer. Bytes
-that arrive meanwhile are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends. Answers leave
-whenever `ANSWER_BYTES_MAX` of them are there, so that a client that does not read them holds its connection before
-many more are built; as many may wait behind a parked request. The sum over all connections: `ConnectionMemory`.
+A *hold* stops the handling: a parked request, a client that does not read its responses, a throttled newcomer. Bytes
+that arrive during it are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends. What waits on
+the way out is bounded by `ResponseQueue`, the sum over all connections by `ConnectionMemory`.
 """
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
-from ottla.broker.server.dispatch import Route
-from ottla.broker.server.parked_requests import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, ParkedRequests
-from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, copied
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.connection_memory import ConnectionMemory
+from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes, ReceiveBuffers
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
-
-if TYPE_CHECKING:
-    from ottla.broker.server.socket_server import Server
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 # Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
 HEADER_START = Struct(">iIih")
@@ -38,9 +36,26 @@ CLOSED = 8
 HELD_BY_START = 16
 
 KEPT_WHILE_HELD = 64 * 1024
-# Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
-LARGE_FRAME = 64 * 1024
 NOTHING = memoryview(b"")
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections know it."""
+
+    runtime: Runtime
+    dispatcher: Dispatcher
+    receive_buffers: ReceiveBuffers
+    memory: ConnectionMemory
+    inter_broker_listener: str
+    request_bytes_max: int
+
+    def connected(self, connection: "Connection") -> None: ...
+
+    def closing(self, connection: "Connection", reason: str | None) -> None:
+        """Nothing is read from it any more; without a reason its client has ended it."""
+        ...
+
+    def disconnected(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -51,33 +66,33 @@ class Connection(asyncio.BufferedProtocol):
         "_handling",
         "_held_bytes",
         "_holds",
-        "_in_flight",
+        "_kept",
         "_memory",
-        "_out",
-        "_out_bytes",
-        "_own",
-        "_own_filled",
-        "_own_is_lent",
+        "_owner",
         "_reading_paused",
+        "_responses",
         "_routes",
         "_runtime",
-        "_server",
-        "_unread_bytes",
         "buffer",
+        "fetch_room",
         "idle_timer",
+        "is_inter_broker",
         "last_event_ms",
         "listener_name",
         "peer_host",
         "transport",
     )
 
-    def __init__(self, server: "Server", listener_name: str) -> None:
-        self._server = server
+    def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
+        self._owner = owner
         self.listener_name = listener_name
-        self._runtime = server.runtime
-        self._routes = server.dispatcher.routes
-        self._buffers = server.receive_buffers
-        self._memory = server.memory
+        # Whether it came by the listener that brokers have for each other.
+        self.is_inter_broker = listener_name == owner.inter_broker_listener
+        self._runtime = owner.runtime
+        self._routes = owner.dispatcher.routes
+        self._buffers = owner.receive_buffers
+        self._memory = owner.memory
+        self.fetch_room = owner.memory.fetch_room
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_event_ms = 0
@@ -87,77 +102,75 @@ class Connection(asyncio.BufferedProtocol):
         self.buffer = NOTHING
         self._context: RequestContext | None = None
         # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
-        self._own: memoryview | None = None
-        self._own_filled = 0
-        self._own_is_lent = False
+        self._kept: KeptBytes | None = None
         self._holds = 0
         self._reading_paused = False
         self._handling = False
-        # Invariant: every frame in `_out` answers an earlier request than any in `_in_flight` or `_deferred`,
-        # and `_deferred` is empty when a request is added to `_in_flight`.
-        self._out: list[Any] = []
-        self._out_bytes = 0
+        # Of the produce requests that were handled last: they are built when the records are in the log.
+        # Invariant: empty when a request is parked, and while one is.
         self._deferred: list[tuple[Route, int, Any]] = []
-        self._in_flight: ParkedRequests | None = None
-        # Of what the transport was given: not zero while it has more of it than it likes.
-        self._unread_bytes = 0
+        self._responses = ResponseQueue()
         # As `ConnectionMemory` knows it.
         self._held_bytes = 0
 
     @property
-    def is_inter_broker(self) -> bool:
-        """Whether it came by the listener that brokers have for each other."""
-        return self.listener_name == self._server.inter_broker_listener
+    def is_closed(self) -> bool:
+        """Whether responses go nowhere any more."""
+        return bool(self._holds & CLOSED)
 
     @property
-    def is_closed(self) -> bool:
-        """Whether answers go nowhere any more."""
-        return bool(self._holds & CLOSED)
+    def is_answering(self) -> bool:
+        """Whether a request is parked, or waits for one that is."""
+        return bool(self._responses.parked)
 
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._server.connected(self)
+        self._responses.open(self.transport)
+        self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport says why; nothing depends on it
         self._holds |= CLOSED
-        self._drop_own()
-        self._out = []
-        waiting, self._in_flight = self._in_flight, None
-        self._unread_bytes = 0
+        self._drop_kept()
+        parked = self._responses.drop()
         self._count_held()
-        for context in waiting or ():
+        for context in parked:
             if context.on_disconnect is not None:
                 context.on_disconnect()
                 context.on_disconnect = None
-        self._server.disconnected(self)
+        self._owner.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more
-        own = self._own
-        return self._buffers.shared if own is None else own[self._own_filled :]
+        kept = self._kept
+        return self._buffers.shared if kept is None else kept.view[kept.filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        own = self._own
-        if own is None:
-            self._handle_shared(self._buffers.shared, nbytes)
+        kept = self._kept
+        if kept is None:
+            shared = self._buffers.shared
+            handled = 0 if self._holds else self._handle(shared, nbytes)
+            if handled < nbytes:
+                self._keep(shared, handled, nbytes)
             if nbytes > SHORT_READ_MAX:
+                # `renew` takes another buffer where a view of this one is left.
+                del shared
                 self._buffers.renew()
             return
-        self._own_filled += nbytes
-        if self._own_filled < len(own):
+        kept.filled += nbytes
+        if kept.filled < len(kept.view):
             return
         if not self._holds:
-            self._handle_own()
-        elif len(own) < KEPT_WHILE_HELD:
-            self._keep(own, 0, len(own))
+            self._handle_kept()
+        elif kept.filled < KEPT_WHILE_HELD:
+            self._keep(kept.view, 0, kept.filled)
         else:
             self._pause_reading()
 
     def eof_received(self) -> bool:
         # The transport closes itself, once it has sent what it has.
         if not self._holds & CLOSED:
-            self._end()
+            self._end(None)
         return False
 
     def pause_writing(self) -> None:
@@ -165,18 +178,13 @@ class Connection(asyncio.BufferedProtocol):
         self.count_unread()
 
     def resume_writing(self) -> None:
-        self._unread_bytes = 0
+        self._responses.unread_bytes = 0
         self._count_held()
-        # A client that has read its answers is not idle.
+        # A client that has read its responses is not idle.
         self.last_event_ms = self._runtime.clock.now_ms()
         self.release(HELD_BY_WRITING)
 
     # Requests.
-
-    def _handle_shared(self, shared: memoryview, nbytes: int) -> None:
-        handled = 0 if self._holds else self._handle(shared, nbytes)
-        if handled < nbytes:
-            self._keep(shared, handled, nbytes)
 
     def _handle(self, buffer: memoryview, end: int) -> int:
         """Handles the complete frames of `buffer[:end]` until a hold; returns where the rest begins."""
@@ -187,18 +195,21 @@ class Connection(asyncio.BufferedProtocol):
         while True:
             position = self._handle_frames(buffer, position, end)
             held = self._holds
-            self._answer_deferred()
             self._runtime.end_event()
-            # Settling may have answered the very request that held the connection.
+            if self._deferred:
+                self._append_deferred()
+            # The end of the event may have completed the very request that held the connection.
             if self._holds or not held:
                 break
         self._handling = False
         self.buffer = NOTHING
-        self._send()
+        self._responses.send()
+        if self._holds & HELD_BY_WRITING:
+            self.count_unread()
         return end if self._holds & CLOSED else position
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
-        size_max = self._server.request_bytes_max
+        size_max = self._owner.request_bytes_max
         while not self._holds and end - position >= HEADER_START.size:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
@@ -207,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             body = position + HEADER_START.size
             route = self._routes.get(api_and_version)
             if route is None:
-                route = self._server.dispatcher.resolve(api_and_version)
+                route = self._owner.dispatcher.resolve(api_and_version)
                 if route is None:
                     self.close(f"API {api_and_version >> 16} version {api_and_version & 0xFFFF} is not served")
                     return end
@@ -215,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             if context is None:
                 context = self._context = RequestContext(self)
             context.route = route
+            context.api_version = route.version
             context.correlation_id = correlation_id
             context.size_bytes = size
             context.client_id_position = body
@@ -226,8 +238,8 @@ class Connection(asyncio.BufferedProtocol):
         return position
 
     def _serve(self, context: RequestContext, route: Route, buffer: memoryview, body: int, frame_end: int) -> None:
-        if not route.defers_answer and self._deferred:
-            self._answer_deferred()
+        if self._deferred and not route.defers_answer:
+            self._write_deferred()
         try:
             if route.has_tagged_header:
                 # Almost no client sends tagged fields in the header.
@@ -248,68 +260,57 @@ class Connection(asyncio.BufferedProtocol):
             return
         if response is None:
             return
-        if self._in_flight:
+        if self._responses.parked:
             self._answer_in_turn(context, response)
         elif route.defers_answer:
             self._deferred.append((route, context.correlation_id, response))
         else:
-            self._append(route.build_frame(response, context.correlation_id))
+            self._responses.append(route.build_frame(response, context.correlation_id))
 
     def _answer_in_turn(self, context: RequestContext, response: Any) -> None:
-        """An answer that is ready while an earlier request is parked."""
+        """A response that is ready while an earlier request is parked."""
         if context.route.defers_answer:
             self._runtime.end_event()
         self._context = None
         context.park(mutes=False)
         context.complete(response)
 
-    def _answer_deferred(self) -> None:
+    def _write_deferred(self) -> None:
         """Produce requests are answered once the records of the whole read event are in the log."""
-        if not self._deferred:
-            return
         self._runtime.end_event()
+        self._append_deferred()
+
+    def _append_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []
         for route, correlation_id, response in deferred:
-            self._append(route.build_frame(response, correlation_id))
+            self._responses.append(route.build_frame(response, correlation_id))
 
-    # Parked requests.
+    # Parked requests: called by `RequestContext`.
 
-    def parked(self, context: RequestContext) -> None:
-        """Called by `RequestContext.park`."""
-        self._answer_deferred()
+    def park(self, context: RequestContext) -> None:
+        if self._deferred:
+            self._write_deferred()
         if self._context is context:
             self._context = None
-        if self._in_flight is None:
-            self._in_flight = ParkedRequests()
-        self._in_flight.park(context)
-        if context.mutes or not self._in_flight.has_room():
+        if not self._responses.park(context):
             self._holds |= HELD_BY_PARKED
-            if self._in_flight.request_bytes >= REQUEST_BYTES_MAX:
-                # There is more to come, for sure, and much of it would have to be kept.
+            if self._responses.has_long_requests:
                 self._pause_reading()
 
-    def expect(self, answer_bytes: int) -> None:
-        """Called by `RequestContext.expect_answer`."""
-        if self._in_flight is not None:
-            self._in_flight.answer_bytes += answer_bytes
-            self._count_held()
+    def expect(self, more_bytes: int) -> None:
+        self._responses.expect(more_bytes)
+        self._count_held()
 
-    def completed(self, answer_bytes: int) -> None:
-        """Called by `RequestContext.complete`: an answer is there, longer than was expected by so much."""
-        waiting = self._in_flight
-        if waiting is None:
-            return
-        waiting.answer_bytes += answer_bytes
-        for frame in waiting.take_ready():
-            self._append(frame)
-        if waiting.takes_more():
-            self.release(HELD_BY_PARKED)
-        else:
+    def send_completed(self, more_bytes: int) -> None:
+        responses = self._responses
+        if not responses.take_completed(more_bytes):
             self._holds |= HELD_BY_PARKED
+        elif self._holds & HELD_BY_PARKED:
+            self.release(HELD_BY_PARKED)
         if not self._handling:
-            self._send()
-        if self._held_bytes or waiting.answer_bytes >= ANSWER_BYTES_MAX:
-            self._count_held()
+            responses.send()
+        if self._held_bytes or self._holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
+            self.count_unread()
 
     # Holds.
 
@@ -321,14 +322,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._holds &= ~reason
         # Not at once: this may be deep inside the handling of another connection's request.
-        if not self._holds and (self._own is not None or self._reading_paused):
+        if not self._holds and (self._kept is not None or self._reading_paused):
             self._runtime.soon(self._resume)
 
     def _resume(self) -> None:
         if self._holds:
             return
-        if self._own is not None:
-            self._handle_own()
+        if self._kept is not None:
+            self._handle_kept()
         if not self._holds and self._reading_paused:
             self._reading_paused = False
             assert self.transport is not None, "a connection without a transport reads nothing"
@@ -340,111 +341,81 @@ class Connection(asyncio.BufferedProtocol):
             assert self.transport is not None, "a connection without a transport reads nothing"
             self.transport.pause_reading()
 
-    # The connection's own buffer.
+    # What was received and not handled.
 
-    def _handle_own(self) -> None:
-        own, filled, is_lent = self._own, self._own_filled, self._own_is_lent
-        assert own is not None, "nothing was kept"
-        self._own, self._own_is_lent = None, False
-        handled = self._handle(own, filled)
-        if handled < filled:
-            self._keep(own, handled, filled)
+    def _handle_kept(self) -> None:
+        kept = self._kept
+        assert kept is not None, "nothing was kept"
+        self._kept = None
+        handled = self._handle(kept.view, kept.filled)
+        if handled < kept.filled:
+            self._keep(kept.view, handled, kept.filled)
         elif self._held_bytes:
             self._count_held()
-        if is_lent:
-            self._buffers.give_back()
+        kept.release()
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
-        self._own_filled = received = end - start
+        received = end - start
         if self._holds:
-            self._own = copied(view, start, end, received + KEPT_WHILE_HELD)
+            kept = KeptBytes.copied(view, start, end, received + KEPT_WHILE_HELD)
         elif received < 4:
-            self._own = copied(view, start, end, 4)
+            kept = KeptBytes.copied(view, start, end, 4)
         else:
             size = int.from_bytes(view[start : start + 4], "big", signed=True)
-            if not SMALLEST_FRAME_SIZE <= size <= self._server.request_bytes_max:
-                self.close(f"frame of {size} bytes, at most {self._server.request_bytes_max} allowed")
+            if not SMALLEST_FRAME_SIZE <= size <= self._owner.request_bytes_max:
+                self.close(f"frame of {size} bytes, at most {self._owner.request_bytes_max} allowed")
                 return
-            lent = self._buffers.lend(view, start, end, size + 4) if size >= LARGE_FRAME else None
-            self._own_is_lent = lent is not None
-            self._own = copied(view, start, end, size + 4) if lent is None else lent
-        if self._held_bytes or len(self._own) > SMALLEST_OWN_BUFFER:
+            kept = KeptBytes.begun_frame(self._buffers, view, start, end, size + 4)
+        self._kept = kept
+        if self._held_bytes or len(kept.view) > SMALLEST_OWN_BUFFER:
             self._count_held()
 
-    def _drop_own(self) -> None:
-        if self._own is not None and self._own_is_lent:
-            self._buffers.give_back()
-        self._own, self._own_is_lent = None, False
+    def _drop_kept(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.release()
 
-    # Out.
-
-    def _append(self, frame: Any) -> None:
-        if type(frame) is bytes:
-            self._out.append(frame)
-            self._out_bytes += len(frame)
-        else:
-            self._out += frame
-            self._out_bytes += sum(map(len, frame))
-        if self._out_bytes >= ANSWER_BYTES_MAX:
-            self._send()
-
-    def _send(self) -> None:
-        if self._out and self.transport is not None and not self._holds & CLOSED:
-            out, self._out = self._out, []
-            self._out_bytes = 0
-            self.transport.writelines(out)
-            if self._holds & HELD_BY_WRITING:
-                self.count_unread()
+    # The end.
 
     def close(self, reason: str) -> None:
-        """Sends the answers that are ready, reads nothing more, and says why in the log. What the client has not read
-        after `CLOSE_TIMEOUT_MS` is dropped."""
+        """Sends the responses that are ready, reads nothing more, and says why in the log. The server drops what the
+        client has not read in time."""
         if self._holds & CLOSED:
             return
-        self._answer_deferred()
-        self._send()
-        self._end()
-        self._server.log_closing(self, reason)
+        if self._deferred:
+            self._write_deferred()
+        self._responses.send()
+        self._end(reason)
         if self.transport is not None:
             self.transport.close()
 
     def abort(self, reason: str) -> None:
-        """Drops the answers that its client has not read, and says why in the log."""
+        """Drops the responses that its client has not read, and says why in the log."""
         if not self._holds & CLOSED:
-            self._end()
-            self._server.log_closing(self, reason)
-        self._unread_bytes = self._held_bytes = 0
+            self._end(reason)
+        self._responses.unread_bytes = self._held_bytes = 0
         if self.transport is not None:
             self.transport.abort()
 
-    def _end(self) -> None:
+    def _end(self, reason: str | None) -> None:
         self._holds |= CLOSED
-        self._drop_own()
-        self._server.closing(self)
-
-    def answers_pending(self) -> bool:
-        return bool(self._in_flight)
+        self._responses.close()
+        self._drop_kept()
+        self._owner.closing(self, reason)
 
     # Memory.
 
-    def fetch_room(self) -> int:
-        return self._memory.fetch_room()
-
     def count_unread(self) -> bool:
-        if self.transport is None or not self._holds & HELD_BY_WRITING:
-            return False
-        before, self._unread_bytes = self._unread_bytes, self.transport.get_write_buffer_size()
+        """Counts again what the client has not read; says whether it has read something since the last time."""
+        has_read = bool(self._holds & HELD_BY_WRITING) and self._responses.count_unread()
         self._count_held()
-        return self._unread_bytes < before
+        return has_read
 
     def _count_held(self) -> None:
-        own = self._own
-        held = self._unread_bytes
-        if self._in_flight is not None and self._in_flight.answer_bytes >= ANSWER_BYTES_MAX:
-            held += self._in_flight.answer_bytes
-        if own is not None and not self._own_is_lent and len(own) > SMALLEST_OWN_BUFFER:
-            held += len(own)
+        held = self._responses.held_bytes
+        if self._kept is not None:
+            held += self._kept.held_bytes
         if held != self._held_bytes:
             self._held_bytes = held
             self._memory.set(self, held)

@@ -2,20 +2,20 @@
 
 A route is made when the first request of its API and version arrives, and kept in a dictionary that the connections
 look into themselves. The parameters of a handler before `context` and `request` name the parts of the broker that it
-needs; the route gives it these.
+needs; the route gives it these. Answers that are asked for again and again are kept as bytes (`PreparedFrames`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
-from ottla.broker.server.prepared_frames import PreparedFrame
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import is_flexible
 
 VERSION_BITS = 16
+FRAMES_KEPT_MAX = 256
 
 
 class Route:
@@ -72,6 +72,36 @@ def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
         return build(response, correlation_id)
 
     return build_frame
+
+
+class PreparedFrame:
+    """A whole answer as bytes, made before and used again with other correlation ids."""
+
+    __slots__ = ("_after", "_size")
+
+    def __init__(self, frame: bytes) -> None:
+        self._size = frame[:4]
+        self._after = frame[8:]
+
+    def with_correlation_id(self, correlation_id: int) -> bytes:
+        return b"%b%b%b" % (self._size, correlation_id.to_bytes(4, "big", signed=True), self._after)
+
+
+class PreparedFrames:
+    """Answers made from one state of something; when it is another one, they are forgotten."""
+
+    def __init__(self) -> None:
+        self._state: Any = None
+        self._frames: dict[Hashable, PreparedFrame] = {}
+
+    def get(self, state: Any, key: Hashable) -> PreparedFrame | None:
+        return self._frames.get(key) if self._state is state else None
+
+    def put(self, state: Any, key: Hashable, frame: PreparedFrame) -> None:
+        if self._state is not state or len(self._frames) >= FRAMES_KEPT_MAX:
+            self._state = state
+            self._frames = {}
+        self._frames[key] = frame
 
 
 class Dispatcher:

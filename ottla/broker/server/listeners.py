@@ -1,17 +1,15 @@
 """The listeners of a broker: which ones its settings ask for, and where they are once they are open."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.runtime import StartError
 from ottla.broker.server.network import Network, address_for_clients
+from ottla.broker.server.socket_server import Server
 from ottla.cluster.image import Listener
 from ottla.storage.files import reason_of
-
-if TYPE_CHECKING:
-    from ottla.broker.server.socket_server import Server
 
 Address = tuple[str, int]
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9092
@@ -45,7 +43,7 @@ class Listeners:
         self.endpoints: tuple[Listener, ...] = ()
         """What clients and other brokers are told."""
 
-    async def open(self, server: "Server", network: Network) -> None:
+    async def open(self, server: Server, network: Network) -> None:
         """Raises StartError where an address cannot be had; none is open then."""
         for wanted in self.wanted:
             try:

@@ -7,7 +7,7 @@ Brokers of one cluster speak the same versions; which ones is fixed here.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, ReceiveThreshold, SocketOptions
@@ -19,9 +19,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpoch
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[type[Message], int] = {
     FetchRequest: 17,
@@ -70,7 +68,7 @@ class Peer(asyncio.BufferedProtocol):
         self._size = 0
         self._answer: asyncio.Future[memoryview] | None = None
         self._deadline_ms = 0
-        # Runs from one deadline to the one that holds by then: setting it anew for each question would cost more.
+        # Runs from one deadline to the one that holds by then: setting it again for each request would cost more.
         self._timer: TimerEntry | None = None
 
     @property
@@ -96,7 +94,10 @@ class Peer(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise PeerError("the connection is closed")
-        self._begin_answer()
+        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
+        self._filled = self._size = 0
+        if len(self._buffer) > (SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX):
+            self._buffer = memoryview(bytearray(SMALLEST_BUFFER))
         answer = self._answer = asyncio.get_running_loop().create_future()
         self._deadline_ms = self._runtime.clock.now_ms() + self._timeout_ms
         if self._timer is None:
@@ -106,7 +107,14 @@ class Peer(asyncio.BufferedProtocol):
             payload = await answer
         finally:
             self._answer = None
-        return self._parsed(payload)
+        try:
+            return self._wire.receive(payload)
+        except UnexpectedResponseError as error:
+            self.close()
+            raise PeerError(str(error)) from None
+        except DecodeError as error:
+            self.close()
+            raise PeerError(f"malformed response to {type(request).__name__}: {error}") from None
 
     def _check_deadline(self) -> None:
         self._timer = None
@@ -116,18 +124,6 @@ class Peer(asyncio.BufferedProtocol):
             self._timer = self._runtime.wheel.schedule(self._deadline_ms, self._check_deadline)
         else:
             self._fail(f"no answer within {self._timeout_ms} ms")
-
-    def _parsed(self, payload: memoryview) -> Any:
-        pending = self._wire.pending
-        assert pending is not None, "a request was sent"
-        try:
-            return self._wire.receive(payload)
-        except UnexpectedResponseError as error:
-            self.close()
-            raise PeerError(str(error)) from None
-        except DecodeError as error:
-            self.close()
-            raise PeerError(f"malformed response to {type(pending.request).__name__}: {error}") from None
 
     def close(self) -> None:
         if self._timer is not None:
@@ -142,9 +138,6 @@ class Peer(asyncio.BufferedProtocol):
             self._answer.set_exception(PeerError(why))
 
     # What the transport calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        pass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
@@ -184,10 +177,3 @@ class Peer(asyncio.BufferedProtocol):
             larger = memoryview(bytearray(self._size + 1))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
-
-    def _begin_answer(self) -> None:
-        self._small_answers = self._small_answers + 1 if self._size < SMALLEST_BUFFER else 0
-        self._filled = self._size = 0
-        kept_max = SMALLEST_BUFFER if self._small_answers > SMALL_ANSWERS_MAX else KEPT_BUFFER_MAX
-        if len(self._buffer) > kept_max:
-            self._buffer = memoryview(bytearray(SMALLEST_BUFFER))

@@ -7,7 +7,7 @@ the beginning in it, and another becomes the shared one until the frame is compl
 long append stay where they are for the followers that will fetch them (`RecentAppends`).
 
 The buffers that connections keep are few, so that clients which begin frames and do not end them hold a few megabytes
-at most (I-27). Whoever comes when all are lent copies, as do frames that are larger than a buffer.
+at most (I-27). When all are lent, the next connection copies, as it does with frames that are larger than a buffer.
 """
 
 from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX
@@ -21,6 +21,8 @@ BUFFERS_MAX = HELD_BYTES_MAX // BUFFER_BYTES + LENT_MAX + 8
 # Of a read event no longer than this, nothing is ever kept in place.
 SHORT_READ_MAX = COPIED_BYTES_MAX
 SMALLEST_OWN_BUFFER = 4096
+# Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
+LARGE_FRAME = 64 * 1024
 _NONE = memoryview(b"")
 
 
@@ -31,7 +33,7 @@ class ReceiveBuffers:
         self.shared = self._another()
 
     def renew(self) -> None:
-        """To be called when a long read into `shared` has been handled, by whom holds no view of it any more: where a
+        """Called when a long read into `shared` has been handled, and the caller holds no view of it any more: where a
         part of it is kept, another buffer takes its place."""
         self.shared = _NONE
         self.shared = self._another()
@@ -59,13 +61,42 @@ class ReceiveBuffers:
         return spare[:size]
 
     def give_back(self) -> None:
-        """A connection has done with what was lent to it."""
+        """A connection no longer needs what was lent to it."""
         self._lent -= 1
 
 
-def copied(view: memoryview, start: int, end: int, capacity: int) -> memoryview:
-    """The bytes at the beginning of a buffer for `capacity` bytes, but never much larger than what has arrived."""
-    received = end - start
-    own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
-    own[:received] = view[start:end]
-    return own
+class KeptBytes:
+    """What a connection has received and not handled, with room for more, in a buffer of its own or a lent one."""
+
+    __slots__ = ("_lender", "filled", "view")
+
+    def __init__(self, view: memoryview, filled: int, lender: ReceiveBuffers | None = None) -> None:
+        self.view = view
+        self.filled = filled
+        self._lender = lender
+
+    @classmethod
+    def copied(cls, view: memoryview, start: int, end: int, capacity: int) -> "KeptBytes":
+        """In a buffer for `capacity` bytes, but never much larger than what has arrived."""
+        received = end - start
+        own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
+        own[:received] = view[start:end]
+        return cls(own, received)
+
+    @classmethod
+    def begun_frame(
+        cls, buffers: ReceiveBuffers, view: memoryview, start: int, end: int, frame_bytes: int
+    ) -> "KeptBytes":
+        """The beginning of a frame, with room to its end or, before most of a long one has arrived, less."""
+        lent = buffers.lend(view, start, end, frame_bytes) if frame_bytes >= LARGE_FRAME else None
+        return cls.copied(view, start, end, frame_bytes) if lent is None else cls(lent, end - start, buffers)
+
+    @property
+    def held_bytes(self) -> int:
+        """What counts as memory of the connection: not what is lent to it, nor a buffer of the smallest size."""
+        size = len(self.view)
+        return size if self._lender is None and size > SMALLEST_OWN_BUFFER else 0
+
+    def release(self) -> None:
+        if self._lender is not None:
+            self._lender.give_back()

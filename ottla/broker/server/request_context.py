@@ -1,4 +1,4 @@
-"""What a handler knows about the request it serves, and how it answers later.
+"""What a handler knows about its request: who sent it, what the sender may do, and how it is answered later.
 
 A handler returns its response, or parks: `context.park()` and `return None`, then `context.complete(response)` exactly
 once when the response is known. One context serves request after request of its connection; parking takes it out of
@@ -6,17 +6,56 @@ that rotation, so a handler that means to keep the context must park it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from ottla.broker.server.connection import Connection
-    from ottla.broker.server.dispatch import Route
+from ottla.broker.server.dispatch import Route
+from ottla.cluster.image import MetadataImage
+
+# Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
+# DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. Each kind of resource has those that mean something for it; without
+# ACLs every client may do all of them.
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(3, 9))
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (1 << bit for bit in range(9, 13))
+
+GROUP_OPERATIONS = _READ | _DELETE | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+TOPIC_OPERATIONS = _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+CLUSTER_OPERATIONS = (
+    _CREATE | _ALTER | _DESCRIBE | _CLUSTER_ACTION | _DESCRIBE_CONFIGS | _ALTER_CONFIGS | _IDEMPOTENT_WRITE
+)
+
+NOT_ASKED = -(2**31)
+"""The value of an `authorized_operations` field when the client has not asked for it."""
+
+
+class ClientConnection(Protocol):
+    """The connection of a request, as handlers and the context know it."""
+
+    listener_name: str
+    is_inter_broker: bool
+    peer_host: str
+    buffer: memoryview
+    """Has the client id of the request that is being handled."""
+    fetch_room: Callable[[], int]
+    """How many bytes of records a response may have now."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def park(self, context: "RequestContext") -> None: ...
+
+    def expect(self, more_bytes: int) -> None: ...
+
+    def send_completed(self, more_bytes: int) -> None: ...
+
+    def close(self, reason: str) -> None: ...
 
 
 class RequestContext:
     __slots__ = (
         "_client_id",
-        "answer_bytes",
+        "api_version",
         "client_id_length",
         "client_id_position",
         "connection",
@@ -25,39 +64,36 @@ class RequestContext:
         "is_parked",
         "mutes",
         "on_disconnect",
+        "response_bytes",
         "route",
         "size_bytes",
     )
 
-    route: "Route"
+    # Set by the connection for each request, with where the client id lies in the connection's buffer.
+    route: Route
+    api_version: int
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.correlation_id = 0
         # Of the request, its size field left out.
         self.size_bytes = 0
+        self.client_id_position = 0
+        self.client_id_length = -1
+        self._client_id = b""
         self.is_parked = False
         # Whether the connection handles nothing more before this one is answered.
         self.mutes = True
         # Called when the connection is lost while the request is parked.
         self.on_disconnect: Callable[[], object] | None = None
-        # The answer of a parked request: None while it is unknown.
+        # The response of a parked request: None while it is unknown.
         self.frame: Any | None = None
         # Of it, or what is expected.
-        self.answer_bytes = 0
-        self._client_id: str | None = None
-        # Where the client id lies in the connection's buffer. These, `route`, `correlation_id` and `size_bytes` are
-        # set by the connection for each request.
-        self.client_id_position = 0
-        self.client_id_length = -1
+        self.response_bytes = 0
 
     @property
     def api_key(self) -> int:
         return self.route.api.key
-
-    @property
-    def api_version(self) -> int:
-        return self.route.version
 
     @property
     def client_host(self) -> str:
@@ -66,34 +102,43 @@ class RequestContext:
     @property
     def client_id(self) -> str | None:
         """Decoded when asked for: few handlers look at it, and the bytes are still in the receive buffer."""
-        if self.is_parked:
-            return self._client_id
-        if self.client_id_length < 0:
+        length = self.client_id_length
+        if length < 0:
             return None
         start = self.client_id_position
-        return str(self.connection.buffer[start : start + self.client_id_length], "utf-8", "replace")
+        client_id = self._client_id if self.is_parked else self.connection.buffer[start : start + length]
+        return str(client_id, "utf-8", "replace")
+
+    def is_broker(self, broker_id: int, node_id: int, image: MetadataImage) -> bool:
+        """Whether the sender may act as broker `broker_id`, another one than this, which is `node_id` (§3.4).
+
+        Only brokers may: a client that could claim that a follower has what it has not could lose records."""
+        return self.connection.is_inter_broker and broker_id in image.brokers and broker_id != node_id
 
     def park(self, *, mutes: bool = True) -> None:
-        """The answer comes later. `mutes=False`: requests behind this one are handled meanwhile; their answers wait."""
+        """The response comes later. `mutes=False`: requests behind this one are handled before that; their responses
+        wait."""
         assert not self.is_parked, "a request can be parked once"
-        self._client_id = self.client_id
+        if self.client_id_length > 0:
+            start = self.client_id_position
+            self._client_id = bytes(self.connection.buffer[start : start + self.client_id_length])
         self.is_parked = True
         self.mutes = mutes
-        self.connection.parked(self)
+        self.connection.park(self)
 
-    def expect_answer(self, size_bytes: int) -> None:
-        """The answer of a parked request is being read from the disk: its memory is counted from now on."""
-        self.connection.expect(size_bytes - self.answer_bytes)
-        self.answer_bytes = size_bytes
+    def expect_response(self, size_bytes: int) -> None:
+        """The response of a parked request is being read from the disk: its memory is counted from now on."""
+        self.connection.expect(size_bytes - self.response_bytes)
+        self.response_bytes = size_bytes
 
     def complete(self, response: Any) -> None:
         """Answers a parked request. Harmless when its connection has gone."""
         assert self.is_parked, "only a parked request is completed; others return their response"
         assert self.frame is None, "a request is answered once"
         frame = self.frame = self.route.build_frame(response, self.correlation_id)
-        expected_bytes = self.answer_bytes
-        self.answer_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
-        self.connection.completed(self.answer_bytes - expected_bytes)
+        expected_bytes = self.response_bytes
+        self.response_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
+        self.connection.send_completed(self.response_bytes - expected_bytes)
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
@@ -105,3 +150,49 @@ class RequestContext:
 
     def close_connection(self, reason: str) -> None:
         self.connection.close(reason)
+
+
+class DeferredResponse:
+    """A response that may be known before its handler returns, or only later.
+
+    Hand `complete` to the part that will know the response, then end the handler with `return it.result_or_park()`."""
+
+    __slots__ = ("_context", "_parked", "_response")
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._response: Any = None
+        self._parked = False
+
+    def complete(self, response: Any) -> None:
+        if self._parked:
+            self._context.complete(response)
+        else:
+            self._response = response
+
+    def result_or_park(self, on_disconnect: Callable[[], object] | None = None) -> Any | None:
+        """The response, or None after parking the request; `on_disconnect` is called if its connection goes first."""
+        if self._response is None:
+            self._parked = True
+            self._context.on_disconnect = on_disconnect
+            self._context.park()
+        return self._response
+
+
+class Gather:
+    """Several results, in any order; `done` is called with all of them once the last is there."""
+
+    __slots__ = ("_done", "_missing", "_results")
+
+    def __init__(self, count: int, done: Callable[[list[Any]], None]) -> None:
+        self._results: list[Any] = [None] * count
+        self._missing = count
+        self._done = done
+        if not count:
+            done([])
+
+    def put(self, index: int, result: Any) -> None:
+        self._results[index] = result
+        self._missing -= 1
+        if not self._missing:
+            self._done(self._results)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
 from ottla.broker.runtime import Runtime
@@ -12,9 +12,7 @@ from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.replication.fetch_session_cache import FetchSessionCache
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
@@ -115,8 +113,10 @@ class Server:
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 
-    def closing(self, connection: Connection) -> None:
-        """Nothing is read from it any more; it is aborted if it has not sent its last answers in time."""
+    def closing(self, connection: Connection, reason: str | None) -> None:
+        """It is aborted if it has not sent its last responses in time."""
+        if reason is not None:
+            self._log_closing(connection, reason)
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
@@ -147,7 +147,7 @@ class Server:
         next_ms = self._sessions.drop_detached(self.runtime.clock.now_ms())
         self._sessions_timer = None if next_ms is None else self.runtime.wheel.schedule(next_ms, self._drop_sessions)
 
-    def log_closing(self, connection: Connection, reason: str) -> None:
+    def _log_closing(self, connection: Connection, reason: str) -> None:
         second = self.runtime.clock.now_ms() // 1000
         if second != self._logged_second:
             self._logged_second = second
@@ -186,7 +186,7 @@ class Server:
 
         def check() -> None:
             now_ms = self.runtime.clock.now_ms()
-            if connection.answers_pending() or connection.count_unread():
+            if connection.is_answering or connection.count_unread():
                 connection.last_event_ms = now_ms
             if now_ms - connection.last_event_ms >= self._idle_ms_max:
                 connection.close(f"idle for {self._idle_ms_max} ms")
