@@ -138,7 +138,7 @@ async def _measured(
         broker = Broker(ServerConfig(settings), data_dir=Path(name), port=0)
         await broker.start()
         try:
-            created: asyncio.Future[list[Outcome]] = broker.loop.create_future()
+            created: asyncio.Future[list[Outcome]] = broker.runtime.loop.create_future()
             broker.topics.create([NewTopic(spec, configs)], validate_only=False, done=created.set_result)
             await created
             return await story(broker)
@@ -174,7 +174,7 @@ async def _longest_step_of_compaction() -> float:
 
 async def _longest_step_of_deletion() -> float:
     async def story(broker: Broker) -> float:
-        deleted: asyncio.Future[object] = broker.loop.create_future()
+        deleted: asyncio.Future[object] = broker.runtime.loop.create_future()
         steps = _Steps()
         broker.topics.delete([broker.image.topic("t")], says_disabled=True, done=deleted.set_result)
         await deleted

@@ -14,7 +14,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ottla.broker.broker import METADATA_FILE, Broker
+from ottla.broker.broker import Broker
+from ottla.broker.broker_data import METADATA_FILE
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog

@@ -215,7 +215,7 @@ async def test_loads_that_keep_failing_are_retried_less_and_less_often(tmp_path:
         waits = []
         for _ in range(8):
             await loaded(broker)
-            now_ms = broker.broker.clock.now_ms()
+            now_ms = broker.broker.runtime.clock.now_ms()
             waits.append(round((partition.reload.deadline_ms - now_ms) / 1000))
             partition.reload.cancel()
             partition.reload.action()

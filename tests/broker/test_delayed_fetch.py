@@ -131,4 +131,6 @@ async def test_more_partitions_than_may_be_parked_are_answered_at_once(tmp_path:
 
 
 def _bound_parked_partitions(broker: Broker, watched_max: int) -> None:
-    broker.replicas.delayed_fetch = Purgatory("fetch", broker.wheel, watched_max=watched_max)
+    broker.replicas.delayed_fetch = broker.replicas._appends.delayed_fetch = Purgatory(
+        "fetch", broker.runtime.wheel, watched_max=watched_max
+    )

@@ -14,7 +14,7 @@ async def test_each_parameter_of_a_handler_names_a_part_of_its_type(tmp_path: Pa
             handle = api.handler()
             types = get_type_hints(handle)
             for name in part_names(handle):
-                part = getattr(broker, name)
+                part = getattr(broker.parts, name)
                 if isinstance(types[name], type) and Protocol not in types[name].__bases__:
                     assert isinstance(part, types[name]), f"{name} of {api.name}"
 

@@ -213,9 +213,9 @@ async def test_fetch_sessions_of_lost_connections_are_bounded_and_dropped(tmp_pa
         assert 0 < sessions.consumers_bytes <= SESSION_BYTES_MAX
         dropped = broker.server._sessions_timer
         assert dropped is not None
-        assert dropped.deadline_ms - broker.clock.now_ms() <= DETACHED_MS
+        assert dropped.deadline_ms - broker.runtime.clock.now_ms() <= DETACHED_MS
 
         sessions.drop_detached(dropped.deadline_ms)
 
         assert (len(sessions), sessions.consumers_bytes) == (0, 0)
-    assert len(broker.wheel) == 0, "a broker that has stopped has no timers"
+    assert len(broker.runtime.wheel) == 0, "a broker that has stopped has no timers"

@@ -31,7 +31,7 @@ class Commits:
             if result is None:
                 commit(transaction, done)
             else:
-                broker.soon(lambda: done(result))
+                broker.runtime.soon(lambda: done(result))
 
         patch.setattr(broker.metadata, "commit", watched)
 

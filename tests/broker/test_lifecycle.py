@@ -82,7 +82,7 @@ async def test_no_timer_is_left_when_the_broker_has_stopped(tmp_path: Path) -> N
         await create_topic(client, "t")
         await fetch(client, "t", max_wait_ms=5)
 
-    assert len(broker.wheel) == 0
+    assert len(broker.runtime.wheel) == 0
 
 
 async def test_a_port_in_use_is_one_sentence_and_leaves_the_directory_free(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ MANY = 5 * TOPICS_PER_TRANSACTION
 
 
 async def outcomes_of(broker: Broker, ask: Callable[[Callable[[list[Outcome]], None]], None]) -> list[Outcome]:
-    answered = broker.loop.create_future()
+    answered = broker.runtime.loop.create_future()
     ask(answered.set_result)
     return await answered
 

@@ -227,7 +227,7 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_waited_for(cluster: Clus
         cluster.cut_off(never)
         with pytest.raises(StartError, match=r"^the metadata store cannot be used: "):
             await never.started
-        assert not never.broker.wheel
+        assert not never.broker.runtime.wheel
 
     cluster.run(story())
 

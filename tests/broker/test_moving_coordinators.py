@@ -139,7 +139,7 @@ async def test_moving_starts_every_session_anew(tmp_path: Path) -> None:
         (timer,) = hosted._timers.values()
 
         session_timeout_ms = 1_800_000
-        assert timer.deadline_ms > after.clock.now_ms() + session_timeout_ms - 10_000
+        assert timer.deadline_ms > after.runtime.clock.now_ms() + session_timeout_ms - 10_000
         assert await beat_error(after, member_id, 1) is ErrorCode.NONE
 
 

@@ -223,7 +223,7 @@ async def test_a_sync_that_takes_too_long_times_out(tmp_path: Path, monkeypatch:
         await create_topic(client, "t", flush_messages=1)
         with monkeypatch.context() as patch:
             held: list[object] = []
-            patch.setattr(broker, "offload", lambda work, done: held.append((work, done)))
+            patch.setattr(broker.runtime, "offload", lambda work, done: held.append((work, done)))
             patch.setattr(broker.replicas._disk_sync._flusher, "_submit", lambda work, done: held.append((work, done)))
             request = produce_request("t", batch(b"a"), timeout_ms=30)
 

@@ -144,7 +144,7 @@ async def test_a_leader_that_resigns_answers_who_waits(tmp_path: Path) -> None:
             client.send(produce_request("t", batch(b"a"), acks=-1, timeout_ms=60_000), 9)
             await until(lambda: len(leader.replicas.delayed_produce) == 1)
             leader.replicas.apply_partition_state(_led_by(leader, 1), 0)
-            leader.end_event()
+            leader.runtime.end_event()
             response = await client.receive(ProduceResponse, 9)
 
         (answer,) = response.responses[0].partition_responses

@@ -17,7 +17,7 @@ MANY = 3 * LOGS_AT_ONCE
 
 
 def creation(broker: Broker) -> "asyncio.Future[list[Outcome]]":
-    created = broker.loop.create_future()
+    created = broker.runtime.loop.create_future()
     broker.topics.create([NewTopic(TopicSpec("t", MANY), {})], validate_only=False, done=created.set_result)
     return created
 

@@ -64,7 +64,7 @@ async def test_with_log_append_time_the_broker_says_when(tmp_path: Path) -> None
     """§16.3.5"""
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t", message_timestamp_type="LogAppendTime")
-        now_ms = broker.clock.wall_ms()
+        now_ms = broker.runtime.clock.wall_ms()
         answer = await produce(client, "t", b"a")
         fetched = await fetch(client, "t")
 

@@ -111,7 +111,9 @@ class Cluster:
     async def stop(self, node: Node) -> bool:
         """No timer may be left (I-19)."""
         stopped_cleanly = await self.loop.create_task(node.broker.stop(), context=node.context)
-        assert len(node.broker.wheel) == 0, f"{len(node.broker.wheel)} timers in a broker that has stopped"
+        assert len(node.broker.runtime.wheel) == 0, (
+            f"{len(node.broker.runtime.wheel)} timers in a broker that has stopped"
+        )
         return stopped_cleanly
 
     async def stop_all(self, *nodes: Node) -> None:

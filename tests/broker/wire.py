@@ -56,20 +56,20 @@ async def running_broker(data_dir: Path, **settings: object) -> AsyncIterator[Br
 
 async def turn(broker: Broker) -> None:
     """Until the events that the broker has before it now are over."""
-    over = broker.loop.create_future()
-    broker.soon(lambda: over.set_result(None))
+    over = broker.runtime.loop.create_future()
+    broker.runtime.soon(lambda: over.set_result(None))
     await over
 
 
 async def until(broker: Broker, condition: Callable[[], bool]) -> None:
     """Until work that the broker does by itself has made the condition true; the broker's own timers look."""
-    met = broker.loop.create_future()
+    met = broker.runtime.loop.create_future()
 
     def look() -> None:
         if condition():
             met.set_result(None)
         elif not met.done():
-            broker.wheel.schedule(broker.clock.now_ms() + LOOK_EVERY_MS, look)
+            broker.runtime.wheel.schedule(broker.runtime.clock.now_ms() + LOOK_EVERY_MS, look)
 
     look()
     async with asyncio.timeout(WAIT_S):
@@ -154,7 +154,7 @@ async def create_topic(client: Client, name: str, partitions: int = 1, **configs
 
 async def auto_created(broker: Broker, *names: str) -> dict[str, ErrorCode]:
     """What a client is told that has asked for the metadata of these topics."""
-    told = broker.loop.create_future()
+    told = broker.runtime.loop.create_future()
     broker.topics.auto_create(names, told.set_result)
     return dict(await told)
 

@@ -57,7 +57,7 @@ def events_of(broker: Asking) -> list[dict[str, Any]]:
 
 async def flushed(broker: Asking) -> list[dict[str, Any]]:
     """What is in the log once nothing waits any more."""
-    publisher = broker.broker._events
+    publisher = broker.broker.events
     assert publisher is not None
     while publisher._buffer or publisher._unsent or publisher._in_flight or publisher._dropped:
         await a_moment(broker)
@@ -65,8 +65,8 @@ async def flushed(broker: Asking) -> list[dict[str, Any]]:
 
 
 async def a_moment(broker: Asking) -> None:
-    passed = broker.broker.loop.create_future()
-    broker.broker.wheel.schedule(broker.broker.clock.now_ms() + 5, lambda: passed.set_result(None))
+    passed = broker.broker.runtime.loop.create_future()
+    broker.broker.runtime.wheel.schedule(broker.broker.runtime.clock.now_ms() + 5, lambda: passed.set_result(None))
     await passed
 
 
@@ -113,7 +113,7 @@ async def test_what_waits_at_the_stop_is_written(tmp_path: Path) -> None:
         await flushed(broker)
     async with running(tmp_path, settings) as broker:
         for number in range(250):
-            broker.broker._events.observe(left("g", number))
+            broker.broker.events.observe(left("g", number))
     async with running(tmp_path) as broker:
         events = [event for event in events_of(broker) if event.get("group_id") == "g"]
 
@@ -124,7 +124,7 @@ async def test_more_than_can_wait_is_dropped_and_counted(tmp_path: Path) -> None
     async with running(tmp_path, {**EVENTS, "ottla.events.buffer.max": "10"}) as broker:
         await flushed(broker)
         for number in range(25):
-            broker.broker._events.observe(left("g", number))
+            broker.broker.events.observe(left("g", number))
         events = await flushed(broker)
 
     kept = [event["generation"] for event in events if event["type"] == "member_removed"]
@@ -135,9 +135,9 @@ async def test_more_than_can_wait_is_dropped_and_counted(tmp_path: Path) -> None
 async def test_groups_of_readers_are_not_told_of(tmp_path: Path) -> None:
     async with running(tmp_path, {**EVENTS, "ottla.events.ignored.groups": "mine-, yours"}) as broker:
         for group in ("mine-1", "yours", "theirs", "mine"):
-            broker.broker._events.observe(left(group))
-            broker.broker._events.observe(OffsetsCommitted(group, "m", 1))
-        broker.broker._events._sum_up_commits()
+            broker.broker.events.observe(left(group))
+            broker.broker.events.observe(OffsetsCommitted(group, "m", 1))
+        broker.broker.events._sum_up_commits()
         events = await flushed(broker)
 
     told = [event["group_id"] for event in events if "group_id" in event]
@@ -165,7 +165,7 @@ async def test_events_of_a_key_stay_in_one_partition(tmp_path: Path) -> None:
     async with running(tmp_path, EVENTS) as broker:
         await flushed(broker)
         for number in range(20):
-            broker.broker._events.observe(left(f"g{number % 4}", number))
+            broker.broker.events.observe(left(f"g{number % 4}", number))
         await flushed(broker)
         places = {group: partitions_of(broker, group) for group in ("g0", "g1", "g2", "g3")}
 
@@ -183,11 +183,11 @@ async def test_a_failing_append_is_counted(tmp_path: Path, monkeypatch: pytest.M
             whole(replicas, topic, index + 99, records, done)
 
         monkeypatch.setattr(replicas, "append_records", to_nowhere)
-        broker.broker._events.observe(left("g"))
-        broker.broker._events._flush()
-        broker.broker.end_event()
+        broker.broker.events.observe(left("g"))
+        broker.broker.events._flush()
+        broker.broker.runtime.end_event()
         monkeypatch.undo()
-        broker.broker._events.observe(left("h"))
+        broker.broker.events.observe(left("h"))
         events = await flushed(broker)
 
     assert [event["count"] for event in events if event["type"] == "dropped"] == [1]
@@ -204,11 +204,11 @@ async def test_events_that_a_leader_refused_are_written_by_the_next(
 
         def refuse(topic: str, index: int, records: memoryview, done: Any) -> None:
             refused.append(index)
-            broker.broker.soon(lambda: done(None, NotLeaderOrFollower("another broker leads")))
+            broker.broker.runtime.soon(lambda: done(None, NotLeaderOrFollower("another broker leads")))
 
         monkeypatch.setattr(replicas, "append_records", refuse)
         for number in range(9):
-            broker.broker._events.observe(left("g", number))
+            broker.broker.events.observe(left("g", number))
         while not refused:
             await a_moment(broker)
         monkeypatch.undo()
@@ -224,10 +224,10 @@ async def test_events_to_send_again_count_for_the_bound_of_the_buffer(
 ) -> None:
     async with running(tmp_path, {**EVENTS, "ottla.events.buffer.max": "5"}) as broker:
         await flushed(broker)
-        replicas, publisher = broker.broker.replicas, broker.broker._events
+        replicas, publisher = broker.broker.replicas, broker.broker.events
 
         def refuse(topic: str, index: int, records: memoryview, done: Any) -> None:
-            broker.broker.soon(lambda: done(None, NotLeaderOrFollower("another broker leads")))
+            broker.broker.runtime.soon(lambda: done(None, NotLeaderOrFollower("another broker leads")))
 
         monkeypatch.setattr(replicas, "append_records", refuse)
         for number in range(3):

@@ -97,7 +97,7 @@ def test_the_key_is_the_group_or_the_partition_or_the_broker() -> None:
         StateChanged("g", 3, GroupState.STABLE, GroupState.DEAD, "why"),
         LeaderChanged("t", 2, 1, None, 0, 0, (1,)),
         FollowerLagSampled("t", 2, (0,), (5,), (True,)),
-        CoordinatorMoved(7, 1, None, 4, 0, 3),
+        CoordinatorMoved("__consumer_offsets", 7, 1, None, 4, 0, 3),
         Dropped(3),
     )
     assert [key_of(fact, 6) for fact in facts] == ["g", "t-2", "t", "__consumer_offsets-7", "broker-6"]

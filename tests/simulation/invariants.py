@@ -30,7 +30,7 @@ class Inspector:
         self._look_at_logs()
 
     def look_at_groups(self) -> None:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._broker.runtime.clock.now_ms()
         for hosted in hosted_partitions(self._broker):
             for group in hosted.coordinator.shard.groups.values():
                 signature = _signature(group, len(hosted._timers))

@@ -379,8 +379,8 @@ class World:
             self.judge.violated("I-19", f"{len(broker.server.connections)} connections when everybody has gone")
         self._machine.repair_disk()
         await self._running().stop()
-        if len(broker.wheel):
-            self.judge.violated("I-19", f"{len(broker.wheel)} timers in a broker that has stopped")
+        if len(broker.runtime.wheel):
+            self.judge.violated("I-19", f"{len(broker.runtime.wheel)} timers in a broker that has stopped")
 
     # Hooks.
 

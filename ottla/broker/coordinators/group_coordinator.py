@@ -9,7 +9,7 @@ from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, Metada
 from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
+from ottla.cluster.image import BrokerInfo
 from ottla.coordinator.durable_state import TopicPartition
 from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
 from ottla.coordinator.facts import Fact
@@ -23,15 +23,21 @@ from ottla.timer.wheel import TimerEntry
 
 class GroupCoordinator:
     def __init__(
-        self, runtime: Runtime, replicas: Replicas, metadata: MetadataCache, *, ensure_topic: Callable[[], None]
+        self,
+        topic_name: str,
+        runtime: Runtime,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        *,
+        ensure_topic: Callable[[], None],
     ) -> None:
-        """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing."""
+        """`ensure_topic` starts the creation of the topic where it is missing."""
         config = runtime.config
         group_config, rng = _group_config(config), runtime.rng
         # Notified of every fact as it happens; they must not call back into the coordinator.
         self.observers: Observers[Fact] = Observers(runtime.log)
         self.topic = CoordinatorTopic(
-            CONSUMER_OFFSETS,
+            topic_name,
             lambda: GroupShard(group_config, lambda prefix: _new_member_id(rng, prefix)),
             runtime,
             replicas,

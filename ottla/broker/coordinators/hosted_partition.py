@@ -39,6 +39,7 @@ AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
 class PartitionOwner(Protocol):
     """What a partition asks of the topic that it belongs to."""
 
+    name: str
     codec: int
     append_timeout_ms: int
 
@@ -82,6 +83,10 @@ class HostedPartition(Generic[S]):
         self._timers: dict[Hashable, TimerEntry] = {}
         # When appends that were refused are reported, by their ids.
         self._refusals: dict[int, TimerEntry] = {}
+
+    @property
+    def topic(self) -> str:
+        return self._owner.name
 
     def handle(self, event: Any) -> None:
         """Take an event: at once, or after those that are being taken."""

@@ -8,7 +8,6 @@ They are news as well: nobody needs to hear them, and losing one changes nothing
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.facts import BaseFact
 
 
@@ -73,10 +72,11 @@ class FollowerLagSampled(BaseFact):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMoved(BaseFact):
-    """A partition of `__consumer_offsets` is loaded: its groups are served here."""
+    """A partition of a coordinator topic is loaded: its groups are served here."""
 
     event: ClassVar = "coordinator_moved"
 
+    coordinator_topic: str
     partition: int
     coordinator: int
     previous_coordinator: int | None
@@ -88,7 +88,7 @@ class CoordinatorMoved(BaseFact):
 
     @property
     def key(self) -> str:
-        return f"{CONSUMER_OFFSETS}-{self.partition}"
+        return f"{self.coordinator_topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

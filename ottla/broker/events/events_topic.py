@@ -1,17 +1,17 @@
 """The topic `ottla.events` as its publisher sees it: made when it is missing, written to where this broker leads."""
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.events.schema import EVENTS_TOPIC
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.topic_commands import NewTopic, Outcome, TopicService
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import KafkaError, TopicAlreadyExists
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 RETRY_MS: Final = 1000
 # Brokers of a cluster that starts come one after the other: so long is waited for enough of them to hold the replicas.
@@ -29,9 +29,14 @@ class Way(Enum):
 
 
 class EventsTopic:
-    def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
-        self._broker = broker
-        self._patience_ms = 0 if is_alone else FELLOWS_WITHIN_MS
+    def __init__(
+        self, runtime: Runtime, metadata: ClusterMetadata, replicas: ReplicaManager, topics: TopicService
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._replicas = replicas
+        self._topics = topics
+        self._patience_ms = 0 if topics.is_alone else FELLOWS_WITHIN_MS
         self._alone_from_ms: int | None = None
         self._led: list[int] = []
         self._partition_count = 0
@@ -39,7 +44,7 @@ class EventsTopic:
 
     def way(self) -> Way:
         """To be asked before `partition_for`. Begins to create the topic where there is none, once a second at most."""
-        topic = self._broker.image.topic(EVENTS_TOPIC)
+        topic = self._metadata.image.topic(EVENTS_TOPIC)
         if topic is None:
             self._create()
             return Way.NONE
@@ -59,18 +64,18 @@ class EventsTopic:
         return index if index in self._led else self._led[index % len(self._led)]
 
     def _is_led(self, index: int) -> bool:
-        partition = self._broker.replicas.find(EVENTS_TOPIC, index)
+        partition = self._replicas.find(EVENTS_TOPIC, index)
         return partition is not None and partition.is_leader
 
     def _is_to_lead(self, topic: TopicInfo) -> bool:
-        return any(partition.leader == self._broker.node_id for partition in topic.partitions)
+        return any(partition.leader == self._runtime.node_id for partition in topic.partitions)
 
     def _create(self) -> None:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         if now_ms < self._ask_again_ms:
             return
-        config = self._broker.config
-        wanted, there = config.ottla_events_replication_factor, len(self._broker.image.brokers)
+        config = self._runtime.config
+        wanted, there = config.ottla_events_replication_factor, len(self._metadata.image.brokers)
         if self._alone_from_ms is None:
             self._alone_from_ms = now_ms + self._patience_ms
         if there < wanted and now_ms < self._alone_from_ms:
@@ -79,9 +84,9 @@ class EventsTopic:
         factor = min(wanted, there)
         spec = TopicSpec(EVENTS_TOPIC, config.ottla_events_num_partitions, factor)
         configs = {"cleanup.policy": "delete", "retention.ms": str(config.ottla_events_retention_ms)}
-        self._broker.topics.create([NewTopic(spec, configs)], validate_only=False, done=self._created)
+        self._topics.create([NewTopic(spec, configs)], validate_only=False, done=self._created)
 
     def _created(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicAlreadyExists):
-                self._broker.log.warning("the topic of events could not be created", why=str(outcome))
+                self._runtime.log.warning("the topic of events could not be created", why=str(outcome))

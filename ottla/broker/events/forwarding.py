@@ -7,18 +7,17 @@ What was sent and not confirmed is the publisher's to send again.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.events.schema import EVENTS_TOPIC
-from ottla.broker.server.network import SocketOptions
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.replication.partition import ACKS_ALL
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 RETRY_S: Final = 1.0
 TIMEOUT_MS: Final = 30_000
@@ -33,8 +32,13 @@ class _Target(NamedTuple):
 
 
 class Forwarding:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, runtime: Runtime, metadata: ClusterMetadata, network: Network, *, inter_broker_listener: str
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._network = network
+        self._inter_broker_listener = inter_broker_listener
         self._task: asyncio.Task[None] | None = None
         self._peer: Peer | None = None
         self._peer_address: Address | None = None
@@ -46,7 +50,7 @@ class Forwarding:
     def send(self, batch: bytearray, done: Done) -> None:
         """Not while it is busy. `done` is called later, as an event."""
         assert self._task is None, "one batch at a time"
-        self._task = self._broker.loop.create_task(self._deliver(batch, done), name="events forwarding")
+        self._task = self._runtime.start_task(self._deliver(batch, done), "events forwarding")
 
     def stop(self) -> None:
         """`done` is not called any more."""
@@ -59,8 +63,8 @@ class Forwarding:
         target, peer = await self._reached()
         why = await self._ask(peer, target.partition, batch)
         self._task = None
-        self._broker.guard(done, why)
-        self._broker.end_event()
+        self._runtime.guard(done, why)
+        self._runtime.end_event()
 
     async def _reached(self) -> tuple[_Target, Peer]:
         """A leader and an open connection to it."""
@@ -75,23 +79,23 @@ class Forwarding:
 
     def _target(self) -> _Target | None:
         """A partition that is led; brokers begin their search at different ones."""
-        image = self._broker.image
+        image = self._metadata.image
         topic = image.topic(EVENTS_TOPIC)
         count = 0 if topic is None else len(topic.partitions)
         for offset in range(count):
-            index = (self._broker.node_id + offset) % count
+            index = (self._runtime.node_id + offset) % count
             state = image.partition(EVENTS_TOPIC, index)
             leader = None if state is None else image.brokers.get(state.leader)
             if leader is not None and leader.is_live:
-                return _Target(index, Address(*leader.endpoint(self._broker.listeners.inter_broker)))
+                return _Target(index, Address(*leader.endpoint(self._inter_broker_listener)))
         return None
 
     async def _connected(self, address: Address) -> Peer:
         if self._peer is not None and self._peer.is_open and self._peer_address == address:
             return self._peer
         self._hang_up()
-        client_id = f"broker-{self._broker.node_id}-events"
-        peer = self._peer = Peer(self._broker.runtime, self._broker.network, address, client_id, SocketOptions())
+        client_id = f"broker-{self._runtime.node_id}-events"
+        peer = self._peer = Peer(self._runtime, self._network, address, client_id, SocketOptions())
         self._peer_address = address
         await peer.connect()
         return peer

@@ -13,8 +13,8 @@ there twice, with the same `run` and `seq`.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.events.broker_facts import BrokerStarted, CoordinatorMoved, Dropped, LeaderChanged
 from ottla.broker.events.event_batch import EventBatch
@@ -22,21 +22,17 @@ from ottla.broker.events.events_topic import EventsTopic, Way
 from ottla.broker.events.follower_lag import FollowerLag
 from ottla.broker.events.forwarding import Forwarding
 from ottla.broker.events.leadership import last_leader, leadership_told
-from ottla.broker.events.samples import Commits, lag_samples
+from ottla.broker.events.samples import Commits, CommittedOffsets, lag_samples
 from ottla.broker.events.schema import EVENTS_TOPIC, Fact, build_event, key_of
-from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact as GroupFact
 from ottla.coordinator.facts import OffsetsCommitted
-from ottla.coordinator.group_shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimerEntry
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
-    from ottla.broker.coordinators.hosted_partition import HostedPartition
 
 # A slice takes some two milliseconds.
 EVENTS_PER_SLICE: Final = 400
@@ -67,32 +63,51 @@ class _Unsent(NamedTuple):
     partition: int
 
 
-class Publisher:
-    """It listens from the beginning, and writes from `start`, when the broker serves, to `stop`, when no more facts are
-    told."""
+class LoadedPartition(Protocol):
+    """A partition of a coordinator topic that has been loaded."""
 
-    def __init__(self, broker: "Broker", *, is_alone: bool) -> None:
-        """`is_alone`: no other broker will ever be in its cluster."""
-        config = broker.config
-        self._broker = broker
-        self._topic = EventsTopic(broker, is_alone=is_alone)
-        self._forwarding = Forwarding(broker)
+    @property
+    def topic(self) -> str: ...
+
+    index: int
+    leader_epoch: int
+    began_ms: int
+
+
+class Publisher:
+    """It takes facts from the beginning, and writes from `start`, when the broker serves, to `stop`, after which there
+    are no more facts."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        replicas: ReplicaManager,
+        topic: EventsTopic,
+        forwarding: Forwarding,
+        committed_offsets: Callable[[], Iterable[tuple[str, CommittedOffsets]]],
+    ) -> None:
+        """`committed_offsets` gives what each group that is served here has committed."""
+        config = runtime.config
+        self._runtime = runtime
+        self._replicas = replicas
+        self._topic = topic
+        self._forwarding = forwarding
+        self._committed_offsets = committed_offsets
         self._ignored = tuple(prefix for prefix in config.ottla_events_ignored_groups.split(",") if prefix)
         self._buffer_max = config.ottla_events_buffer_max
-        # With the moment each was told, by the clock that is never set.
+        # With the moment each was reported, by the clock that is never set.
         self._buffer: deque[tuple[int, Fact]] = deque()
         # They count for the bound of the buffer.
         self._unsent: deque[_Unsent] = deque()
         self._unsent_count = 0
-        self._groups: GroupCoordinator | None = None
         self._commits = Commits(self._buffer_max)
         self._follower_lag = FollowerLag()
-        # Who led the partitions of `__consumer_offsets` that are led here, before.
-        self._former_coordinators: dict[int, int | None] = {}
+        # Of partitions of coordinator topics that are led here: who led them before.
+        self._former_coordinators: dict[tuple[str, int], int | None] = {}
         self._dropped = 0
-        self._run = broker.clock.wall_ms()
+        self._run = runtime.clock.wall_ms()
         self._seq = 0
-        self._wall_ahead_ms = self._run - broker.clock.now_ms()
+        self._wall_ahead_ms = self._run - runtime.clock.now_ms()
         self._in_flight = 0
         self._flushing: TimerEntry | None = None
         # While it is true, nothing more needs to be done for what is in the buffer.
@@ -126,14 +141,10 @@ class Publisher:
                 timer.cancel()
         self._flush_is_due = True
 
-    # What is told.
-
-    def listen_to(self, groups: "GroupCoordinator") -> None:
-        self._groups = groups
-        groups.observers.append(self.observe)
-        groups.topic.when_loaded.append(self._loaded)
+    # What is published.
 
     def observe(self, fact: GroupFact) -> None:
+        """A fact of a coordinator here, as it happens."""
         if getattr(fact, "group_id", "").startswith(self._ignored):
             return
         if isinstance(fact, OffsetsCommitted):
@@ -141,23 +152,24 @@ class Publisher:
         else:
             self._put(fact)
 
-    def follow(self, before: MetadataImage, update: ImageUpdate) -> None:
-        """The metadata has changed."""
-        for fact in leadership_told(before, update, self._broker.node_id):
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
+        for fact in leadership_told(before, update, self._runtime.node_id):
             self._put(fact)
-            if isinstance(fact, LeaderChanged) and fact.topic == CONSUMER_OFFSETS:
-                former = last_leader(before.partition(CONSUMER_OFFSETS, fact.partition))
-                self._former_coordinators[fact.partition] = former
+            if isinstance(fact, LeaderChanged) and fact.topic in INTERNAL_TOPICS:
+                former = last_leader(before.partition(fact.topic, fact.partition))
+                self._former_coordinators[fact.topic, fact.partition] = former
 
-    def _loaded(self, hosted: "HostedPartition[GroupShard]") -> None:
+    def coordinator_loaded(self, hosted: LoadedPartition, group_count: int) -> None:
+        """A partition of a coordinator topic is served here from now on, with so many groups."""
         self._put(
             CoordinatorMoved(
+                hosted.topic,
                 hosted.index,
-                coordinator=self._broker.node_id,
-                previous_coordinator=self._former_coordinators.get(hosted.index),
+                coordinator=self._runtime.node_id,
+                previous_coordinator=self._former_coordinators.get((hosted.topic, hosted.index)),
                 coordinator_epoch=hosted.leader_epoch,
-                groups=len(hosted.coordinator.shard.groups),
-                load_ms=self._broker.clock.now_ms() - hosted.began_ms,
+                groups=group_count,
+                load_ms=self._runtime.clock.now_ms() - hosted.began_ms,
             )
         )
 
@@ -165,32 +177,24 @@ class Publisher:
         if len(self._buffer) + self._unsent_count >= self._buffer_max:
             self._dropped += 1
             return
-        self._buffer.append((self._broker.clock.now_ms(), fact))
+        self._buffer.append((self._runtime.clock.now_ms(), fact))
         if not self._flush_is_due:
             self._flush_later()
 
     # Samples.
 
     def _sample_later(self) -> None:
-        deadline_ms = self._broker.clock.now_ms() + self._broker.config.ottla_events_sample_interval_ms
-        self._sampling = self._broker.wheel.schedule(deadline_ms, self._sample)
+        deadline_ms = self._runtime.clock.now_ms() + self._runtime.config.ottla_events_sample_interval_ms
+        self._sampling = self._runtime.wheel.schedule(deadline_ms, self._sample)
 
     def _sample(self) -> None:
         self._sample_later()
         self._sum_up_commits()
-        for fact in self._follower_lag.sample(self._broker.replicas):
+        for fact in self._follower_lag.sample(self._replicas):
             self._put(fact)
-        if self._groups is not None:
-            self._sample_lag(self._groups)
-
-    def _sample_lag(self, groups: "GroupCoordinator") -> None:
-        told_of = (
-            (group_id, offsets)
-            for group_id, offsets in groups.committed_offsets()
-            if not group_id.startswith(self._ignored)
-        )
-        for fact in lag_samples(told_of, self._end_of):
-            self._put(fact)
+        sampled = (each for each in self._committed_offsets() if not each[0].startswith(self._ignored))
+        for sample in lag_samples(sampled, self._end_of):
+            self._put(sample)
 
     def _sum_up_commits(self) -> None:
         self._dropped += self._commits.lost
@@ -199,23 +203,23 @@ class Publisher:
             self._put(fact)
 
     def _end_of(self, topic: str, partition: int) -> int | None:
-        replica = self._broker.replicas.find(topic, partition)
+        replica = self._replicas.find(topic, partition)
         return None if replica is None else replica.high_watermark
 
     # Writing.
 
     def _flush_later(self) -> None:
         self._flush_is_due = True
-        deadline_ms = self._broker.clock.now_ms() + self._broker.config.ottla_events_flush_interval_ms
-        self._flushing = self._broker.wheel.schedule(deadline_ms, self._flush)
+        deadline_ms = self._runtime.clock.now_ms() + self._runtime.config.ottla_events_flush_interval_ms
+        self._flushing = self._runtime.wheel.schedule(deadline_ms, self._flush)
 
     def _flush(self) -> None:
         self._flush_is_due = False
-        if not self._broker.is_serving:
+        if not self._runtime.is_serving:
             return
         if self._write_slice() and len(self._buffer) >= EVENTS_PER_SLICE:
             self._flush_is_due = True
-            self._broker.soon(self._flush)
+            self._runtime.soon(self._flush)
         elif self._buffer or self._unsent:
             self._flush_later()
 
@@ -255,7 +259,7 @@ class Publisher:
 
     def _take_facts(self, batch_of: Callable[[str], EventBatch]) -> None:
         """Writes the next ones into the batches of their keys."""
-        node_id, run, ahead_ms = self._broker.node_id, self._run, self._wall_clock_ahead_ms()
+        node_id, run, ahead_ms = self._runtime.node_id, self._run, self._wall_clock_ahead_ms()
         # Neighbours are often about the same group.
         places: dict[str, tuple[EventBatch, bytes]] = {}
         for mono_ms, fact in self._next_facts():
@@ -272,13 +276,13 @@ class Publisher:
         count = min(EVENTS_PER_SLICE, len(self._buffer))
         facts = [self._buffer.popleft() for _ in range(count)]
         if self._dropped:
-            facts.append((self._broker.clock.now_ms(), Dropped(self._dropped)))
+            facts.append((self._runtime.clock.now_ms(), Dropped(self._dropped)))
             self._dropped = 0
         return facts
 
     def _wall_clock_ahead_ms(self) -> int:
         """Of the clock that is never set."""
-        clock = self._broker.clock
+        clock = self._runtime.clock
         ahead_ms = clock.wall_ms() - clock.now_ms()
         if abs(ahead_ms - self._wall_ahead_ms) > CLOCKS_APART_MS:
             self._wall_ahead_ms = ahead_ms
@@ -291,7 +295,7 @@ class Publisher:
             self._in_flight -= 1
             self._sent(_Unsent(batch, index), error)
 
-        self._broker.replicas.append_records(EVENTS_TOPIC, index, memoryview(batch.build()), done)
+        self._replicas.append_records(EVENTS_TOPIC, index, memoryview(batch.build()), done)
 
     def _sent(self, unsent: _Unsent, error: KafkaError | None) -> None:
         """With an error, they may not be in the topic."""
@@ -305,4 +309,4 @@ class Publisher:
                 self._flush_later()
             return
         self._dropped += count
-        self._broker.log.warning("events were lost", count=count, why=str(error))
+        self._runtime.log.warning("events were lost", count=count, why=str(error))

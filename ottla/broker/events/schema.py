@@ -32,7 +32,8 @@ TYPES: Final[Mapping[type[BaseFact], str]] = {
 }
 # Counts are distinguished from lists by name, so that every field has one type.
 _RENAMED: Final = {"members": "member_count", "offsets": "offset_count", "partitions": "partition_count"}
-_OPAQUE: Final = frozenset({"subscription", "assignment", "protocol_type"})
+# Bytes of consumers, which are parsed first, and what the event's key says.
+_NOT_WRITTEN: Final = frozenset({"subscription", "assignment", "protocol_type", "coordinator_topic"})
 _MORE_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
     MemberRejoined: ("topics", "owned"),
     MemberAssigned: ("assigned",),
@@ -56,7 +57,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 def _names(kind: type) -> dict[str, str]:
     """The attributes that are fields, and as which."""
-    names = [field.name for field in fields(kind) if field.name not in _OPAQUE]
+    names = [field.name for field in fields(kind) if field.name not in _NOT_WRITTEN]
     return {name: _RENAMED.get(name, name) for name in names}
 
 

@@ -1,13 +1,12 @@
 """FindCoordinator: which broker serves a group (§4.2)."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.current_leader import nodes_for
 from ottla.broker.server.request_context import DeferredResponse, RequestContext
-from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
+from ottla.cluster.image import BrokerInfo
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -20,36 +19,41 @@ class Groups(Protocol):
     def coordinator_of(self, group_id: str) -> BrokerInfo | None: ...
 
 
-PrepareGroups = Callable[[], Groups | None]
-"""The group coordinator, or None while it is being imported."""
+class GroupLoader(Protocol):
+    @property
+    def topic_exists(self) -> bool: ...
+
+    def prepare(self) -> Groups | None:
+        """The group coordinator, or None while it is being imported."""
+        ...
 
 
 def handle(
     metadata: ClusterMetadata,
     topics: TopicService,
-    prepare_groups: PrepareGroups,
+    group_loader: GroupLoader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | None:
-    is_missing = CONSUMER_OFFSETS not in metadata.image.topics
-    if request.key_type == GROUP and is_missing and topics.is_alone and prepare_groups() is not None:
+    is_missing = not group_loader.topic_exists
+    if request.key_type == GROUP and is_missing and topics.is_alone and group_loader.prepare() is not None:
         # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
         deferred = DeferredResponse(context)
-        topics.ensure_offsets_topic(lambda: deferred.complete(_response(metadata, prepare_groups, context, request)))
+        topics.ensure_offsets_topic(lambda: deferred.complete(_response(metadata, group_loader, context, request)))
         return deferred.result_or_park()
-    return _response(metadata, prepare_groups, context, request)
+    return _response(metadata, group_loader, context, request)
 
 
 def _response(
-    metadata: ClusterMetadata, prepare_groups: PrepareGroups, context: RequestContext, request: FindCoordinatorRequest
+    metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
             coordinators=[
-                _find(metadata, prepare_groups, context, key, request.key_type) for key in request.coordinator_keys
+                _find(metadata, group_loader, context, key, request.key_type) for key in request.coordinator_keys
             ]
         )
-    found = _find(metadata, prepare_groups, context, request.key, request.key_type)
+    found = _find(metadata, group_loader, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -60,7 +64,7 @@ def _response(
 
 
 def _find(
-    metadata: ClusterMetadata, prepare_groups: PrepareGroups, context: RequestContext, key: str, key_type: int
+    metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, key: str, key_type: int
 ) -> Coordinator:
     if key_type == TRANSACTION:
         # Other codes make librdkafka ask again until its timeout: docs/decisions/0005-transactional-ids.md.
@@ -68,7 +72,7 @@ def _find(
         return _unknown(key, error, "this broker does not support transactions")
     if key_type != GROUP:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
-    groups = prepare_groups()
+    groups = group_loader.prepare()
     broker = groups.coordinator_of(key) if groups is not None else None
     node = (
         nodes_for(context.connection.listener_name, metadata.image.live_brokers).get(broker.node_id)

@@ -1,12 +1,12 @@
-"""Appends to the partitions that this broker leads, and everyone who waits for something to happen in a partition.
+"""Appends to the partitions that this broker leads, and all that waits for a change of a partition.
 
 Appends are queued in the logs while the requests of a read event are handled. `flush_and_notify`, which runs at the
-end of every event, writes them with one system call per partition, raises the high watermarks, and wakes who
-waits: parked fetches, produce requests, group coordinators, followers. A write that fails changes the answers of the
-requests it belonged to, which have not been sent yet.
+end of every event, writes them with one system call per partition, raises the high watermarks, and checks what waits:
+parked fetches, produce requests, appends of coordinators, fetch sessions of followers. A write that fails changes the
+answers of the requests it belonged to, which have not been sent yet.
 
-Whoever changes a partition in another way, by metadata, by a fetch of a follower, by the end of a sync, says so with
-`tell`; who waits is woken at the end of that event too, when everything is consistent again.
+A partition also changes by metadata, by a fetch of a follower, by the end of a sync. The part that makes such a change
+calls `mark_changed`; what waits is checked at the end of that event too, when everything is consistent again.
 """
 
 from collections.abc import Callable
@@ -30,17 +30,19 @@ PARKED_PARTITIONS_MAX = 100_000
 
 
 class Appends:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, disk_sync: DiskSync, write_failed: Callable[[Partition], None]) -> None:
+        """`write_failed` is called with a partition whose records could not be written."""
         self._runtime = runtime
+        self._disk_sync = disk_sync
+        self._write_failed = write_failed
         # Partitions with queued appends, and the answers that a failing write would change.
         self._unwritten: dict[Partition, list[AppendAnswer]] = {}
         self._own_appends: list[_OwnAppend] = []
         # Written, and waiting for the high watermark.
         self._own_waiting: dict[Partition, list[_OwnAppend]] = {}
-        # Whose waiters have to look again, and sessions of followers for which there may be records.
-        self._news: dict[Partition, None] = {}
-        self._awake: dict[WatchingSession, None] = {}
-        self._disk_sync = DiskSync(runtime, self.synced, lambda partition: self.write_failed(partition))
+        # Partitions whose waiters are to be checked, and sessions of followers for which there may be records.
+        self._changes: dict[Partition, None] = {}
+        self._sessions_to_wake: dict[WatchingSession, None] = {}
         self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", runtime.wheel)
         # Consumers wait for partitions, followers for their session.
@@ -57,7 +59,7 @@ class Appends:
         origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
     ) -> AppendInfo:
-        """Queues one batch; `flush_and_notify` writes it, and should that fail, tells the answer.
+        """Queues one batch; `flush_and_notify` writes it, and puts the error into the answer if that fails.
 
         Raises KafkaError, and then nothing is queued."""
         wall_ms = self._runtime.clock.wall_ms()
@@ -70,6 +72,7 @@ class Appends:
         return info
 
     def append_own(self, partition: Partition, records: memoryview, done: AppendDone) -> None:
+        """Queues a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
         outcome = _OwnAppend(partition, done)
         try:
             outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR)
@@ -77,39 +80,36 @@ class Appends:
             outcome.fail(error)
         self._own_appends.append(outcome)
 
-    def tell(self, partition: Partition) -> None:
-        """Something has happened in the partition that somebody may wait for."""
-        self._news[partition] = None
+    def mark_changed(self, partition: Partition) -> None:
+        """Requests and appends that wait for the partition are checked at the end of this event."""
+        self._changes[partition] = None
 
     def high_watermark_rose(self, partition: Partition) -> None:
         """By an append, or by a follower's fetch."""
         self.shared_reads.recent.passed(partition.log, partition.high_watermark)
-        self.tell(partition)
+        self.mark_changed(partition)
 
     def wake_followers(self, partition: Partition) -> None:
-        """There is something for followers that they should not wait for."""
+        """Followers get the answers to their fetches at the end of this event."""
         for session, target in partition.sessions.targets.items():
             session.changed[target.key] = target
-            self._awake[session] = None
-
-    def write_failed(self, partition: Partition) -> None:
-        """Records of a partition that is led here could not be written."""
+            self._sessions_to_wake[session] = None
 
     def flush_and_notify(self) -> None:
-        """Writes what was appended since the last call, then tells everyone it concerns."""
-        while self._unwritten or self._own_appends or self._news or self._awake:
+        """Writes what was appended since the last call, then checks all that waits for a change of these partitions."""
+        while self._unwritten or self._own_appends or self._changes or self._sessions_to_wake:
             unwritten, self._unwritten = self._unwritten, {}
             own_appends, self._own_appends = self._own_appends, []
             for partition, answers in unwritten.items():
                 self._write(partition, answers)
-            news, self._news = self._news, {}
-            awake, self._awake = self._awake, {}
+            changes, self._changes = self._changes, {}
+            sessions, self._sessions_to_wake = self._sessions_to_wake, {}
             guard = self._runtime.guard
             for outcome in own_appends:
-                guard(self._settle_own, outcome)
-            for partition in news:
-                guard(self._look_again, partition)
-            for session in awake:
+                guard(self._complete_or_wait, outcome)
+            for partition in changes:
+                guard(self._check_waiters, partition)
+            for session in sessions:
                 guard(self.delayed_fetch.check_and_complete, session)
 
     def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
@@ -124,8 +124,8 @@ class Appends:
                 answer.error_code = int(error.code)
                 answer.error_message = str(error)
                 answer.base_offset = -1
-            self.tell(partition)
-            self.write_failed(partition)
+            self.mark_changed(partition)
+            self._write_failed(partition)
         else:
             if batches:
                 self.shared_reads.recent.appended(log, begin, batches)
@@ -136,30 +136,21 @@ class Appends:
         if log.config.waits_for_sync:
             self._disk_sync.written(partition)
 
-    def _look_again(self, partition: Partition) -> None:
+    def _check_waiters(self, partition: Partition) -> None:
         if self._own_waiting:
             for outcome in self._own_waiting.pop(partition, ()):
-                self._runtime.guard(self._settle_own, outcome)
+                self._runtime.guard(self._complete_or_wait, outcome)
         self.delayed_produce.check_and_complete(partition)
         self.delayed_delete_records.check_and_complete(partition)
         self.delayed_fetch.check_and_complete(partition)
 
-    def _settle_own(self, outcome: "_OwnAppend") -> None:
-        if not outcome.tell_if_known():
+    def _complete_or_wait(self, outcome: "_OwnAppend") -> None:
+        if not outcome.complete_if_known():
             self._own_waiting.setdefault(outcome.partition, []).append(outcome)
-
-    def synced(self, partition: Partition) -> None:
-        """Records of the partition have reached the disk, or failed to."""
-        self.tell(partition)
-
-    def sync_if_overdue(self, partition: Partition) -> None:
-        """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""
-        if partition.log.failure is None and partition.log.is_flush_overdue(self._runtime.clock.wall_ms()):
-            self._disk_sync.request(partition)
 
 
 class AppendAnswer(Protocol):
-    """What becomes of an append: the answer for a partition in a produce response, or a note of the broker's own."""
+    """The result of an append: the answer for a partition in a produce response, or an `_OwnAppend`."""
 
     error_code: int
     error_message: str | None
@@ -167,7 +158,7 @@ class AppendAnswer(Protocol):
 
 
 class _OwnAppend:
-    """An append of the broker's own, and who wants to know."""
+    """An append of the broker's own: of a coordinator, of the publisher of events."""
 
     __slots__ = ("_done", "_leader_epoch", "base_offset", "error_code", "error_message", "info", "partition")
 
@@ -184,8 +175,8 @@ class _OwnAppend:
         self.error_code = int(error.code)
         self.error_message = str(error)
 
-    def tell_if_known(self) -> bool:
-        """Tells what has become of it, if that is certain by now (§15.2.3)."""
+    def complete_if_known(self) -> bool:
+        """Calls `done` if the outcome is certain by now (§15.2.3); says whether it is."""
         if not self.error_code:
             assert self.info is not None, "what did not fail was appended"
             code = self.partition.acknowledgement(self.info.last_offset, self._leader_epoch)

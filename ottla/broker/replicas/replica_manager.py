@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.config.topic import log_config
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
+from ottla.broker.replicas.disk_sync import DiskSync
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
 from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
@@ -32,7 +33,7 @@ __all__ = ["AppendAnswer", "AppendDone", "ReplicaManager"]
 
 
 class LeadershipWatcher(Protocol):
-    """Who has to know which partitions of a topic this broker leads."""
+    """What is notified of the partitions of a topic that this broker begins, or ceases, to lead."""
 
     def elected(self, index: int) -> None: ...
 
@@ -43,7 +44,7 @@ class Checkpoints(Protocol):
     def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None: ...
 
 
-class ReplicaManager(Appends):
+class ReplicaManager:
     def __init__(
         self,
         runtime: Runtime,
@@ -57,8 +58,8 @@ class ReplicaManager(Appends):
         log_failure: Callable[[str, int], KafkaError | None],
     ) -> None:
         """`log_failure` says why a replica of this broker has no log, if it has none."""
-        super().__init__(runtime)
         self.node_id = runtime.node_id
+        self._runtime = runtime
         self._metadata = metadata
         self._directory = directory
         self._network = network
@@ -69,7 +70,16 @@ class ReplicaManager(Appends):
         self._watchers: dict[str, LeadershipWatcher] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
-        self._isr_changes = IsrChanges(runtime, metadata, self.tell)
+        self._disk_sync = DiskSync(runtime, self._synced, self._write_failed)
+        appends = self._appends = Appends(runtime, self._disk_sync, self._write_failed)
+        # Called for every batch and at the end of every event: so they are the methods of `Appends` themselves.
+        self.append = appends.append
+        self.flush_and_notify = appends.flush_and_notify
+        self.shared_reads = appends.shared_reads
+        self.delayed_produce = appends.delayed_produce
+        self.delayed_fetch = appends.delayed_fetch
+        self.delayed_delete_records = appends.delayed_delete_records
+        self._isr_changes = IsrChanges(runtime, metadata, appends.mark_changed)
         self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
         self._fetching: FetcherTasks | None = None
         self._has_stepped_down = False
@@ -79,7 +89,7 @@ class ReplicaManager(Appends):
         return self._metadata.image
 
     def on_leadership(self, topic: str, watcher: LeadershipWatcher) -> None:
-        """`watcher` is told of each partition of the topic that this broker begins, or ceases, to lead."""
+        """`watcher` is notified of each partition of the topic that this broker begins, or ceases, to lead."""
         self._watchers[topic] = watcher
 
     # Which partitions there are.
@@ -117,14 +127,14 @@ class ReplicaManager(Appends):
             why = error
             self._runtime.soon(lambda: done(None, why))
         else:
-            self.append_own(partition, records, done)
+            self._appends.append_own(partition, records, done)
 
     # What metadata says of them.
 
     def apply_partition_state(self, topic: TopicInfo, index: int) -> None:
         """Opens the log, or makes it, and takes the state that is committed. Raises KafkaStorageError.
 
-        After an error the replica serves nobody until the state is applied again."""
+        After an error the replica serves no request until the state is applied again."""
         if self._has_stepped_down:
             return
         partition = self.find(topic.name, index) or self._open(topic, index)
@@ -159,21 +169,21 @@ class ReplicaManager(Appends):
                 self._follow(partition)
             case StateChange.UPDATED:
                 pass
-        self.tell(partition)
+        self._appends.mark_changed(partition)
         if taken is not StateChange.UPDATED:
-            self.wake_followers(partition)
+            self._appends.wake_followers(partition)
         self.failed.state_taken(partition)
 
     def _state_failed(self, partition: Partition, state: PartitionInfo) -> None:
         """The replica counts as failed: others are to lead, until the state can be applied."""
         self._stop_fetching(partition)
         partition.forget_state()
-        self.tell(partition)
+        self._appends.mark_changed(partition)
         if len(state.replicas) > 1:
             self.failed.write_failed(partition)
 
     def delete_partition(self, topic: str, index: int) -> None:
-        """Forgets the partition and removes its log; who waits for it learns that it is gone. Raises KafkaStorageError
+        """Forgets the partition and removes its log; requests that wait for it are answered. Raises KafkaStorageError
         if the log's directory could not be renamed yet."""
         partition = self._partitions.get(topic, {}).pop(index, None)
         if partition is None:
@@ -208,11 +218,11 @@ class ReplicaManager(Appends):
                 self._disk_sync.configured(partition)
             # A smaller min.insync.replicas may let it rise.
             if partition.maybe_raise_high_watermark(self._runtime.clock.now_ms()):
-                self.high_watermark_rose(partition)
-                self.wake_followers(partition)
+                self._appends.high_watermark_rose(partition)
+                self._appends.wake_followers(partition)
 
     def step_down(self) -> None:
-        """The broker stops: nothing is copied any more, and who waits for a partition is sent away."""
+        """The broker stops: nothing is copied any more, and requests that wait for a partition are refused."""
         self._has_stepped_down = True
         self.stop_fetching()
         for partition in self:
@@ -224,7 +234,7 @@ class ReplicaManager(Appends):
             self._fetching.end()
 
     def stop_following(self, partition: Partition) -> None:
-        """The log is about to be cut; an answer that is on its way must find it as it was, or nobody."""
+        """The log is about to be cut: the answer to a fetch that is under way must not be appended to it."""
         self._stop_fetching(partition)
 
     def follow_again(self, partition: Partition) -> None:
@@ -235,7 +245,8 @@ class ReplicaManager(Appends):
             if self._fetching is not None:
                 self._fetching.apply_changes()
 
-    def write_failed(self, partition: Partition) -> None:
+    def _write_failed(self, partition: Partition) -> None:
+        """Records of a partition that is led here could not be written."""
         if partition.has_followers:
             self.failed.write_failed(partition)
 
@@ -274,10 +285,10 @@ class ReplicaManager(Appends):
 
     def _stop_leading(self, partition: Partition) -> None:
         self._resign(partition)
-        # Before it resigns, for who is told of it looks at the partition.
-        self.wake_followers(partition)
+        # Before it resigns, for the sessions that wake up read the partition.
+        self._appends.wake_followers(partition)
         partition.resign()
-        self.tell(partition)
+        self._appends.mark_changed(partition)
 
     def _follow(self, partition: Partition) -> None:
         leader = self._metadata.image.brokers.get(partition.leader_id)
@@ -316,34 +327,40 @@ class ReplicaManager(Appends):
 
     def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None:
         """The leader's answer had records for the partition, or a higher high watermark."""
-        # Consumers may read from a follower; nobody else waits for one.
+        # Consumers may read from a follower; no other request waits for one.
         if high_watermark_rose and len(self.delayed_fetch):
-            self.tell(partition)
+            self._appends.mark_changed(partition)
         if partition.log.config.waits_for_sync:
             self._disk_sync.written(partition)
 
-    def synced(self, partition: Partition) -> None:
-        super().synced(partition)
+    def _synced(self, partition: Partition) -> None:
+        """Records of the partition have reached the disk, or failed to."""
+        self._appends.mark_changed(partition)
         if self._fetching is not None:
             self._fetching.synced(partition)
 
     def follower_noted(self, partition: Partition, noted: FetchNoted) -> None:
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
-            self.high_watermark_rose(partition)
+            self._appends.high_watermark_rose(partition)
             if self._runtime.config.replica_selector_class is not None:
                 # Consumers read there, and see nothing above what the follower knows.
-                self.wake_followers(partition)
+                self._appends.wake_followers(partition)
         if len(self.delayed_delete_records):
             # Its log may begin later now.
-            self.tell(partition)
+            self._appends.mark_changed(partition)
         if noted.isr_change is not None:
             self._isr_changes.propose(partition, noted.isr_change)
 
     def log_start_rose(self, partition: Partition) -> None:
         """Records of the leader's log were deleted; followers are to delete theirs."""
         partition.sessions.mark_dirty()
-        self.wake_followers(partition)
+        self._appends.wake_followers(partition)
+
+    def sync_if_overdue(self, partition: Partition) -> None:
+        """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""
+        if partition.log.failure is None and partition.log.is_flush_overdue(self._runtime.clock.wall_ms()):
+            self._disk_sync.request(partition)
 
     def shrink_isrs(self) -> None:
         """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""

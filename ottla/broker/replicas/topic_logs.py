@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.broker.replicas.failed_logs import FailedLogs, Metadata, Replica
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, TopicInfo
+from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
@@ -47,18 +47,10 @@ class HostedReplicas(Protocol):
 
 
 class TopicLogs:
-    def __init__(
-        self,
-        runtime: Runtime,
-        metadata: Metadata,
-        replicas: HostedReplicas,
-        topics_deleted: Callable[[tuple[str, ...]], None],
-    ) -> None:
-        """`topics_deleted` is called with the names of topics that are gone, where groups may have offsets of them."""
+    def __init__(self, runtime: Runtime, metadata: Metadata, replicas: HostedReplicas) -> None:
         self._runtime = runtime
         self._metadata = metadata
         self._replicas = replicas
-        self._topics_deleted = topics_deleted
         self.failed = FailedLogs(
             node_id=runtime.node_id,
             metadata=metadata,
@@ -69,6 +61,8 @@ class TopicLogs:
             log=runtime.log,
             retry=self._try_again,
         )
+        # Called with the names of topics that are gone.
+        self.deletion_listeners: list[Callable[[Sequence[str]], None]] = []
         # Still to be deleted.
         self._gone: deque[_Gone] = deque()
         # Still to be made, and how many of each topic id that are.
@@ -94,9 +88,9 @@ class TopicLogs:
             topic = update.image.topic(name)
             if topic is not None:
                 self._follow_topic(topic, indexes)
-        # Where this topic is missing, no group has committed anything.
-        if deleted and CONSUMER_OFFSETS in update.image.topics:
-            self._topics_deleted(tuple(deleted))
+        if deleted:
+            for listener in self.deletion_listeners:
+                self._runtime.guard(listener, deleted)
         if not self._is_making:
             self._make_some()
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import uvloop
 
-from ottla.broker.broker import METADATA_FILE, Broker
+from ottla.broker.broker import Broker
+from ottla.broker.broker_data import METADATA_FILE
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog

@@ -72,8 +72,8 @@ class Rest:
         brokers = [node.broker for node in world.nodes.values()]
         await asyncio.gather(*(node.stop() for node in world.nodes.values()))
         for broker in brokers:
-            if len(broker.wheel):
-                self._judge.violated("I-19", f"{len(broker.wheel)} timers in a broker that has stopped")
+            if len(broker.runtime.wheel):
+                self._judge.violated("I-19", f"{len(broker.runtime.wheel)} timers in a broker that has stopped")
 
     def _count_what_is_left(self, host: str, broker: Any) -> None:
         left = {str(key) for hosted in hosted_partitions(broker) for key in hosted._timers}
@@ -158,7 +158,7 @@ class Rest:
         )
 
     def _forwarding(self) -> list[str]:
-        publishers = {node.host: node.broker._events for node in self._world.nodes.values()}
+        publishers = {node.host: node.broker.events for node in self._world.nodes.values()}
         return [
             f"{host} forwards events"
             for host, publisher in publishers.items()

@@ -1,0 +1,159 @@
+"""The parts of a broker, put together: which there are, and what each of them needs.
+
+This is the one place that knows all parts. Each takes the runtime and the parts that it calls; none gets the whole.
+What a part does when the metadata changes it does as a publisher, in the order of the list at the end.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.broker_data import BrokerData
+from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
+from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.controller_role import ControllerRole
+from ottla.broker.metadata.deleted_topics import DeletedTopics
+from ottla.broker.metadata.dynamic_configs import ConfigPublisher
+from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.replicas.log_end_reports import LogEndReports
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.topic_logs import TopicLogs
+from ottla.broker.runtime import LoopRuntime
+from ottla.broker.server.dispatch import PreparedFrames
+from ottla.broker.server.listeners import Listeners
+from ottla.broker.server.network import Network
+from ottla.broker.server.socket_server import Server
+from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
+from ottla.broker.upkeep.log_manager import LogManager
+from ottla.replication.fetch_session_cache import FetchSessionCache
+from ottla.replication.follower_session import FollowerSession
+from ottla.storage.files import FileSystem
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+    from ottla.broker.events.publisher import Publisher
+
+
+class Parts:
+    """All parts of a broker. Handlers name those that they need as their first parameters."""
+
+    def __init__(
+        self, runtime: LoopRuntime, data: BrokerData, files: FileSystem, network: Network, listeners: Listeners
+    ) -> None:
+        directory = data.directory
+        self.runtime = runtime
+        self.data = data
+        self.network = network
+        self.listeners = listeners
+        self.log_directory = directory
+        self.checkpoints = RecoveryCheckpoints(runtime, directory)
+        self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
+        self.lifecycle = BrokerLifecycle(runtime, self.metadata, data.store, directory, data.boot)
+        self.metadata.listener = self.lifecycle
+        self.controller = ControllerRole(runtime, self.metadata, lambda: self.lifecycle.lease_id)
+        self.log_ends = LogEndReports(
+            session=self.lifecycle.session,
+            commit=self.metadata.commit,
+            when_applied=self.metadata.when_applied,
+            schedule=runtime.schedule,
+        )
+        self.replicas = self._make_replicas()
+        runtime.at_end_of_event(self.replicas.flush_and_notify)
+        self.topic_logs = TopicLogs(runtime, self.metadata, self.replicas)
+        self.deleted_topics = DeletedTopics(
+            runtime, self.metadata, directory, files, self.checkpoints.recovery_points_fell
+        )
+        self.producer_ids = ProducerIds(self.metadata)
+        self.topics = TopicService(runtime, self.metadata, directory, self.topic_logs.when_made, is_alone=data.is_alone)
+        self.group_loader = GroupCoordinatorLoader(
+            runtime, self.replicas, self.metadata, ensure_topic=self.topics.ensure_offsets_topic
+        )
+        self.replicas.on_leadership(self.group_loader.topic_name, self.group_loader)
+        self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
+        self.events = self._make_events() if runtime.config.ottla_events_enable else None
+        self.metadata_answers = PreparedFrames()
+        self.fetch_sessions = self._make_fetch_sessions()
+        self.server = Server(
+            runtime, self.fetch_sessions, inter_broker_listener=listeners.inter_broker, part=self._part
+        )
+        self.log_manager = LogManager(
+            runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
+        )
+        self._register_publishers()
+
+    @property
+    def groups(self) -> "GroupCoordinator":
+        return self.group_loader.groups
+
+    def serve(self) -> None:
+        """From now on requests are answered, and what is due from time to time is done."""
+        self.runtime.is_serving = True
+        if self.events is not None:
+            self.events.start()
+        self.group_loader.start()
+        self.log_manager.start()
+        self.runtime.end_event()
+        self.server.begin_to_serve()
+
+    def stop_following(self) -> None:
+        """What the store says from now on changes nothing here any more."""
+        self.lifecycle.stop()
+        self.controller.stop()
+        self.log_ends.stop()
+        self.metadata.stop()
+        self.deleted_topics.stop()
+        self.topic_logs.stop()
+
+    def _part(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def _make_replicas(self) -> ReplicaManager:
+        return ReplicaManager(
+            self.runtime,
+            self.metadata,
+            self.log_directory,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
+            log_ends=self.log_ends,
+            checkpoints=self.checkpoints,
+            log_failure=lambda topic, index: self.topic_logs.failed.error_of(topic, index),
+        )
+
+    def _make_fetch_sessions(self) -> FetchSessionCache:
+        slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
+        return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
+
+    def _make_events(self) -> "Publisher":
+        """Imported here: a broker that publishes no events starts without it."""
+        from ottla.broker.events.events_topic import EventsTopic
+        from ottla.broker.events.forwarding import Forwarding
+        from ottla.broker.events.publisher import Publisher
+
+        topic = EventsTopic(self.runtime, self.metadata, self.replicas, self.topics)
+        forwarding = Forwarding(
+            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+        )
+        events = Publisher(self.runtime, self.replicas, topic, forwarding, self.group_loader.committed_offsets)
+
+        def listen_to(groups: "GroupCoordinator") -> None:
+            groups.observers.append(events.observe)
+            groups.topic.when_loaded.append(
+                lambda hosted: events.coordinator_loaded(hosted, len(hosted.coordinator.shard.groups))
+            )
+
+        self.group_loader.when_made.append(listen_to)
+        self.metadata.watchers.append(events.on_metadata_update)
+        return events
+
+    def _register_publishers(self) -> None:
+        configs = ConfigPublisher(
+            self.runtime, self.metadata.configs, self.replicas.configure, self.log_manager.configured
+        )
+        self.metadata.publishers += (
+            self.deleted_topics,
+            self.topic_logs,
+            self.replicas,
+            configs,
+            self.lifecycle,
+            self.controller,
+        )

@@ -1,0 +1,108 @@
+"""The group coordinator, made when it is first needed: its import takes longer than the rest of a broker's start.
+
+Until then this part stands in for it: it watches the leadership of `__consumer_offsets`, and starts the import, in a
+thread, when a partition of that topic is led here or a client looks for a coordinator.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ottla.broker.runtime import Runtime
+from ottla.cluster.image import CONSUMER_OFFSETS
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
+    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+
+
+class GroupCoordinatorLoader:
+    def __init__(
+        self, runtime: Runtime, replicas: "Replicas", metadata: "MetadataCache", *, ensure_topic: Callable[[], None]
+    ) -> None:
+        """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing."""
+        self.topic_name = CONSUMER_OFFSETS
+        # Called once each, with the coordinator, before it serves.
+        self.when_made: list[Callable[[GroupCoordinator], None]] = []
+        self._runtime = runtime
+        self._replicas = replicas
+        self._metadata = metadata
+        self._ensure_topic = ensure_topic
+        self._groups: GroupCoordinator | None = None
+        self._is_importing = False
+
+    # Life.
+
+    def start(self) -> None:
+        """The broker serves from now on."""
+        if self._groups is not None:
+            self._groups.start()
+        elif self.topic_exists:
+            self.prepare()
+
+    def stop(self) -> None:
+        if self._groups is not None:
+            self._groups.stop()
+
+    def stop_loading(self) -> None:
+        """Ends at once, as a killed process does."""
+        if self._groups is not None:
+            self._groups.topic.stop_loading()
+
+    # The coordinator.
+
+    @property
+    def groups(self) -> "GroupCoordinator":
+        """The coordinator; it is imported now if `prepare` has not done that."""
+        if self._groups is None:
+            from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+
+            groups = self._groups = GroupCoordinator(
+                self.topic_name, self._runtime, self._replicas, self._metadata, ensure_topic=self._ensure_topic
+            )
+            for action in self.when_made:
+                action(groups)
+            if self._runtime.is_serving:
+                groups.start()
+        return self._groups
+
+    def prepare(self) -> "GroupCoordinator | None":
+        """The coordinator, or None while a thread imports it: no client should wait for that."""
+        if self._groups is None and not self._is_importing:
+            self._is_importing = True
+            self._runtime.offload(_import_coordinator, self._imported)
+        return self._groups
+
+    def _imported(self) -> None:
+        if self._runtime.is_serving:
+            assert self.groups is not None, "asking for it makes and starts it"
+
+    @property
+    def topic_exists(self) -> bool:
+        return self._metadata.image.topic(self.topic_name) is not None
+
+    def committed_offsets(self) -> Iterable[tuple[str, Mapping[tuple[str, int], int]]]:
+        """What each group here has committed; of those that are loaded."""
+        return () if self._groups is None else self._groups.committed_offsets()
+
+    # What happens in the cluster.
+
+    def elected(self, index: int) -> None:
+        if self._groups is not None:
+            self._groups.topic.elected(index)
+        elif self._runtime.is_serving:
+            self.prepare()
+
+    def resigned(self, index: int) -> None:
+        if self._groups is not None:
+            self._groups.topic.resigned(index)
+
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """§9.7.4: groups lose their offsets of these topics."""
+        # Without `__consumer_offsets`, no group has committed any.
+        if self.topic_exists:
+            self.groups.topics_deleted(names)
+
+
+def _import_coordinator() -> None:
+    import_module("ottla.broker.coordinators.group_coordinator")
