@@ -1,4 +1,4 @@
-"""What README and the documents tell a reader to paste works, or says here why no test pastes it."""
+"""What README and the documents give to paste works, or says here why no test pastes it."""
 
 import re
 import subprocess
@@ -78,7 +78,7 @@ def test_readmes_commands_produce_and_consume(broker: ServedBroker, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_readmes_story_tells_why_the_group_rebalanced(tmp_path: Path) -> None:
+def test_readmes_story_says_why_the_group_rebalanced(tmp_path: Path) -> None:
     with ServedBroker(tmp_path / "data", {"ottla.events.enable": "true"}) as broker:
         printed = paste(block_with("ottla groups story").text, broker.bootstrap, tmp_path)
 

@@ -32,8 +32,8 @@ WORDS = {
 }
 TABLE_HEADS = {"control": "baseline", "reach": "target"}
 
-# Documents that have such words, as a record of their time. None is added.
-EXCEPTIONS = ("docs/decisions/",)
+# Rooms that still have such words. None is added.
+EXCEPTIONS: tuple[str, ...] = ()
 
 _LISTED = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
