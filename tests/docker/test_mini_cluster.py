@@ -77,7 +77,7 @@ def test_what_the_clusters_page_says_works_when_pasted(cluster: MiniCluster) -> 
     cluster.wait_until_all_see("three brokers in sync", is_whole)
 
 
-def test_nothing_acknowledged_is_lost_while_containers_are_killed_and_cut_off(cluster: MiniCluster) -> None:
+def test_acknowledged_records_survive_killed_containers(cluster: MiniCluster) -> None:
     """R13: records and committed offsets are there at the end, and no fault stops all of the clients."""
     cluster.create_topic(TOPIC, PARTITIONS, 3)
     progress = Progress(cluster.directory)

@@ -265,7 +265,7 @@ def test_eager_partition_is_unowned_from_rejoin_to_assignment(log: Log) -> None:
     ]
 
 
-def test_cooperative_rebalance_leaves_only_moved_partitions_unowned(log: Log) -> None:
+def test_cooperative_rebalance_unowns_only_moved_partitions(log: Log) -> None:
     log.completed(0, 1, 5, a=[0, 1])
     log.rejoined(1000, 1, "a", {"t": [0, 1]})
     log.completed(1200, 2, 5, a=[0], b=[])
