@@ -34,7 +34,7 @@ NOT_PASTED_HERE = {
     f"{README}: pip install .": "an index and an environment of its own; the image installs the same package",
     f"{README}: docker compose up": "tests/docker/test_mini_cluster.py brings up compose.yaml",
     f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
-    f"{CLUSTERS}: pip install 'ottla[etcd]'": "an etcd on another machine; tests/storm runs one here",
+    f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
