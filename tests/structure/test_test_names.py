@@ -7,11 +7,9 @@ TESTS = Path(__file__).parents[1]
 NAME_LENGTH_MAX = 60
 # Folders that still have longer names. None is added.
 EXCEPTIONS = (
-    "clients",
     "cluster",
     "coordinator",
     "events",
-    "histories",
     "replication",
     "simulation",
     "storage",
