@@ -152,7 +152,7 @@ class AppendQueue:
                 self._enqueue(view, header, header.base_offset, now_wall_ms)
         except KafkaStorageError:
             if not had_queue:
-                # All that was lost is this caller's, who learns of it now: nobody waits for `write_pending`.
+                # All that was lost is this caller's, which gets the error now: no one waits for `write_pending`.
                 self._lost = None
             self._epochs.truncate_from_end(local.log_end_offset)
             raise
@@ -203,7 +203,7 @@ class AppendQueue:
     def write_pending(self, *, now_wall_ms: int) -> None:
         """Write all queued batches. If that fails, none of those at or after `log_end_offset` is in the log.
 
-        An earlier part of a queue that spans two segments may be: whoever waits compares with `log_end_offset`.
+        An earlier part of a queue that spans two segments may be: a caller that waits compares with `log_end_offset`.
         """
         if self._lost is not None:
             error, self._lost = self._lost, None
@@ -226,7 +226,7 @@ class AppendQueue:
         except OSError as error:
             self._undo_queue(file)
             raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
-        self._producers.manager.settle()
+        self._producers.manager.confirm()
         segment.size = segment.end_position
         local.log_end_offset = local.next_offset
 

@@ -1,8 +1,8 @@
-"""Buffers of one size, used again as soon as nobody looks at them any more.
+"""Buffers of one size, used again as soon as no view of them is left.
 
 A fresh buffer of a megabyte costs as much as what is read into it: the kernel finds and clears its pages, then Python
-clears them again. When the last look at a used one ends, no one place knows: a view of it may lie in a connection, in a
-transport that still has to send it, or with followers that will ask for it. The buffer's count of references tells.
+clears them again. No single place knows when the last view of a used one is gone: it may lie in a connection, in a
+transport that still has to send it, or with followers that will fetch it. Only the buffer's reference count shows it.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Compaction: of each key only the record with the highest offset stays.
 
 A pass has three steps. `plan_compaction` looks at the log and decides whether and how far to clean. `compact` does the
-heavy part on segments that nobody appends to, and may run in a thread: it notes the last offset of every key in the
-dirty part, then writes all segments up to there anew, as `.cleaned` files, without the records that are outdated.
+heavy part on inactive segments, and may run in a thread: it notes the last offset of every key in the
+dirty part, then writes all segments up to there again, as `.cleaned` files, without the records that are outdated.
 `begin_swap` says how they are put in place, partly in the thread that owns the log; if the log is truncated in between,
 what is not in place is thrown away.
 
@@ -149,11 +149,11 @@ def _is_overdue(segment: Segment, config: LogConfig, now_wall_ms: int) -> bool:
 
 
 def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResult:
-    """Write the segments of the plan anew. Touches nothing but new files; run it in any thread.
+    """Write the segments of the plan again. Touches nothing but new files; run it in any thread.
 
     `pause` is called after every few records, and may let other threads have the interpreter.
 
-    Raises KafkaStorageError, after removing what it wrote. A damaged batch stops the pass: nobody may guess its keys.
+    Raises KafkaStorageError, after removing what it wrote. A damaged batch stops the pass: its keys are not known.
     """
     try:
         last_offsets, clean_until = _last_offsets(plan, pause)

@@ -1,7 +1,7 @@
 """Making records durable: group commit for all logs of a data directory.
 
 An fsync takes as long as hundreds of appends, and one covers whatever was written before it. So at most one flush is
-on its way; every log that asks meanwhile joins the next one. The syncing itself runs in the directory's thread, on
+on its way; every log that asks during it joins the next one. The syncing itself runs in the directory's thread, on
 descriptors of its own; before and after it the log is touched only by the thread that owns it.
 """
 
@@ -215,7 +215,7 @@ class Flushable(Protocol):
 
 
 class Flusher:
-    """Flushes the logs that ask for it. `on_flushed(log, error)` tells whoever waits that a log got further, or failed.
+    """Flushes the logs that ask for it. `on_flushed(log, error)` is called when a log got further, or failed.
 
     After a sync that failed the log refuses everything: what the kernel could not write it may have dropped.
     """

@@ -2,11 +2,11 @@
 
 The file may lag behind the cache. What it must have, durably, are the epochs below the recovery point: recovery reads
 every batch above it and takes the epochs from there, but believes what is below. So it is written by each flush that
-raises the recovery point over an epoch that the file does not have, and by a compaction, which may take away the only
-batches that tell of one.
+raises the recovery point over an epoch that the file does not have, and by a compaction, which may remove the only
+batches of one.
 
-An epoch without records is never written. Nobody else can have heard of it, for epochs travel with batches: no log can
-part from this one there, and a leader that goes on in the same term begins it again at the log end.
+An epoch without records is never written. No other broker can know it, for epochs travel with batches: no log can
+diverge from this one there, and a leader that goes on in the same term begins it again at the log end.
 """
 
 import threading

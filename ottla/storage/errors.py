@@ -1,4 +1,4 @@
-"""What storage says when the disk, or its owner, does not play along."""
+"""Disk errors, and data directories that cannot be used."""
 
 import errno
 from pathlib import Path
@@ -25,7 +25,7 @@ NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class DataDirectoryError(Exception):
-    """The data directory cannot be used at all. The message is one sentence for whoever started the broker."""
+    """The data directory cannot be used at all. The message is one sentence for the user who started the broker."""
 
 
 def reason_of(error: OSError) -> str:
@@ -36,5 +36,5 @@ def reason_of(error: OSError) -> str:
 
 
 def storage_error(action: str, path: Path | str, error: OSError) -> KafkaStorageError:
-    """`storage_error("append to", path, error)`: the failure as clients and the log are told of it."""
+    """`storage_error("append to", path, error)`: the failure as clients and the log get it."""
     return KafkaStorageError(f"could not {action} {path}: {reason_of(error)}")

@@ -127,7 +127,7 @@ def write_atomically(files: FileSystem, path: Path, content: bytes, *, sync: boo
 
 
 def write_file(files: FileSystem, path: Path, content: bytes) -> None:
-    """Write a file that is made anew after a crash anyway: neither atomic nor synced."""
+    """Write a file that is made again after a crash anyway: neither atomic nor synced."""
     file = files.open(path)
     try:
         file.truncate(0)

@@ -110,7 +110,7 @@ class LocalLog:
             raise self.fail(storage_error(action, self.directory, OSError(str(error)))) from error
 
     def guard(self, action: str, change: Callable[[], None]) -> None:
-        """A change that must not stop half-way: if it does, only recovery can tell what the log is."""
+        """A change that must not stop half-way: if it does, only recovery can find out what the log is."""
         if self.failure is not None:
             raise self.failure
         try:

@@ -1,4 +1,4 @@
-"""A data directory: whose it is, the logs in it, and the checkpoints that tell what is known of them.
+"""A data directory: whose it is, the logs in it, and the checkpoints that say what is known of them.
 
 Opening takes the lock, makes sure that the directory belongs to this cluster and node, notes whether the broker was
 stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)` sets the mark again.
@@ -246,7 +246,7 @@ class LogDirectory:
 
     def close_logs(self, logs: Iterable[Log]) -> None:
         """The part of a clean close that takes long, for some of the logs: those of different calls may be closed in
-        different threads, once nobody uses them any more. `close` tells of those that failed."""
+        different threads, once they are in use no more. `close` reports those that failed."""
         for log in logs:
             try:
                 log.close()
@@ -287,7 +287,7 @@ class LogDirectory:
         self.was_closed_cleanly = self._files.exists(mark)
         if self.was_closed_cleanly:
             self._when_clean()
-            # Before anything is loaded: should we crash from here on, nobody may believe the files again.
+            # Before anything is loaded: should we crash from here on, no start may believe the files again.
             self._files.remove(mark)
             self._files.sync_directory(self.path)
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
@@ -313,10 +313,10 @@ class LogDirectory:
         if deletion.error is not None:
             self._notices(f"{path} of a deleted log could not be removed: {reason_of(deletion.error)}")
 
-    def _lower_recovery_points(self, told: Mapping[TopicPartition, int]) -> None:
+    def _lower_recovery_points(self, stored: Mapping[TopicPartition, int]) -> None:
         """What comes to stand where records were lost is not durable because those were."""
         flushed = {key: log.flushed_offset for key, log in self._logs.items()}
-        if any(offset > flushed.get(key, 0) for key, offset in told.items()):
+        if any(offset > flushed.get(key, 0) for key, offset in stored.items()):
             checkpoint = self.recovery_point_checkpoint()
             write_atomically(self._files, checkpoint.path, checkpoint.content)
 

@@ -16,7 +16,7 @@ _POSITION_MASK = 0xFFFFFFFF
 
 
 class OffsetIndex:
-    """Entries in memory; whoever owns the segment reads and writes the file."""
+    """Entries in memory; the owner of the segment reads and writes the file."""
 
     __slots__ = ("_entries",)
 

@@ -2,9 +2,9 @@
 
 Per producer id: its epoch and its last five batches. A retry that equals one of them is answered with the offset that
 the first try got. Five, because a producer may have five requests in flight on a connection, and any of them may come
-again. Everything else must follow on what came before, or the producer has lost something and is told so.
+again. Everything else must follow on what came before, or the producer has lost something and gets an error.
 
-The order of use: `check` before the offset is assigned, `update` once it is; then `settle` when the batch is written,
+The order of use: `check` before the offset is assigned, `update` once it is; then `confirm` when the batch is written,
 or `undo` when it could not be. `replay` does for batches read from the log what `update` does for new ones, unchecked.
 Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do.
 """
@@ -74,8 +74,8 @@ class ProducerStateManager:
     def __init__(self, expiration_ms: int = EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
         self._states: dict[int, ProducerState] = {}
-        # Invariant: holds, for each producer changed since the last `settle`, what it was then, or None.
-        self._unsettled: dict[int, ProducerState | None] = {}
+        # Invariant: holds, for each producer changed since the last `confirm`, what it was then, or None.
+        self._unconfirmed: dict[int, ProducerState | None] = {}
 
     @property
     def states(self) -> Mapping[int, ProducerState]:
@@ -116,30 +116,30 @@ class ProducerStateManager:
         if producer_id < 0:
             return
         before = self._states.get(producer_id)
-        if producer_id not in self._unsettled:
-            self._unsettled[producer_id] = before
+        if producer_id not in self._unconfirmed:
+            self._unconfirmed[producer_id] = before
         if header.attributes & CONTROL_BIT:
             self._states[producer_id] = _after_marker(before, header, now_wall_ms)
         else:
             self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
 
-    def settle(self) -> None:
+    def confirm(self) -> None:
         """Everything updated so far is in the log."""
-        self._unsettled.clear()
+        self._unconfirmed.clear()
 
     def undo(self) -> None:
-        """Nothing that was updated since `settle` came into the log: forget it."""
-        for producer_id, before in self._unsettled.items():
+        """Nothing that was updated since `confirm` came into the log: forget it."""
+        for producer_id, before in self._unconfirmed.items():
             if before is None:
                 del self._states[producer_id]
             else:
                 self._states[producer_id] = before
-        self._unsettled.clear()
+        self._unconfirmed.clear()
 
     def replay(self, header: BatchHeader, now_wall_ms: int) -> None:
         """Take in a batch of the log, with its real offsets: on recovery, after a truncation."""
         self.update(header, header.base_offset, now_wall_ms)
-        self.settle()
+        self.confirm()
 
     def first_open_transaction_offset(self) -> int | None:
         """Where the oldest open transaction begins; consumers that ask for committed records read up to there."""
@@ -154,7 +154,7 @@ class ProducerStateManager:
         expired = [
             producer_id
             for producer_id, state in self._states.items()
-            if state.seen_ms <= latest and state.transaction_first_offset < 0 and producer_id not in self._unsettled
+            if state.seen_ms <= latest and state.transaction_first_offset < 0 and producer_id not in self._unconfirmed
         ]
         for producer_id in expired:
             del self._states[producer_id]
@@ -163,7 +163,7 @@ class ProducerStateManager:
     def clear(self) -> None:
         """Forget everything: the log has been emptied, or is about to be replayed."""
         self._states.clear()
-        self._unsettled.clear()
+        self._unconfirmed.clear()
 
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
@@ -189,7 +189,7 @@ class ProducerStateManager:
         """
         states = dict(_snapshot_states(snapshot, now_wall_ms))
         self._states = states
-        self._unsettled.clear()
+        self._unconfirmed.clear()
 
 
 _NO_BATCH = ProducerBatch(

@@ -131,7 +131,7 @@ def _completion(read: SegmentRead) -> Callable[[], ReadResult]:
 
 
 def _select(read: SegmentRead, view: memoryview) -> Selection | int:
-    """The batches to answer, or how many bytes it takes to tell. Raises CorruptMessage if the first one is damaged.
+    """The batches to answer, or how many bytes it takes to know. Raises CorruptMessage if the first one is damaged.
 
     A damaged batch after good ones ends the answer; the reader meets it when it comes back for more.
     """

@@ -3,12 +3,12 @@
 After a clean shutdown the files are believed. After anything else, every batch from the recovery point on is read and
 checked, because the operating system may have written any part of them: at the first byte that is not a whole, sound
 batch the log ends, and what follows, later segments included, is removed. Offsets must rise; one may be missing only
-from a log that may have gaps (`gaps`). Indexes, producer state and leader epochs of that stretch are made anew from the
+from a log that may have gaps (`gaps`). Indexes, producer state and leader epochs of that stretch are rebuilt from the
 batches. Before that, `leftovers` sees to the files that a crash left half-way.
 
 What is cut off may have been acknowledged, so `when_lost` is called first: this replica must not be taken for one that
 has everything. The exception is a batch at the very end that was not written whole: a process that is killed leaves it,
-and nobody has acknowledged it.
+and no broker has acknowledged it.
 """
 
 from collections.abc import Callable, Sequence

@@ -243,7 +243,7 @@ class Segment:
         self._read_ends.clear()
 
     def rebuild_indexes(self, interval_bytes: int) -> None:
-        """Make the indexes anew from a log file that is known to be good, and write them."""
+        """Rebuild the indexes from a log file that is known to be good, and write them."""
         self.clear()
         for batch in scan(self.file, 0, self.size, check_crc=False):
             self.note_scanned(batch.header, interval_bytes)

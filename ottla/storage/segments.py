@@ -34,7 +34,7 @@ class Segments:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def up_to_active(self) -> list[Segment]:
-        """The segments that nobody appends to any more."""
+        """All segments but the active one."""
         return self._segments[:-1]
 
     def end_of(self, n: int, log_end_offset: int) -> int:

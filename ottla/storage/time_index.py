@@ -19,7 +19,7 @@ _HIGH, _LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
 
 
 class TimeIndex:
-    """Entries in memory; whoever owns the segment reads and writes the file."""
+    """Entries in memory; the owner of the segment reads and writes the file."""
 
     __slots__ = ("_offsets", "_timestamps")
 

@@ -101,10 +101,10 @@ class ValidationConfig:
         self.is_compacted = is_compacted
         looks_back = timestamp_before_max_ms < UNLIMITED_MS and not log_append_time
         self.walks_records = is_compacted or looks_back
-        # Whether an uncompressed batch is stored as it came and nobody asks for its single records.
+        # Whether an uncompressed batch is stored as it came, without a look at its single records.
         self.is_plain = not self.walks_records and not log_append_time and codec in (None, Codec.NONE)
         # A topic's batches may decompress to sixteen times `max_message_bytes`, and to 16 MiB however low that is.
-        # Whoever compresses better gets MESSAGE_TOO_LARGE, on which Kafka's Java producer splits its batch in two.
+        # If a batch compresses better it is MESSAGE_TOO_LARGE, on which Kafka's Java producer splits its batch in two.
         self.max_decompressed_bytes = min(
             max(_DECOMPRESSED_BYTES_LEAST, 16 * max_message_bytes), DECOMPRESSED_BYTES_MAX
         )

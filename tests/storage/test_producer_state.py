@@ -72,7 +72,7 @@ def partition_with(*headers: BatchHeader, starts_at: int = 0) -> Partition:
     partition = Partition(log_end_offset=starts_at)
     for header in headers:
         assert isinstance(partition.append(header), int)
-    partition.producers.settle()
+    partition.producers.confirm()
     return partition
 
 
@@ -245,10 +245,10 @@ def test_an_append_that_could_not_be_written_is_forgotten():
     assert partition.append(batch(2)) == 7
 
 
-def test_what_is_settled_is_not_undone():
+def test_confirmed_producer_states_are_not_undone():
     partition = partition_with(batch(0))
     partition.append(batch(1))
-    partition.producers.settle()
+    partition.producers.confirm()
     partition.append(batch(2))
     partition.producers.undo()
     assert isinstance(partition.append(batch(1)), DuplicateOf)
@@ -283,7 +283,7 @@ def test_silent_producers_expire_by_the_broker_s_clock():
     partition.append(batch(0, timestamp=5))
     partition.now_ms = 10
     partition.append(batch(0, producer=8, timestamp=1 << 50))
-    partition.producers.settle()
+    partition.producers.confirm()
 
     assert partition.producers.expire(DAY - 1) == []
     assert partition.producers.expire(DAY) == [7]
@@ -425,7 +425,7 @@ def test_any_sequence_of_batches_is_answered_as_the_rules_say(data: st.DataObjec
         sent.append(header)
         assert answer(partition, header) == model.append(header)
         if data.draw(st.booleans()):
-            partition.producers.settle()
+            partition.producers.confirm()
 
 
 def answer(partition: Partition, header: BatchHeader) -> object:

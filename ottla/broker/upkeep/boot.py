@@ -1,7 +1,7 @@
 """Whether a data directory has lost nothing although its broker was not stopped cleanly.
 
 What a killed process has written, the kernel has. Only a restart of the machine, or another machine, empties the page
-cache; the kernel's boot id, kept in the data directory, tells (docs/decisions/0009). After a failed write or sync
+cache; the kernel's boot id, kept in the data directory, shows that (docs/decisions/0009). After a failed write or sync
 nothing is certain, and the id is removed.
 """
 
@@ -48,7 +48,7 @@ class Boot:
             self._log.warning("the boot id could not be kept", why=str(error))
 
     def check_logs(self, directory: LogDirectory) -> None:
-        """After a failed write or sync nobody can say any more that nothing is lost."""
+        """After a failed write or sync it is not certain any more that nothing is lost."""
         if self._is_kept and any(log.failure is not None for log in directory.logs.values()):
             self.forget()
 

@@ -23,7 +23,7 @@ class CheckpointWriter:
         self._waiting: list[Callable[[], None]] = []
 
     def request(self, done: Callable[[], None] | None = None) -> None:
-        """Write the file soon. However often it is asked meanwhile, it is then written once more.
+        """Write the file soon. However often it is asked during a write, it is written once more after it.
 
         `done` is called when what it is to say now has been written, or could not be."""
         if done is not None:

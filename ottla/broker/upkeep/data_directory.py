@@ -35,7 +35,7 @@ async def _opened_in_thread(runtime: Runtime, open_directory: Callable[[], LogDi
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # The thread cannot be told, and has taken the directory's lock.
+        # The thread cannot be stopped, and has taken the directory's lock.
         with suppress(DataDirectoryError):
             (await opening).close(clean=False)
         raise

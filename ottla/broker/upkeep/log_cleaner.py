@@ -171,7 +171,7 @@ class _Pauses:
     """Keeps the thread of a compaction from holding the interpreter for longer than the loop may wait.
 
     A thread that only computes gives the interpreter away every 5 ms if it is asked to, and keeps it for much longer
-    if the system has put it to sleep meanwhile. One that sleeps by itself holds nothing then."""
+    if the system has put it to sleep in between. One that sleeps by itself holds nothing then."""
 
     def __init__(self) -> None:
         self._resumed = time.perf_counter()

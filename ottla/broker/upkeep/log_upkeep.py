@@ -19,7 +19,7 @@ from ottla.timer.wheel import TimerEntry
 if TYPE_CHECKING:
     from ottla.storage.log_directory import Checkpoint, LogDirectory
 
-# Condemned files are looked for this often; they wait for `file.delete.delay.ms` anyway.
+# Files to delete are looked for this often; they wait for `file.delete.delay.ms` anyway.
 DELETION_INTERVAL_MS = 10_000
 # Complete segments are looked for this often. What they delay is only how much is read again after a crash.
 SYNC_INTERVAL_MS = 10_000
