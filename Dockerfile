@@ -29,5 +29,5 @@ EXPOSE 9092
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
     CMD ["ottla", "ping", "--bootstrap", "127.0.0.1:9092", "--request-timeout", "3"]
 ENTRYPOINT ["ottla"]
-# Clients on this machine reach the published port. Others need to be told another address: give the whole command anew.
+# Clients on this machine reach the published port. Others need another address: give the whole command with it.
 CMD ["serve", "--listen", "0.0.0.0:9092", "--advertise", "127.0.0.1:9092", "--data-dir", "/data"]

@@ -33,7 +33,7 @@ check: $(VENV)/ready-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-# The types of the pipeline, which only PySpark can tell.
+# The types of the pipeline, which need PySpark.
 check-pipeline: $(PIPELINE_VENV)/ready
 	$(PIPELINE_BIN)/mypy
 	$(PIPELINE_BIN)/pyright --project pyright-pipeline.json

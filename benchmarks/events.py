@@ -1,7 +1,7 @@
-"""What it costs a broker to tell its events: processor time with `ottla.events.enable=true` beside that without.
+"""What it costs a broker to publish its events: processor time with `ottla.events.enable=true` beside that without.
 
 Two brokers get the same requests in turn. The first load is what a broker does most of the time; the second nothing but
-rebalances, of which everything is told: groups of one member that joins, gets its assignment and leaves, one after the
+rebalances, with an event for every step: groups of one member that joins, gets its assignment and leaves, one after the
 other without a pause.
 """
 
@@ -29,7 +29,7 @@ ROUNDS = 21
 REQUESTS = 2_000
 WINDOW = 100
 GROUPS = 150
-# By then everything that was told is in the log.
+# By then every event is in the log.
 WRITTEN_WITHIN_S = 0.5
 QUICK_GROUPS = {"group_initial_rebalance_delay_ms": "0"}
 
@@ -37,11 +37,11 @@ QUICK_GROUPS = {"group_initial_rebalance_delay_ms": "0"}
 def figures() -> list[Figure]:
     processes.pin_client()
     with (
-        processes.broker(**QUICK_GROUPS, ottla_events_enable="true") as telling,
-        processes.broker(**QUICK_GROUPS) as silent,
+        processes.broker(**QUICK_GROUPS, ottla_events_enable="true") as with_events,
+        processes.broker(**QUICK_GROUPS) as without_events,
     ):
-        steady = interleave(ROUNDS, _steady(telling), _steady(silent))
-        storm = interleave(ROUNDS, _storm(telling), _storm(silent))
+        steady = interleave(ROUNDS, _steady(with_events), _steady(without_events))
+        storm = interleave(ROUNDS, _storm(with_events), _storm(without_events))
     baseline = "the same without events"
     return [
         Figure("heartbeats, commits, produce, fetch with events: processor", baseline, "s", steady, at_most=1.03),

@@ -72,7 +72,7 @@ def _wait_s(cluster: ClusterProcesses, client: "RetryingClient", strike: Callabl
 class RetryingClient:
     """Sends a record every few milliseconds, and knows when each was sent and acknowledged.
 
-    It is aiokafka's producer, which asks for the leader anew after every refusal and lost connection, a tenth of a
+    It is aiokafka's producer, which asks for the leader again after every refusal and lost connection, a tenth of a
     second apart. librdkafka does so once a second, and would show its own timer: up to two seconds more."""
 
     def __init__(self, bootstrap: str) -> None:

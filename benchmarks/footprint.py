@@ -48,7 +48,7 @@ def _import_loop() -> float:
 def _memory() -> list[Figure]:
     idle, per_connection = [], []
     for _ in range(3):
-        with processes.settled_broker() as ours, processes.baseline("idle") as bare:
+        with processes.fully_started_broker() as ours, processes.baseline("idle") as bare:
             client = RawClient(ours.port)
             create_topic(client, "t")
             client.socket.sendall(produce_frame("t", batch(1, 100)))

@@ -71,18 +71,18 @@ class Fleet:
         """Until all are in sync in the same generation; returns how many requests that took."""
         for member in self._members:
             member.join()
-        while not self._settled():
+        while not self._all_in_sync():
             for key, _ in self._selector.select(timeout=0.2) or self._beat():
                 key.data.answered()
         for member in self._members:
             member.client.close()
         return self.requests
 
-    def _settled(self) -> bool:
+    def _all_in_sync(self) -> bool:
         return all(m.synced for m in self._members) and len({m.generation for m in self._members}) == 1
 
     def _beat(self) -> list[Any]:
-        """Nobody was answered for a while: those who believe to be in sync ask whether they still are."""
+        """No member got a response for a while: members that are in sync, as far as they know, send a heartbeat."""
         for member in self._members:
             if member.synced:
                 member.beat()

@@ -204,15 +204,15 @@ async def count_truncation(world: World) -> list[Calls]:
     controller_id, _ = await world.clients[NODE_IDS[0]].metadata()
     preferred_id, old_id = (node_id for node_id in NODE_IDS if node_id != controller_id)
     await world.create_topic("truncated", preferred_id, old_id, controller_id)
-    olds, news = [], []
+    old_leaders, new_leaders = [], []
     for _ in range(1 + TRUNCATIONS):
         await world.restart(preferred_id)
         await world.all_in_sync("truncated", old_id)
         counter = await _truncate(world, world.nodes[controller_id], world.nodes[old_id])
         await world.all_in_sync("truncated", preferred_id)
-        olds.append(counter.calls("Truncation, the follower", world.nodes[old_id].process))
-        news.append(counter.calls("Truncation, the new leader", world.nodes[preferred_id].process))
-    return [min(each[1:], key=lambda calls: calls.count) for each in (olds, news)]
+        old_leaders.append(counter.calls("Truncation, the follower", world.nodes[old_id].process))
+        new_leaders.append(counter.calls("Truncation, the new leader", world.nodes[preferred_id].process))
+    return [min(each[1:], key=lambda calls: calls.count) for each in (old_leaders, new_leaders)]
 
 
 async def _truncate(world: World, controller: Node, old: Node) -> CallCounter:

@@ -9,7 +9,7 @@ from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.raw_client import create_topic
 
 STEPS = (250, 500, 1_000)
-SETTLE_S = 3
+STARTED_WITHIN_S = 3
 WINDOW_S = 10
 
 
@@ -36,7 +36,7 @@ def _percent_of_a_core(cluster: Cluster, fewer: int, partitions: int) -> float:
     create_topic(cluster.admin, topic, partitions - fewer, replication_factor=3)
     cluster.wait_for_isr(topic, 3)
     # What follows the creation of partitions, such as the first checkpoints, is not idleness.
-    time.sleep(SETTLE_S)
+    time.sleep(STARTED_WITHIN_S)
     before = cluster.cpu_seconds()
     time.sleep(WINDOW_S)
     return (cluster.cpu_seconds() - before) / WINDOW_S * 100

@@ -159,7 +159,7 @@ async def _longest_step_of_compaction() -> float:
             log.write_pending(now_wall_ms=NOW_MS)
         broker.replicas.partition("t", 0).high_watermark = log.log_end_offset
         steps = _Steps()
-        while not log.cleaned_offset:  # noqa: ASYNC110 - nothing tells of it but the log.
+        while not log.cleaned_offset:  # noqa: ASYNC110 - only the log shows it.
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         return steps.stop()
@@ -178,7 +178,7 @@ async def _longest_step_of_deletion() -> float:
         steps = _Steps()
         broker.topics.delete([broker.image.topic("t")], says_disabled=True, done=deleted.set_result)
         await deleted
-        while list(broker.replicas):  # noqa: ASYNC110 - nothing tells of it but the replicas.
+        while list(broker.replicas):  # noqa: ASYNC110 - only the replicas show it.
             await asyncio.sleep(0.01)
         return steps.stop()
 

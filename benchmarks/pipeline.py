@@ -27,7 +27,7 @@ TOPIC = "bench"
 RECORD_BYTES = 100
 MEMBERS = 3
 PARTITIONS = 6
-# What one rebalance of the generator below tells.
+# The events of one rebalance of the generator below.
 EVENTS_PER_REBALANCE = 3 + 3 * MEMBERS
 
 
@@ -126,7 +126,7 @@ def bench_observatory(spark: SparkSession, directory: Path, events: int) -> None
     texts = spark.read.text(str(lines))
     texts.selectExpr("'ottla.events' AS topic", "CAST(value AS BINARY) AS value").write.format("delta").save(table)
     taken = measured(
-        spark, lambda: write_tables(spark, table, f"{directory}/tables", no_progress_ms=60_000, tell=lambda _: None)
+        spark, lambda: write_tables(spark, table, f"{directory}/tables", no_progress_ms=60_000, report=lambda _: None)
     )
     print(
         f"observatory: {events:,} events in {taken.wall_s:.1f} s, {events / taken.wall_s:,.0f} events/s, {taken.cost}"

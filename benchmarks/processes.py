@@ -79,14 +79,14 @@ def broker(**settings: str) -> Iterator[Server]:
 
 
 @contextmanager
-def settled_broker() -> Iterator[Server]:
+def fully_started_broker() -> Iterator[Server]:
     """Ottla when all is done that its start puts off: from here on it imports nothing by itself."""
     with (
         tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
         # The log comes by the same pipe as the line that says the broker is ready.
         running(broker_command(directory, "--log-level", "debug"), subprocess.STDOUT) as server,
     ):
-        server.read_until("settled")
+        server.read_until("deferred start work done")
         yield server
 
 

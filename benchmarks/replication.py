@@ -1,6 +1,6 @@
 """What replication costs: three broker processes, a topic with replicas on all of them beside one on the first alone.
 
-Nothing is pinned: the processors are shared by whoever has work.
+Nothing is pinned: brokers and clients share the processors.
 """
 
 import shutil

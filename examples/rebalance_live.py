@@ -1,6 +1,6 @@
 """A consumer group rebalancing before your eyes: `python examples/rebalance_live.py`, about twenty seconds.
 
-Three consumers join a group one after another, then one leaves and one is killed. A broker in this process tells what
+Three consumers join a group one after another, then one leaves and one is killed. A broker in this process reports what
 its coordinator does and why. With --bootstrap HOST:PORT the same plays on any Kafka-protocol
 broker, which can be asked for its states but not for its reasons.
 """
@@ -41,7 +41,7 @@ class Timeline:
         self._console = Console(highlight=False)
         self._began = monotonic()
 
-    def tell(self, mark: str, text: str | Text, style: str = "") -> None:
+    def add(self, mark: str, text: str | Text, style: str = "") -> None:
         body = Text().append(text, style or None)
         for name, colour in COLOURS.items():
             body.highlight_regex(rf"(?<!\d ){name}", f"bold {colour}")
@@ -51,16 +51,16 @@ class Timeline:
         self._console.print(Text(f"{seconds:6.2f} s  {mark} ").append_text(body))
 
     def observe(self, fact: facts.Fact) -> None:
-        """What the coordinator of an embedded broker tells of its groups."""
+        """Show a fact that the coordinator of an embedded broker reports."""
         match fact:
             case facts.RebalanceStarted(cause=cause, member_id=member_id):
-                self.tell("⟳", f"rebalance: {cause}" + (f" ({name_of(member_id)})" if member_id else ""), "bold red")
+                self.add("⟳", f"rebalance: {cause}" + (f" ({name_of(member_id)})" if member_id else ""), "bold red")
             case facts.StateChanged(from_state=before, to_state=after, generation=generation):
-                self.tell("→", f"{before} → {after}, generation {generation}", "dim")
+                self.add("→", f"{before} → {after}, generation {generation}", "dim")
             case facts.SessionExpired(member_id=member_id, session_timeout_ms=timeout_ms):
-                self.tell("†", f"no heartbeat of {name_of(member_id)} for {timeout_ms / 1000:g} s", "red")
+                self.add("†", f"no heartbeat of {name_of(member_id)} for {timeout_ms / 1000:g} s", "red")
             case facts.GenerationStarted(generation=generation, protocol_name=protocol, leader_id=leader):
-                self.tell("•", f"generation {generation}: {name_of(leader)} leads and assigns by {protocol}", "dim")
+                self.add("•", f"generation {generation}: {name_of(leader)} leads and assigns by {protocol}", "dim")
             case _:  # Others are for the log.
                 pass
 
@@ -69,14 +69,14 @@ class Timeline:
         line = Text()
         for partition, name in sorted(owners.items()):
             line.append(f" {partition} {name:<6}", f"bold black on {COLOURS.get(name, 'white')}").append(" ")
-        self.tell("✓", line)
+        self.add("✓", line)
 
 
 def name_of(member_id: str) -> str:
     return next((name for name in COLOURS if member_id.startswith(name)), member_id)
 
 
-async def watch(client: Client, group_id: str, timeline: Timeline, *, tell_states: bool) -> None:
+async def watch(client: Client, group_id: str, timeline: Timeline, *, show_states: bool) -> None:
     """Ask for the group again and again; show what has changed, and who owns what whenever the group is stable."""
     seen_state, seen_owners = "", None
     while True:
@@ -84,8 +84,8 @@ async def watch(client: Client, group_id: str, timeline: Timeline, *, tell_state
         with suppress(ClientError):
             group = await describe_group(client, group_id)
             owners = {m.member_id: m.assignment for m in group.members}
-            if tell_states and group.state != seen_state:
-                timeline.tell("→", f"{group.state}, {len(group.members)} members", "dim")
+            if show_states and group.state != seen_state:
+                timeline.add("→", f"{group.state}, {len(group.members)} members", "dim")
             if group.state == "Stable" and owners != seen_owners:
                 timeline.show_owners(group)
                 seen_owners = owners
@@ -95,17 +95,17 @@ async def watch(client: Client, group_id: str, timeline: Timeline, *, tell_state
 async def play(bootstrap: str, topic: str, timeline: Timeline) -> None:
     consumers = {}
     for name in COLOURS:
-        timeline.tell("+", f"{name} starts", "green")
+        timeline.add("+", f"{name} starts", "green")
         command = (sys.executable, __file__, "consumer", name, bootstrap, topic)
         consumers[name] = await asyncio.create_subprocess_exec(*command)
         await asyncio.sleep(3.5)
-    timeline.tell("-", "bruno stops and leaves the group", "green")
+    timeline.add("-", "bruno stops and leaves the group", "green")
     consumers["bruno"].send_signal(signal.SIGTERM)
     await asyncio.sleep(2)
-    timeline.tell("✗", "clara is killed: no LeaveGroup, no more heartbeats", "green")
+    timeline.add("✗", "clara is killed: no LeaveGroup, no more heartbeats", "green")
     consumers["clara"].kill()
     await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 2)
-    timeline.tell("-", "anna stops and leaves the group", "green")
+    timeline.add("-", "anna stops and leaves the group", "green")
     consumers["anna"].send_signal(signal.SIGTERM)
     for consumer in consumers.values():
         await consumer.wait()
@@ -113,7 +113,7 @@ async def play(bootstrap: str, topic: str, timeline: Timeline) -> None:
 
 async def consume(name: str, bootstrap: str, topic: str) -> None:
     """The life of one member: a process of its own, so that it can be killed."""
-    logging.disable()  # The library's warnings are what the timeline tells in better words.
+    logging.disable()  # The timeline shows what the library would warn of.
     settings = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": 300, "metadata_max_age_ms": 60_000}
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, client_id=name, **settings)
     stopped = asyncio.Event()
@@ -137,8 +137,8 @@ async def main(bootstrap: str | None, timeline: Timeline) -> None:
         client = await stack.enter_async_context(Client(parse_addresses(address), timeout_s=10))
         await create_topic(client, topic, partitions=3, replication_factor=1, configs={})
         await existing_topic(client, topic)
-        timeline.tell("○", f"topic {topic} with 3 partitions at {address}", "bold")
-        watching = asyncio.create_task(watch(client, topic, timeline, tell_states=bootstrap is not None))
+        timeline.add("○", f"topic {topic} with 3 partitions at {address}", "bold")
+        watching = asyncio.create_task(watch(client, topic, timeline, show_states=bootstrap is not None))
         await play(address, topic, timeline)
         watching.cancel()
 

@@ -64,8 +64,8 @@ class RunningCluster:
 class ClusterProcesses(RunningCluster):
     """Brokers 1 to `brokers` with their data in `directory`/broker-N, `settings` being Kafka's property names.
 
-    As a context it starts all of them, each ready for clients, and stops them at the end; whoever does not want the
-    context's order calls the methods.
+    As a context it starts all of them, each ready for clients, and stops them at the end; a test that needs
+    another order calls the methods.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3) -> None:

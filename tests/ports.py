@@ -4,14 +4,14 @@ import os
 import random
 import socket
 
-# Below the ports that the system hands out by itself: while a server is down nobody else can come by its port.
+# Below the ports that the system hands out by itself: while a server is down no other process gets its port.
 PORTS = range(20_000, 32_000)
 # Servers that are down own theirs.
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that stay free while their owner is down; nobody is given one a second time."""
+    """Ports of 127.0.0.1 that stay free while their owner is down; no port is given out twice."""
     candidates = _ports_of_this_worker()
     ports: list[int] = []
     while len(ports) < count:

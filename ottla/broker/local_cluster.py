@@ -84,7 +84,7 @@ class LocalCluster:
         return dict(sorted(self._running.items()))
 
     def leader_of(self, topic: str, partition: int) -> int | None:
-        """As the broker knows that has seen most; None if nobody leads the partition, or there is none."""
+        """As the broker knows that has seen most; None if the partition has no leader, or does not exist."""
         images = [broker.image for broker in self._running.values()]
         newest = max(images, key=lambda image: image.revision, default=None)
         state = None if newest is None else newest.partition(topic, partition)

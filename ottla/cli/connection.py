@@ -91,7 +91,7 @@ class BrokerConnection:
             payload = await self._exchange(request, version, timeout_s)
         response = self._parse(ApiVersionsResponse, version, payload)
         if response.error_code != ErrorCode.NONE:
-            raise ClientError(f"{self.address} refuses to tell which versions it speaks (error {response.error_code})")
+            raise ClientError(f"{self.address} refuses ApiVersions requests (error {response.error_code})")
         self._ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
     async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:

@@ -91,7 +91,7 @@ $ ottla groups reset-offsets readers --all-topics --to-earliest
 nothing was changed; add --execute to commit
 ```
 
-Of a cluster, `ottla cluster status` tells which partitions lack replicas and how many records their followers have
+Of a cluster, `ottla cluster status` shows which partitions lack replicas and how many records their followers have
 still to copy; `ottla partitions` shows and changes who has and who leads what:
 
 ```console

@@ -1,6 +1,6 @@
 """What the controller does when the cluster changes: which partitions get another state, and why.
 
-The broker that holds the `controller` key asks, commits the answers, and asks again with the image that has come of it.
+The broker that holds the `controller` key asks, commits the answers, and asks again with the new image.
 All decisions look at the image as it is, not at what has happened: one that was missed, or whose transaction was
 refused, is made again at the next event or tick. An event only says where to look first.
 """

@@ -292,7 +292,7 @@ class EtcdStore:
     def note_reachable(self) -> None:
         if not self._was_reachable:
             self._was_reachable = True
-            self._tell_reachable(True, "")
+            self._report_reachable(True, "")
 
     async def leave_endpoint(self, url: str, reason: str) -> None:
         """Turn from an endpoint that has failed, if no other call has yet; after each round wait a little."""
@@ -301,10 +301,10 @@ class EtcdStore:
         if self._at == 0:
             if self._was_reachable:
                 self._was_reachable = False
-                self._tell_reachable(False, reason)
+                self._report_reachable(False, reason)
             await asyncio.sleep(_BACKOFF_S)
 
-    def _tell_reachable(self, reachable: bool, reason: str) -> None:
+    def _report_reachable(self, reachable: bool, reason: str) -> None:
         if self._reachable is not None:
             self._reachable(reachable, reason)
 

@@ -84,7 +84,7 @@ def query_of_checkpoint(spark: SparkSession, checkpoint: str) -> str | None:
 
 def is_written_by(spark: SparkSession, table: str, query: str) -> bool:
     """Whether the table has a commit of that query: Delta notes for each the last batch that it has."""
-    # Only Delta's own classes tell.
+    # Only Delta's own classes have it.
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
     session = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, table)

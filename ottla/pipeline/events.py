@@ -21,8 +21,8 @@ SCHEMA = ", ".join(
         "coordinator INT, previous_coordinator INT, coordinator_epoch INT, groups INT, load_ms BIGINT",
     )
 )
-"""The fields that the tables are made of; events have more. `partition` is kept as its JSON: samples tell of a list of
-partitions, other events of one."""
+"""The fields that the tables are made of; events have more. `partition` is kept as its JSON: samples have a list of
+partitions, other events one."""
 
 
 def events_of(records: DataFrame) -> DataFrame:
@@ -44,7 +44,7 @@ def events_of(records: DataFrame) -> DataFrame:
 
 
 def in_order(*keys: str) -> WindowSpec:
-    """The events of each key in the order in which they were told."""
+    """The events of each key in the order in which they happened."""
     return Window.partitionBy(*keys).orderBy("wall_ms", "broker", "run", "seq")
 
 

@@ -56,7 +56,7 @@ _SENTENCES = (
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """What the user is told about an error of Spark; None for one that is not known."""
+    """What the user reads about an error of Spark; None for one that is not known."""
     text = str(error)
     return next((sentence for pattern, sentence in _SENTENCES if re.search(pattern, text)), None)
 

@@ -1,4 +1,4 @@
-"""The spark-submit command of a job. Knows nothing of Spark itself: it must tell when there is none."""
+"""The spark-submit command of a job. It does not import Spark: it must work, and say so, when there is none."""
 
 import importlib.util
 import os

@@ -5,7 +5,7 @@ the first try and the watching would otherwise be missed, and the request would 
 does it get a timer. It completes exactly once, whichever of event, deadline and cancellation comes first, and leaves
 the timer and the watch lists of all its keys at that moment, so that what has finished accumulates nowhere.
 
-An operation may wait for thousands of keys, and events come for one at a time. `try_complete_for` is told which: an
+An operation may wait for thousands of keys, and events come for one at a time. `try_complete_for` gets the key: an
 operation that remembers what it has found for the others need not look at them again.
 
 Completing may touch anything, the purgatory too. So call `check_and_complete` when your own state is consistent again:

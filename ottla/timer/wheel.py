@@ -12,7 +12,7 @@ are due. So an entry moves at most once per wheel, and only slots that hold some
 
 A slot is a doubly linked list that its entries themselves form, so that a cancelled entry is gone at once: a heartbeat
 that restarts a session leaves nothing behind. A heap with at most one item per slot says which slot comes next; it
-stands for the delay queue in Kafka's `SystemTimer`, and tells the owner of the wheel when to call `advance` again.
+stands for the delay queue in Kafka's `SystemTimer`, and notifies the owner of the wheel when to call `advance` again.
 
 A deadline is rounded up to a tick, so that nothing is early and nothing is as much as a whole tick late. What is due
 runs in the order of the deadlines, and within one deadline in the order in which it was scheduled.
@@ -61,7 +61,7 @@ class TimerEntry(Link):
         return self.wheel.cancel(self)
 
     def reschedule(self, deadline_ms: int) -> None:
-        """As cancelling and scheduling anew, and cheaper; an entry that has run or was cancelled is armed again."""
+        """As cancelling and scheduling again, and cheaper; an entry that has run or was cancelled is armed again."""
         self.wheel.reschedule(self, deadline_ms)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ def test_a_target_bounds_the_ratio_to_the_baseline(bounds: dict[str, float], tar
     assert (figure.ratio, figure.target, figure.meets_target) == (0.5, target, meets)
 
 
-def test_a_missed_target_fails_and_the_table_names_baseline_and_target(
+def test_missed_target_fails_and_stands_in_the_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = [

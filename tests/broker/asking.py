@@ -43,7 +43,7 @@ class Asking:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        # Imported now: otherwise the first who looks for a coordinator is told to ask again.
+        # Imported now: otherwise the first lookup of a coordinator gets COORDINATOR_NOT_AVAILABLE.
         self.groups = broker.groups
         self._clients: list[Client] = []
 

@@ -98,7 +98,7 @@ def _about_joining(world: World) -> Iterator[Asked]:
     yield Asked("join another kind of group", join("busy", protocol_type="connect"), 9)
     yield Asked("join with unknown protocols", join("busy", protocols=["sticky"]), 9)
     yield Asked("join as an unknown member", join("busy", "m"), 9)
-    yield Asked("join in an unknown seat", join("busy", member, group_instance_id="seat"), 9)
+    yield Asked("join as an unknown static member", join("busy", member, group_instance_id="static"), 9)
     yield Asked("join with a bad session in a group that exists", join("busy", member, session_timeout_ms=1), 9)
 
 
@@ -112,7 +112,7 @@ def _about_members(world: World) -> Iterator[Asked]:
     yield Asked("sync without a protocol", sync("busy", member, generation), 5)
     other = sync("busy", member, generation, protocol_type="consumer", protocol_name="sticky")
     yield Asked("sync with another protocol", other, 5)
-    yield Asked("sync in an unknown seat", sync("busy", member, generation, group_instance_id="seat"), 3)
+    yield Asked("sync as an unknown static member", sync("busy", member, generation, group_instance_id="static"), 3)
     yield Asked("heartbeat without a group id", heartbeat("", "m", 1), 4)
     yield Asked("heartbeat in an unknown group", heartbeat("g", "m", 1), 4)
     yield Asked("heartbeat as an unknown member", heartbeat("busy", "m", generation), 4)
@@ -120,10 +120,10 @@ def _about_members(world: World) -> Iterator[Asked]:
     yield Asked("heartbeat with a future generation", heartbeat("busy", member, generation + 1), 4)
     yield Asked("heartbeat in an empty group", heartbeat("simple", "m", 0), 4)
     yield Asked("leave without a group id", leave("", ("m", None)), 3)
-    yield Asked("leave an unknown group", leave("g", ("m", None), ("n", "seat")), 3)
+    yield Asked("leave an unknown group", leave("g", ("m", None), ("n", "static")), 3)
     yield Asked("leave an unknown group alone", LeaveGroupRequest(group_id="g", member_id="m"), 2)
-    yield Asked("leave as unknown members", leave("busy", ("m", None), ("", "seat"), ("", None)), 3)
-    yield Asked("leave another's seat", leave("busy", (member, "seat")), 3)
+    yield Asked("leave as unknown members", leave("busy", ("m", None), ("", "static"), ("", None)), 3)
+    yield Asked("leave as another's static member", leave("busy", (member, "static")), 3)
 
 
 def _about_offsets(world: World) -> Iterator[Asked]:
@@ -131,7 +131,7 @@ def _about_offsets(world: World) -> Iterator[Asked]:
     yield Asked("commit to an unknown group with a generation", commit("g", "orders", 1, "m"), 8)
     yield Asked("commit to an unknown group with an epoch", commit("g", "orders", 1, "m"), 9)
     yield Asked("commit to an unknown group with a member id", commit("h", "orders", -1, "m"), 8)
-    yield Asked("commit to an unknown group with a seat", commit("i", "orders", -1, "m", "seat"), 8)
+    yield Asked("commit to an unknown group as a static member", commit("i", "orders", -1, "m", "static"), 8)
     yield Asked("commit without a group id", commit("", "orders"), 8)
     yield Asked("commit for an unknown topic", commit("simple", "nowhere"), 8)
     yield Asked("commit for an unknown partition", commit("simple", "orders", partition=9), 8)
@@ -139,7 +139,7 @@ def _about_offsets(world: World) -> Iterator[Asked]:
     yield Asked("commit as an unknown member", commit("busy", "orders", generation, "m"), 8)
     yield Asked("commit with an old generation", commit("busy", "orders", generation - 1, member), 8)
     yield Asked("commit as a member without a generation", commit("busy", "orders", -1, member), 8)
-    yield Asked("commit in an unknown seat", commit("busy", "orders", generation, member, "seat"), 8)
+    yield Asked("commit as an unknown static member", commit("busy", "orders", generation, member, "static"), 8)
     yield Asked("commit with a generation to an empty group", commit("simple", "orders", 1, "m"), 8)
     yield Asked("commit as a member to an empty group", commit("simple", "orders", -1, "m"), 8)
     yield Asked("commit with metadata of 4,096", commit("simple", "orders", metadata="x" * 4096), 8)
@@ -170,7 +170,7 @@ def _about_offsets(world: World) -> Iterator[Asked]:
 
 def _about_groups(world: World) -> Iterator[Asked]:
     yield Asked("describe unknown groups", DescribeGroupsRequest(groups=["g", "never used", ""]), 5)
-    yield Asked("describe unknown groups, told so", DescribeGroupsRequest(groups=["g", ""]), 6)
+    yield Asked("describe unknown groups, with an error", DescribeGroupsRequest(groups=["g", ""]), 6)
     yield Asked("describe known groups", DescribeGroupsRequest(groups=["busy", "simple", "pending"]), 6)
     yield Asked("delete groups", DeleteGroupsRequest(groups_names=["g", "busy", "", "pending"]), 2)
     yield Asked("list groups in unknown states", ListGroupsRequest(states_filter=["Sleeping"]), 5)
@@ -220,7 +220,7 @@ def _about_creating_topics() -> Iterator[Asked]:
     yield create("a topic with a null config", topic("new", configs={"retention.ms": None}))
     yield create("a topic with tiny segments", topic("new", configs={"segment.bytes": "13"}))
     yield create("a topic assigned to the broker", assigned("new", {0: [1], 1: [1]}))
-    yield create("a topic assigned to nobody", assigned("new", {0: []}))
+    yield create("a topic assigned to no broker", assigned("new", {0: []}))
     yield create("a topic assigned to a stranger", assigned("new", {0: [7]}))
     yield create("a topic assigned to one broker twice", assigned("new", {0: [1, 1]}))
     yield create("a topic assigned with a gap", assigned("new", {0: [1], 2: [1]}))
@@ -246,7 +246,7 @@ def _about_creating_partitions() -> Iterator[Asked]:
     yield more("one topic twice", *[CreatePartitionsTopic(name="orders", count=3)] * 2)
     yield more("assigned too few", grown(4, [[1]]))
     yield more("assigned to a stranger", grown(3, [[7]]))
-    yield more("assigned to nobody", grown(3, [[]]))
+    yield more("assigned to no broker", grown(3, [[]]))
     yield more("assigned too many replicas", grown(3, [[1, 2]]))
     yield more("assigned to one broker twice", grown(3, [[1, 1]]))
     yield more("assigned well", grown(3, [[1]]))

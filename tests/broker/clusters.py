@@ -64,5 +64,5 @@ def state_of(broker: Broker, name: str = "t", index: int = 0) -> PartitionInfo:
 async def until(condition: Callable[[], bool]) -> None:
     """Until what the brokers do by themselves has made it true."""
     async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells a test when a broker has done what it does by itself.
+        while not condition():  # noqa: ASYNC110 - no broker notifies a test.
             await asyncio.sleep(LOOK_EVERY_S)

@@ -78,7 +78,10 @@ def heartbeat(group_id: str, member_id: str, generation: int) -> HeartbeatReques
 
 
 def leave(group_id: str, *members: tuple[str, str | None]) -> LeaveGroupRequest:
-    leaving = [MemberIdentity(member_id=member_id, group_instance_id=seat) for member_id, seat in members]
+    leaving = [
+        MemberIdentity(member_id=member_id, group_instance_id=group_instance_id)
+        for member_id, group_instance_id in members
+    ]
     return LeaveGroupRequest(group_id=group_id, members=leaving)
 
 

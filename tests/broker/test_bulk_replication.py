@@ -42,7 +42,7 @@ async def test_what_followers_get_from_memory_is_what_the_leader_wrote(tmp_path:
         assert recent.held_bytes == 0, "what all followers have is let go"
 
 
-async def test_a_producer_is_not_taken_further_ahead_of_a_follower_than_what_is_kept(tmp_path: Path) -> None:
+async def test_producer_is_held_when_too_far_ahead_of_a_follower(tmp_path: Path) -> None:
     """R07: the follower that stands still leaves the ISR, and everything is acknowledged."""
     size, count = 500_000, 63
     async with three_brokers(tmp_path, replica_lag_time_max_ms=1500) as cluster:

@@ -84,7 +84,7 @@ def another_than(broker: ServedBroker, cluster: ClusterProcesses) -> tuple[int, 
 
 
 def wait_until_said(broker: ServedBroker, words: str) -> None:
-    wait_for(lambda: words in broker.stderr, SAID_WITHIN_S, f"nobody said {words!r}: {broker.stderr}")
+    wait_for(lambda: words in broker.stderr, SAID_WITHIN_S, f"the broker did not log {words!r}: {broker.stderr}")
 
 
 def test_the_data_of_another_cluster_is_refused(cluster: ClusterProcesses, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_data_of_another_cluster_is_refused(cluster: ClusterProcesses, tmp_p
     assert {broker.id for broker in cluster.admin().list_topics(timeout=10).brokers.values()} == {1, 2, 3}
 
 
-def test_a_node_id_that_is_taken_is_refused_and_its_owner_goes_on(cluster: ClusterProcesses, tmp_path: Path) -> None:
+def test_node_id_in_use_is_refused_and_its_owner_keeps_running(cluster: ClusterProcesses, tmp_path: Path) -> None:
     done = serve(cluster, tmp_path / "data", 2)
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -143,7 +143,7 @@ def test_brokers_serve_without_etcd_and_say_so(tmp_path: Path) -> None:
         assert read(cluster, "kept", 4) == ["a", "b", "c", "d"]
 
 
-def test_an_etcd_that_has_lost_its_data_does_not_take_that_of_the_brokers(tmp_path: Path) -> None:
+def test_etcd_that_lost_its_data_deletes_no_data_of_brokers(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, SETTINGS) as cluster:
         assert cluster.etcd is not None
         cluster.create_topic("kept", 1, 3)

@@ -60,7 +60,7 @@ async def deleted(broker: Asking, offset: int, topic: str = "a", partition: int 
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(tmp_path: Path, version: int) -> None:
+async def test_delete_records_up_to_an_offset_or_high_watermark(tmp_path: Path, version: int) -> None:
     """§15.6."""
     async with running(tmp_path) as broker:
         await created(broker, creatable("a"))
@@ -75,7 +75,7 @@ async def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(tmp_pat
         assert broker.broker.replicas.partition("a", 0).log.log_start_offset == 5
 
 
-async def test_records_of_compacted_and_of_unknown_topics_are_not_deleted(tmp_path: Path) -> None:
+async def test_delete_records_of_compacted_or_unknown_topic_fails(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await created(broker, creatable("a", cleanup_policy="compact"))
 

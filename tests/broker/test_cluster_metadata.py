@@ -90,7 +90,7 @@ def test_more_replicas_than_registered_brokers_are_refused(cluster: Cluster) -> 
     cluster.run(story())
 
 
-def test_a_replica_on_a_broker_that_is_away_is_made_when_it_comes(cluster: Cluster) -> None:
+def test_replica_on_an_absent_broker_is_created_when_it_joins(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         cluster.kill(nodes[2])
@@ -172,7 +172,7 @@ def test_a_deletion_reaches_all_brokers(cluster: Cluster) -> None:
     cluster.run(story())
 
 
-def test_who_was_down_when_a_topic_was_deleted_deletes_its_logs_later(cluster: Cluster) -> None:
+def test_broker_deletes_logs_of_topics_deleted_while_down(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         first, second, absent = nodes
@@ -229,7 +229,7 @@ def test_configs_of_all_brokers_hold_on_all(cluster: Cluster) -> None:
     cluster.run(story())
 
 
-def test_a_config_that_decides_about_the_isr_is_looked_at_by_the_controller(cluster: Cluster) -> None:
+def test_controller_reevaluates_partitions_after_min_isr_change(cluster: Cluster) -> None:
     """A smaller `min.insync.replicas` empties the ELR (docs/decisions/0009)."""
 
     async def story() -> None:
@@ -252,7 +252,7 @@ def test_a_config_that_decides_about_the_isr_is_looked_at_by_the_controller(clus
     cluster.run(story())
 
 
-def test_clients_are_told_of_live_brokers_and_leaders_only(cluster: Cluster) -> None:
+def test_metadata_lists_only_live_brokers_and_leaders(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         await cluster.create(nodes[0], "t", 3, 1)
@@ -297,7 +297,7 @@ def test_a_topic_that_comes_by_itself_is_asked_for_again(cluster: Cluster) -> No
     cluster.run(story())
 
 
-def test_a_watch_that_has_missed_something_reads_all_anew(cluster: Cluster) -> None:
+def test_watch_that_missed_a_change_reads_all_again(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         kept, gone = await cluster.create(nodes[0], "kept", 1, 3), await cluster.create(nodes[0], "gone", 1, 3)
@@ -344,25 +344,25 @@ def test_producer_ids_of_two_brokers_are_different(cluster: Cluster) -> None:
     cluster.run(story())
 
 
-def test_who_waits_for_a_revision_is_told_in_the_order_of_revisions(cluster: Cluster) -> None:
+def test_waiters_for_revisions_are_called_in_revision_order(cluster: Cluster) -> None:
     async def story() -> None:
         (node,) = await cluster.started(1)
         metadata = node.broker.metadata
-        told: list[int] = []
+        called: list[int] = []
         now = metadata.image.revision
         for revision in (now + 2, now, now + 1, now + 2):
-            metadata.when_applied(revision, lambda revision=revision: told.append(revision - now))
-        assert told == [0]
+            metadata.when_applied(revision, lambda revision=revision: called.append(revision - now))
+        assert called == [0]
         await cluster.create(node, "a", 1, 1)
         await cluster.create(node, "b", 1, 1)
 
-        assert told == [0, 1, 2, 2]
+        assert called == [0, 1, 2, 2]
         await cluster.stop(node)
 
     cluster.run(story())
 
 
-async def two_and_a_third_that_they_have_not_heard_of(cluster: Cluster) -> list[Node]:
+async def two_and_a_third_unknown_to_them(cluster: Cluster) -> list[Node]:
     one, two = await cluster.started(1, 2)
     three = cluster.boot(3)
     while "brokers/3" not in cluster.stored("brokers/"):  # noqa: ASYNC110 - virtual time, in the smallest steps
@@ -371,11 +371,11 @@ async def two_and_a_third_that_they_have_not_heard_of(cluster: Cluster) -> list[
     return [one, two, three]
 
 
-def test_a_broker_that_the_store_has_and_the_image_has_not_is_not_denied(cluster: Cluster) -> None:
+def test_broker_in_store_but_not_in_image_counts_as_existing(cluster: Cluster) -> None:
     """Its `ready` may be known to a client before its registration is known to the broker that the client asks."""
 
     async def story() -> None:
-        one, two, three = await two_and_a_third_that_they_have_not_heard_of(cluster)
+        one, two, three = await two_and_a_third_unknown_to_them(cluster)
 
         topic = await cluster.create(one, "t", factor=3)
 
@@ -389,9 +389,9 @@ def test_a_broker_that_the_store_has_and_the_image_has_not_is_not_denied(cluster
     cluster.run(story())
 
 
-def test_the_topic_of_the_groups_has_replicas_on_brokers_that_the_store_has(cluster: Cluster) -> None:
+def test_offsets_topic_uses_brokers_known_only_to_the_store(cluster: Cluster) -> None:
     async def story() -> None:
-        one, two, three = await two_and_a_third_that_they_have_not_heard_of(cluster)
+        one, two, three = await two_and_a_third_unknown_to_them(cluster)
 
         cluster.loop.call_soon(one.broker.runtime._run, one.broker.topics.ensure_offsets_topic, context=one.context)
         await three.started

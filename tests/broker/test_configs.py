@@ -103,7 +103,7 @@ async def test_only_what_was_asked_for_is_described(tmp_path: Path) -> None:
         (99, "1", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_resources_that_are_not_here_are_refused_in_both_directions(
+async def test_unknown_config_resources_fail_in_describe_and_alter(
     tmp_path: Path, kind: int, name: str, code: ErrorCode
 ) -> None:
     async with running(tmp_path) as broker:
@@ -118,7 +118,7 @@ async def test_resources_that_are_not_here_are_refused_in_both_directions(
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_topic_configs_are_altered_one_by_one_and_reach_the_live_log(tmp_path: Path, version: int) -> None:
+async def test_topic_configs_are_altered_one_by_one_in_the_live_log(tmp_path: Path, version: int) -> None:
     async with running(tmp_path) as broker:
         await created(broker, creatable("a", retention_ms="5", segment_bytes="100"))
         log = broker.broker.replicas.partition("a", 0).log
@@ -171,7 +171,7 @@ async def test_a_resource_named_twice_is_refused(tmp_path: Path) -> None:
         assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-async def test_broker_properties_are_altered_for_one_and_for_all_and_survive(tmp_path: Path) -> None:
+async def test_altered_broker_properties_survive_for_one_and_all(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await created(broker, creatable("a"))
         log = broker.broker.replicas.partition("a", 0).log
@@ -209,17 +209,17 @@ async def test_a_broker_says_which_properties_are_read_only(tmp_path: Path) -> N
         assert not any(config.is_sensitive for config in result.configs)
 
 
-async def test_a_broker_says_what_its_command_line_told_it(tmp_path: Path) -> None:
+async def test_described_broker_shows_its_command_line_settings(tmp_path: Path) -> None:
     """kafka-python's own tests look for the advertised address."""
     async with running(tmp_path) as broker:
         result = await described(broker, BROKER, "1", keys=["node.id", "advertised.listeners", "listeners", "log.dirs"])
 
-        told = {config.name: config for config in result.configs}
+        by_name = {config.name: config for config in result.configs}
         address = f"PLAINTEXT://{broker.broker.bootstrap}"
-        assert {name: config.value for name, config in told.items()} == {
+        assert {name: config.value for name, config in by_name.items()} == {
             "node.id": "1",
             "advertised.listeners": address,
             "listeners": address,
             "log.dirs": str(tmp_path),
         }
-        assert all(config.read_only and config.config_source == 4 for config in told.values())
+        assert all(config.read_only and config.config_source == 4 for config in by_name.values())

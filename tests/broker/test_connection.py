@@ -95,7 +95,7 @@ async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: 
         connection.connection_lost(None)
 
 
-async def test_clients_that_begin_large_frames_and_leave_give_their_buffers_back(tmp_path: Path) -> None:
+async def test_buffers_of_unfinished_large_frames_are_released(tmp_path: Path) -> None:
     """I-27."""
     async with running_broker(tmp_path) as broker:
         for _ in range(3 * LENT_MAX):
@@ -124,7 +124,7 @@ async def test_large_frames_survive_being_cut_anywhere(tmp_path: Path, value_byt
 
 
 async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
-    """§1.4: answers keep the order, and nothing is handled meanwhile."""
+    """§1.4: answers keep the order, and nothing is handled while one waits."""
     async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as other:
         await create_topic(client, "t")
         waiting = client.send(fetch_request("t", max_wait_ms=5_000), 11)
@@ -177,7 +177,7 @@ async def test_a_client_that_does_not_read_is_not_served_more(tmp_path: Path) ->
         connection.connection_lost(None)
 
 
-async def test_a_request_sees_the_produce_before_it_on_the_same_connection(tmp_path: Path) -> None:
+async def test_request_sees_earlier_produce_on_its_connection(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         latest = ListOffsetsRequest(
@@ -248,7 +248,7 @@ async def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
             assert (await fourth.call(ASK, ApiVersionsResponse, 0)).error_code == 0
 
 
-async def test_connections_from_one_address_are_limited_unless_overridden(tmp_path: Path) -> None:
+async def test_connections_per_ip_are_limited_unless_overridden(tmp_path: Path) -> None:
     settings = {"max_connections_per_ip": 0, "max_connections_per_ip_overrides": "127.0.0.1:1"}
     async with running_broker(tmp_path, **settings) as broker, client_of(broker) as first:
         await first.call(ASK, ApiVersionsResponse, 0)

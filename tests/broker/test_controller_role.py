@@ -39,7 +39,7 @@ def isr(node: Node, index: int = 0, name: str = "t") -> set[int]:
     return set(node.partition(name, index).isr)
 
 
-def test_three_brokers_have_one_controller_and_another_one_when_it_dies(cluster: Cluster) -> None:
+def test_another_broker_becomes_controller_when_one_dies(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         first = controller_of(nodes)
@@ -58,9 +58,7 @@ def test_three_brokers_have_one_controller_and_another_one_when_it_dies(cluster:
 
 
 @pytest.mark.parametrize("kills_controller", [False, True])
-def test_what_a_killed_broker_led_gets_other_leaders_and_it_leaves_the_isr(
-    cluster: Cluster, kills_controller: bool
-) -> None:
+def test_killed_broker_loses_its_leaderships_and_leaves_the_isr(cluster: Cluster, kills_controller: bool) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         await cluster.create(nodes[0], "t", 6, 3)
@@ -188,13 +186,13 @@ async def force_leader(cluster: Cluster, node: Node, moved: int) -> None:
     await cluster.until(lambda: leader(node) == moved)
 
 
-def test_a_topic_whose_brokers_died_while_it_was_created_is_looked_after(cluster: Cluster) -> None:
+def test_topic_created_on_dying_brokers_gets_leaders(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await three(cluster)
         victim = next(node for node in nodes if not node.broker.controller.is_controller)
         others = [node for node in nodes if node is not victim]
         cluster.kill(victim)
-        # Nobody has noticed yet.
+        # No broker has noticed yet.
         await cluster.create(others[0], "t", 6, 3)
         assert any(leader(others[0], index) == victim.node_id for index in range(6))
         await cluster.until(

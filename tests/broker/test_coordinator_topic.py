@@ -79,10 +79,8 @@ async def loaded(broker: Asking) -> None:
         await loader
 
 
-async def test_while_loading_requests_are_told_so_and_the_loop_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """§4.3.2, T-10: nobody is answered "no offset" from a cache that is still being filled."""
+async def test_requests_while_loading_get_load_in_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """§4.3.2, T-10: no request is answered "no offset" from a cache that is still being filled."""
     async with running(tmp_path, ONE) as broker:
         await found(broker)
         await created(broker, creatable("a"))
@@ -198,7 +196,7 @@ def fail_first_load(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
 
 
 async def test_loads_that_keep_failing_are_retried_less_and_less_often(tmp_path: Path) -> None:
-    """And whoever gives the partition up ends it."""
+    """And a resignation ends it."""
     async with running(tmp_path, ONE) as broker:
         await found(broker)
         await created(broker, creatable("a"))
@@ -225,7 +223,7 @@ async def test_loads_that_keep_failing_are_retried_less_and_less_often(tmp_path:
         assert not partition.reload.pending
 
 
-async def test_offsets_of_transactions_count_only_when_their_marker_says_so(tmp_path: Path) -> None:
+async def test_transactional_offsets_count_only_after_commit_marker(tmp_path: Path) -> None:
     """§4.4.3, in a data directory that another broker has written."""
 
     def offset(partition: int) -> Record:
@@ -261,7 +259,7 @@ def placed(batch: bytearray, log: Any) -> bytearray:
     return batch
 
 
-async def test_facts_are_told_to_observers_in_order(tmp_path: Path) -> None:
+async def test_observers_get_facts_in_order(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         facts: list[Any] = []
         broker.broker.groups.observers.append(facts.append)

@@ -1,4 +1,4 @@
-"""Who asked the wrong broker is told the leader, its epoch, and its address by the same listener (KIP-951)."""
+"""A client of the wrong broker gets the leader, its epoch, and its address of the same listener (KIP-951)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -26,21 +26,21 @@ from tests.cluster.images import with_broker
 PRODUCE_VERSIONS = [10, 11]
 FETCH_VERSIONS = [16, 17]
 TOPIC_ID = bytes(range(16))
-LED_BY_2, ALSO_LED_BY_2, LED_BY_3, LED_BY_NOBODY = range(4)
+LED_BY_2, ALSO_LED_BY_2, LED_BY_3, WITHOUT_LEADER = range(4)
 NOT_LEADER, FENCED = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
-class Told(NamedTuple):
+class Found(NamedTuple):
     """Error code, leader and its epoch of each partition; node id, host, port and rack of each endpoint."""
 
     partitions: list[tuple[int, int, int] | int]
     endpoints: list[tuple[int, str, int, str | None]]
 
 
-def told(response: Any) -> Told:
+def found(response: Any) -> Found:
     (topic,) = response.responses
     answers = topic.partition_responses if isinstance(response, ProduceResponse) else topic.partitions
-    return Told(
+    return Found(
         [
             each.error_code
             if each.current_leader is None
@@ -59,20 +59,20 @@ def fetch_request(topic: str, topic_id: bytes, indexes: Sequence[int], epoch: in
     return FetchRequest(topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)], **fields)
 
 
-# What a broker tells of partitions that others lead.
+# What a broker answers about partitions that others lead.
 
 
-async def produced(client: Client, version: int, *indexes: int) -> Told:
+async def produced(client: Client, version: int, *indexes: int) -> Found:
     """`indexes` follow each other."""
     request = produce_request("elsewhere", *[batch(b"x")] * len(indexes), index=indexes[0])
-    return told(await client.ask(request, version))
+    return found(await client.ask(request, version))
 
 
-async def fetched(client: Client, version: int, *indexes: int) -> Told:
-    return told(await client.ask(fetch_request("elsewhere", TOPIC_ID, indexes), version))
+async def fetched(client: Client, version: int, *indexes: int) -> Found:
+    return found(await client.ask(fetch_request("elsewhere", TOPIC_ID, indexes), version))
 
 
-Ask = Callable[..., Awaitable[Told]]
+Ask = Callable[..., Awaitable[Found]]
 BOTH = pytest.mark.parametrize(
     ("asked", "version"),
     [(produced, version) for version in PRODUCE_VERSIONS] + [(fetched, version) for version in FETCH_VERSIONS],
@@ -89,7 +89,7 @@ def another(node_id: int, rack: str | None = None) -> BrokerInfo:
 async def others_lead(tmp_path: Path) -> AsyncIterator[tuple[Broker, Client, Client]]:
     """The broker, which knows of brokers 2 and 3 and their topic; a client by each of its listeners."""
     async with two_listeners(tmp_path) as (broker, inside, outside):
-        leaders = {LED_BY_2: 2, ALSO_LED_BY_2: 2, LED_BY_3: 3, LED_BY_NOBODY: NO_LEADER}
+        leaders = {LED_BY_2: 2, ALSO_LED_BY_2: 2, LED_BY_3: 3, WITHOUT_LEADER: NO_LEADER}
         partitions = [PartitionInfo(leader, 5 + index, 1, (2, 3), (2, 3)) for index, leader in leaders.items()]
         topic = TopicInfo("elsewhere", TOPIC_ID, tuple(partitions))
         image = broker.image.with_brokers({2: another(2, rack="r"), 3: another(3)})
@@ -102,14 +102,14 @@ async def test_the_address_is_that_of_the_listener_the_client_came_by(tmp_path: 
     async with others_lead(tmp_path) as (_, inside, outside):
         by_inside, by_outside = [await asked(client, version, LED_BY_2) for client in (inside, outside)]
 
-    assert by_inside == Told([(NOT_LEADER, 2, 5)], [(2, "inside-2.example", 9092, "r")])
-    assert by_outside == Told([(NOT_LEADER, 2, 5)], [(2, "outside-2.example", 19092, "r")])
+    assert by_inside == Found([(NOT_LEADER, 2, 5)], [(2, "inside-2.example", 9092, "r")])
+    assert by_outside == Found([(NOT_LEADER, 2, 5)], [(2, "outside-2.example", 19092, "r")])
 
 
 @BOTH
-async def test_each_leader_s_address_is_told_once(tmp_path: Path, asked: Ask, version: int) -> None:
+async def test_each_leaders_address_is_sent_once(tmp_path: Path, asked: Ask, version: int) -> None:
     async with others_lead(tmp_path) as (_, inside, _):
-        answer = await asked(inside, version, LED_BY_2, ALSO_LED_BY_2, LED_BY_3, LED_BY_NOBODY)
+        answer = await asked(inside, version, LED_BY_2, ALSO_LED_BY_2, LED_BY_3, WITHOUT_LEADER)
 
     assert answer.partitions == [
         (NOT_LEADER, 2, 5),
@@ -123,7 +123,7 @@ async def test_each_leader_s_address_is_told_once(tmp_path: Path, asked: Ask, ve
 @BOTH
 async def test_without_a_leader_there_is_no_address(tmp_path: Path, asked: Ask, version: int) -> None:
     async with others_lead(tmp_path) as (_, inside, _):
-        assert await asked(inside, version, LED_BY_NOBODY) == Told([(NOT_LEADER, NO_LEADER, 8)], [])
+        assert await asked(inside, version, WITHOUT_LEADER) == Found([(NOT_LEADER, NO_LEADER, 8)], [])
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,25 @@ async def test_without_a_leader_there_is_no_address(tmp_path: Path, asked: Ask, 
     ],
 )
 @BOTH
-async def test_a_leader_out_of_the_client_s_reach_is_named_without_an_address(
+async def test_leader_without_the_clients_listener_has_no_address(
     tmp_path: Path, asked: Ask, version: int, out_of_reach: dict[str, Any]
 ) -> None:
     async with others_lead(tmp_path) as (broker, _, outside):
         broker.metadata.image = with_broker(broker.image, replace(another(2), **out_of_reach))
 
-        assert await asked(outside, version, LED_BY_2) == Told([(NOT_LEADER, 2, 5)], [])
+        assert await asked(outside, version, LED_BY_2) == Found([(NOT_LEADER, 2, 5)], [])
 
 
 @pytest.mark.parametrize(("asked", "version"), [(produced, 9), (fetched, 11), (fetched, 12), (fetched, 15)])
-async def test_older_versions_are_told_the_error_alone(tmp_path: Path, asked: Ask, version: int) -> None:
+async def test_older_versions_get_the_error_alone(tmp_path: Path, asked: Ask, version: int) -> None:
     async with others_lead(tmp_path) as (_, inside, _):
-        assert await asked(inside, version, LED_BY_2) == Told([NOT_LEADER], [])
+        assert await asked(inside, version, LED_BY_2) == Found([NOT_LEADER], [])
 
 
 @BOTH
-async def test_other_errors_name_nobody(tmp_path: Path, asked: Ask, version: int) -> None:
+async def test_other_errors_name_no_leader(tmp_path: Path, asked: Ask, version: int) -> None:
     async with others_lead(tmp_path) as (_, inside, _):
-        assert await asked(inside, version, 7) == Told([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [])
+        assert await asked(inside, version, 7) == Found([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [])
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -164,7 +164,7 @@ async def test_a_broker_that_has_resigned_does_not_name_itself(tmp_path: Path, v
         answer = await client.call(produce_request("t", batch(b"x")), ProduceResponse, version)
 
         assert state_of(broker).leader == broker.node_id
-        assert told(answer) == Told([(NOT_LEADER, NO_LEADER, state_of(broker).leader_epoch)], [])
+        assert found(answer) == Found([(NOT_LEADER, NO_LEADER, state_of(broker).leader_epoch)], [])
 
 
 # While a leader moves.
@@ -186,17 +186,17 @@ async def move_leader(cluster: LocalCluster) -> None:
     await until(lambda: all(state_of(each).leader == 1 for each in cluster.brokers.values()))
 
 
-def leader_1(cluster: LocalCluster, code: ErrorCode) -> Told:
-    """What a client of broker 0 is to be told after the move."""
+def leader_1(cluster: LocalCluster, code: ErrorCode) -> Found:
+    """What broker 0 has to answer after the move."""
     host, _, port = cluster.brokers[1].bootstrap.rpartition(":")
-    return Told([(code, 1, state_of(cluster.brokers[0]).leader_epoch)], [(1, host, int(port), None)])
+    return Found([(code, 1, state_of(cluster.brokers[0]).leader_epoch)], [(1, host, int(port), None)])
 
 
 def fetch_of_t(cluster: LocalCluster, **fields: Any) -> FetchRequest:
     return fetch_request("t", cluster.brokers[0].image.topics["t"].topic_id, [0], **fields)
 
 
-async def test_the_old_leader_tells_the_new_one(tmp_path: Path) -> None:
+async def test_old_leader_names_the_new_one(tmp_path: Path) -> None:
     async with cluster_of_three(tmp_path) as cluster:
         old, bystander = cluster.brokers[0], cluster.brokers[2]
         before = state_of(old).leader_epoch
@@ -204,26 +204,26 @@ async def test_the_old_leader_tells_the_new_one(tmp_path: Path) -> None:
         await move_leader(cluster)
 
         for asked in (old, bystander):
-            assert told(await ask(asked, produce_request("t", batch(b"x")))) == leader_1(cluster, NOT_LEADER)
-            assert told(await ask(asked, fetch_of_t(cluster, epoch=before))) == leader_1(cluster, FENCED)
+            assert found(await ask(asked, produce_request("t", batch(b"x")))) == leader_1(cluster, NOT_LEADER)
+            assert found(await ask(asked, fetch_of_t(cluster, epoch=before))) == leader_1(cluster, FENCED)
         fetch = fetch_of_t(cluster, epoch=before, replica_state=follower)
-        assert told(await ask(old, fetch)) == leader_1(cluster, FENCED)
+        assert found(await ask(old, fetch)) == leader_1(cluster, FENCED)
         fetch = fetch_of_t(cluster, replica_state=follower)
-        assert told(await ask(old, fetch)) == leader_1(cluster, NOT_LEADER)
+        assert found(await ask(old, fetch)) == leader_1(cluster, NOT_LEADER)
 
 
-async def test_the_new_leader_names_itself_to_a_consumer_with_an_old_epoch(tmp_path: Path) -> None:
+async def test_new_leader_names_itself_to_consumer_with_old_epoch(tmp_path: Path) -> None:
     async with cluster_of_three(tmp_path) as cluster:
         before = state_of(cluster.brokers[0]).leader_epoch
         await move_leader(cluster)
 
         answer = await ask(cluster.brokers[1], fetch_of_t(cluster, epoch=before))
 
-        assert told(answer) == leader_1(cluster, FENCED)
+        assert found(answer) == leader_1(cluster, FENCED)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-async def test_a_producer_that_waits_for_followers_is_told_the_new_leader(tmp_path: Path, version: int) -> None:
+async def test_producer_waiting_for_acks_gets_the_new_leader(tmp_path: Path, version: int) -> None:
     """§15.2.3"""
     async with cluster_of_three(tmp_path) as cluster:
         old = cluster.brokers[0]
@@ -235,14 +235,12 @@ async def test_a_producer_that_waits_for_followers_is_told_the_new_leader(tmp_pa
             await move_leader(cluster)
             answer = await client.receive(ProduceResponse, version)
 
-        assert told(answer) == leader_1(cluster, NOT_LEADER)
+        assert found(answer) == leader_1(cluster, NOT_LEADER)
 
 
 @pytest.mark.parametrize("node_id", [0, 2])
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-async def test_a_consumer_that_waits_for_records_is_told_the_new_leader(
-    tmp_path: Path, version: int, node_id: int
-) -> None:
+async def test_consumer_waiting_for_records_gets_the_new_leader(tmp_path: Path, version: int, node_id: int) -> None:
     """At the old leader, and at a follower."""
     async with cluster_of_three(tmp_path) as cluster:
         asked = cluster.brokers[node_id]
@@ -255,4 +253,4 @@ async def test_a_consumer_that_waits_for_records_is_told_the_new_leader(
             await move_leader(cluster)
             answer = await client.receive(FetchResponse, version)
 
-        assert told(answer) == leader_1(cluster, FENCED)
+        assert found(answer) == leader_1(cluster, FENCED)

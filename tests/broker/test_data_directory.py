@@ -68,7 +68,7 @@ async def test_a_stop_syncs_in_threads_and_marks_what_is_on_the_disk(
     assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
 
-async def test_one_log_that_cannot_be_synced_keeps_the_mark_away_and_no_other_log_from_the_disk(
+async def test_failed_sync_prevents_the_mark_but_not_other_syncs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = EmbeddedStore()
@@ -97,7 +97,7 @@ async def test_one_log_that_cannot_be_synced_keeps_the_mark_away_and_no_other_lo
     await again.stop()
 
 
-async def test_a_start_given_up_while_logs_are_read_leaves_the_directory_free(
+async def test_start_cancelled_while_logs_load_unlocks_the_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = EmbeddedStore()

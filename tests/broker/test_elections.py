@@ -81,7 +81,7 @@ async def test_each_partition_has_its_own_answer(tmp_path: Path) -> None:
         assert codes(unclean) == {("t", 1): ErrorCode.ELECTION_NOT_NEEDED}
 
 
-async def test_an_election_of_everything_answers_for_what_was_in_need_of_it(tmp_path: Path) -> None:
+async def test_election_of_all_answers_only_partitions_in_need(tmp_path: Path) -> None:
     """Two transactions: more partitions than fit into one."""
     count = 70
     async with running_cluster(tmp_path) as cluster:
@@ -106,7 +106,7 @@ async def test_a_preferred_replica_that_is_away_is_not_elected(tmp_path: Path) -
 
 
 async def test_an_unclean_election_gives_a_partition_a_leader_again(tmp_path: Path) -> None:
-    """§19.4.3 d: an explicit act, where nobody who has everything is left."""
+    """§19.4.3 d: an explicit act, where no replica that has everything is left."""
     async with running_cluster(tmp_path, brokers=3) as cluster:
         asked = cluster.brokers[0]
         await create_topic(asked, "t", [1, 2])

@@ -59,7 +59,7 @@ def test_partitions_stay_when_one_broker_cannot_create_its_logs() -> None:
     cluster.run(story())
 
 
-def test_a_replica_without_log_answers_storage_error_until_its_disk_works() -> None:
+def test_replica_without_log_returns_storage_error_until_mended() -> None:
     cluster = Cluster()
 
     async def story() -> None:
@@ -95,7 +95,7 @@ def test_a_topic_deleted_while_its_log_fails_is_not_tried_again() -> None:
     cluster.run(story())
 
 
-def test_a_broker_that_starts_with_a_full_disk_serves_what_it_has() -> None:
+def test_broker_that_starts_with_a_full_disk_serves_its_logs() -> None:
     cluster = Cluster()
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Reads that wait for the disk, and what may happen to the log meanwhile."""
+"""Reads that wait for the disk, and what may happen to the log before they are done."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +16,14 @@ class Log:
 
 
 class Broker:
-    """Runs what is offloaded at once; `meanwhile` happens in between."""
+    """Runs what is offloaded at once; `during` happens in between."""
 
-    def __init__(self, meanwhile: Any) -> None:
+    def __init__(self, during: Any) -> None:
         self.damaged: list[int] = []
         self.partition = SimpleNamespace(log=Log())
         failed = SimpleNamespace(read_failed=self._read_failed)
         self.replicas = SimpleNamespace(find=lambda topic, index: self.partition, failed=failed)
-        self._meanwhile = meanwhile
+        self._during = during
 
     def _read_failed(self, partition: Any, offset: int, error: Exception) -> None:
         if isinstance(error, CorruptMessage):
@@ -31,7 +31,7 @@ class Broker:
 
     def offload(self, work: Any, done: Any) -> None:
         work()
-        self._meanwhile(self)
+        self._during(self)
         done()
 
 
@@ -48,17 +48,15 @@ def move_away_and_back(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("meanwhile", "error", "damage"),
+    ("during", "error", "damage"),
     [
         (lambda broker: None, ErrorCode.CORRUPT_MESSAGE, [7]),
         (cut, ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
         (move_away_and_back, ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
     ],
 )
-def test_what_a_thread_reads_of_a_log_that_is_cut_meanwhile_is_no_damage(
-    meanwhile: Any, error: ErrorCode, damage: list[int]
-) -> None:
-    broker = Broker(meanwhile)
+def test_cold_read_of_a_log_truncated_during_it_is_no_damage(during: Any, error: ErrorCode, damage: list[int]) -> None:
+    broker = Broker(during)
     target = FetchTarget("t", bytes(16), 0, fetch_offset=7, max_bytes=1, current_leader_epoch=-1)
     answer = SimpleNamespace(error_code=0, records=None)
 

@@ -64,7 +64,7 @@ async def test_a_follower_answers_below_its_high_watermark(tmp_path: Path) -> No
 
 
 async def test_who_waits_at_a_follower_is_woken_as_soon_as_it_knows(tmp_path: Path) -> None:
-    """The leader tells its followers of a higher high watermark at once, not with the next records."""
+    """The leader sends its followers a higher high watermark at once, not with the next records."""
     async with racks(tmp_path) as cluster:
         follower = cluster.brokers[1]
         async with client_of(follower) as client:
@@ -101,7 +101,7 @@ async def test_only_a_registered_broker_is_believed_to_be_a_follower(tmp_path: P
         assert (replica(leader).high_watermark, state_of(leader).isr) == (0, (0, 1, 2))
 
 
-async def test_follower_claims_need_inter_broker_listener_and_epoch(
+async def test_replica_id_on_client_listener_or_old_epoch_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """§3.4, §14.1.2: of a broker that is one of this cluster."""

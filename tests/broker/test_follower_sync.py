@@ -1,4 +1,4 @@
-"""A follower of a topic that syncs tells its leader of records when they are on its disk (§16.2.3)."""
+"""A follower of a topic that syncs acknowledges records to its leader when they are on its disk (§16.2.3)."""
 
 import asyncio
 import errno
@@ -101,7 +101,7 @@ def test_other_partitions_do_not_wait_for_a_slow_sync(story: Story) -> None:
     story.cluster.run(act())
 
 
-def test_idle_partitions_do_not_delay_an_acknowledgement_that_waits_for_a_sync(story: Story) -> None:
+def test_idle_partitions_do_not_delay_an_acknowledged_sync(story: Story) -> None:
     """The fetch that waits at the leader for them would be half a second under way."""
 
     async def act() -> None:
@@ -113,7 +113,7 @@ def test_idle_partitions_do_not_delay_an_acknowledgement_that_waits_for_a_sync(s
     story.cluster.run(act())
 
 
-def test_replica_whose_sync_fails_is_not_acknowledged_and_leaves_the_isr(story: Story) -> None:
+def test_replica_whose_sync_fails_leaves_the_isr(story: Story) -> None:
     async def act() -> None:
         await story.begin()
         story.follower.disk.fail("fsync", OSError(errno.EIO, "the disk is broken"))

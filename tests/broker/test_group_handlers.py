@@ -131,7 +131,7 @@ async def test_other_kinds_of_coordinators_are_refused(
         assert "support" in answer.error_message or "key type" in answer.error_message
 
 
-async def test_without_the_offsets_topic_nobody_coordinates(tmp_path: Path) -> None:
+async def test_without_the_offsets_topic_no_broker_coordinates(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
         assert (await client.ask(join_request(), 5)).error_code == ErrorCode.NOT_COORDINATOR
@@ -212,7 +212,7 @@ async def test_heartbeats_are_checked_in_every_version(tmp_path: Path, version: 
 
         assert await code(member.member_id, 1) == 0
         assert await code(member.member_id, 2) == ErrorCode.ILLEGAL_GENERATION
-        assert await code("nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await code("unknown", 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -222,12 +222,12 @@ async def test_members_leave_in_every_version(tmp_path: Path, version: int) -> N
         client = await broker.client()
         member = await stable(client)
         if version < 3:
-            wrong = await client.ask(leave.LeaveGroupRequest(group_id="g", member_id="nobody"), version)
+            wrong = await client.ask(leave.LeaveGroupRequest(group_id="g", member_id="unknown"), version)
             assert wrong.error_code == ErrorCode.UNKNOWN_MEMBER_ID
             right = await client.ask(leave.LeaveGroupRequest(group_id="g", member_id=member.member_id), version)
             assert right.error_code == 0
         else:
-            members = [leave.MemberIdentity(member_id=each) for each in ("nobody", member.member_id)]
+            members = [leave.MemberIdentity(member_id=each) for each in ("unknown", member.member_id)]
             response = await client.ask(leave.LeaveGroupRequest(group_id="g", members=members), version)
             assert response.error_code == 0
             assert [each.error_code for each in response.members] == [ErrorCode.UNKNOWN_MEMBER_ID, 0]
@@ -271,7 +271,7 @@ async def test_offsets_are_committed_in_every_version(tmp_path: Path, version: i
         ]
 
 
-async def test_a_commit_of_unknown_partitions_alone_is_answered_before_any_coordinator_is_asked(tmp_path: Path) -> None:
+async def test_commit_of_unknown_partitions_needs_no_coordinator(tmp_path: Path) -> None:
     """§9.1.1."""
     async with running(tmp_path) as broker:
         assert await committed(broker, "g", {("b", 0): 1}) == {("b", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -297,7 +297,7 @@ async def test_offsets_are_fetched_one_group_at_a_time(tmp_path: Path, version: 
             assert [len(topic.partitions) for topic in everything.topics] == [1]
 
 
-async def test_errors_of_a_fetch_stand_where_the_version_has_a_place_for_them(tmp_path: Path) -> None:
+async def test_offset_fetch_error_is_where_the_version_has_a_field(tmp_path: Path) -> None:
     """§9.4.4."""
     async with running(tmp_path) as broker:
         first = await fetched(broker, "g", 1, {"a": [0]})
@@ -360,7 +360,7 @@ async def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
         assert [topic.name for topic in (await fetched(broker, "g")).topics] == ["b"]
 
 
-async def test_a_commit_that_cannot_be_stored_is_answered_with_an_error(tmp_path: Path) -> None:
+async def test_commit_that_cannot_be_stored_gets_an_error(tmp_path: Path) -> None:
     """G16: KAFKA_STORAGE_ERROR on the offsets log is NOT_COORDINATOR to the client (§4.6.1)."""
     async with running(tmp_path) as broker:
         await found(broker)
@@ -396,7 +396,7 @@ async def test_groups_are_described_in_every_version(tmp_path: Path, version: in
         await found(broker)
         member = await stable(await broker.client())
         operations = {"include_authorized_operations": True} if version >= 3 else {}
-        request = describe.DescribeGroupsRequest(groups=["g", "nobody"], **operations)
+        request = describe.DescribeGroupsRequest(groups=["g", "unknown"], **operations)
         known, unknown = (await broker.ask(request, version)).groups
 
         assert (known.group_id, known.error_code, known.group_state) == ("g", 0, "Stable")
@@ -443,13 +443,13 @@ async def test_empty_groups_are_deleted(tmp_path: Path, version: int) -> None:
         await created(broker, creatable("a"))
         await committed(broker, "empty", {("a", 0): 1})
         await stable(await broker.client(), "running")
-        request = remove.DeleteGroupsRequest(groups_names=["empty", "running", "nobody", "empty"])
+        request = remove.DeleteGroupsRequest(groups_names=["empty", "running", "unknown", "empty"])
         results = (await broker.ask(request, version)).results
 
         assert [(result.group_id, ErrorCode(result.error_code)) for result in results] == [
             ("empty", ErrorCode.NONE),
             ("running", ErrorCode.NON_EMPTY_GROUP),
-            ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+            ("unknown", ErrorCode.GROUP_ID_NOT_FOUND),
         ]
     async with running(tmp_path) as broker:
         assert (await fetched(broker, "empty")).topics == []

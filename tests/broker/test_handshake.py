@@ -29,7 +29,7 @@ async def test_the_answer_to_api_versions_has_no_tags_in_its_header(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", [5, 9, 0x7FFF])
-async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path, version: int) -> None:
+async def test_unknown_api_versions_version_is_answered_in_version_0(tmp_path: Path, version: int) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         client.writer.write(struct.pack(">ihhih", 15, 18, version, 7, 1) + b"c" + b"\x00\x02x\x02")
 

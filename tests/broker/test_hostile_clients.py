@@ -60,7 +60,7 @@ def is_held(connection: Connection) -> bool:
     return unread_bytes(connection) > 0
 
 
-async def test_pipelined_answers_that_nobody_reads_are_not_built(tmp_path: Path) -> None:
+async def test_pipelined_responses_that_are_not_read_are_not_built(tmp_path: Path) -> None:
     requests = 10_000
     async with running_broker(tmp_path) as broker:
         async with client_of(broker) as client:
@@ -200,7 +200,7 @@ async def test_closed_connection_of_a_client_that_reads_nothing_goes(
                 assert (await other.call(ASK, ApiVersionsResponse, 0)).error_code == 0
 
 
-async def test_fetch_sessions_of_lost_connections_are_bounded_and_dropped(tmp_path: Path) -> None:
+async def test_fetch_sessions_of_lost_connections_are_dropped(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         sessions = broker.fetch_sessions
         for number in range(3):

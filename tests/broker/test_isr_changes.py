@@ -73,7 +73,7 @@ async def test_the_changes_of_one_moment_go_together(tmp_path: Path, monkeypatch
         assert commits.sizes == [3, 1, 1, 1]
 
 
-async def test_a_replica_that_may_not_join_is_given_up_and_asked_for_again(
+async def test_refused_isr_expansion_is_dropped_and_requested_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """§14.7.4: INELIGIBLE_REPLICA."""

@@ -85,7 +85,7 @@ async def test_no_timer_is_left_when_the_broker_has_stopped(tmp_path: Path) -> N
     assert len(broker.runtime.wheel) == 0
 
 
-async def test_a_port_in_use_is_one_sentence_and_leaves_the_directory_free(tmp_path: Path) -> None:
+async def test_port_in_use_is_one_sentence_and_unlocks_the_directory(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = Broker(ServerConfig(), data_dir=tmp_path, port=port)
@@ -138,7 +138,7 @@ def test_embedded_in_a_thread_of_its_own() -> None:
     assert "ottla" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_an_embedded_broker_that_cannot_start_raises_and_leaves_nothing() -> None:
+def test_embedded_broker_that_cannot_start_leaves_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(StartError):
         BrokerThread(listen=f"127.0.0.1:{taken.getsockname()[1]}").start()
     with pytest.raises(ConfigError, match=r"num\.partitions"):
@@ -177,9 +177,7 @@ async def test_a_start_reads_the_metadata_of_all_logs_once(tmp_path: Path, monke
     assert len(reads) <= 3
 
 
-async def test_a_lone_broker_writes_its_metadata_once_at_its_start_and_not_at_its_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lone_broker_writes_metadata_once_per_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every write is synced to disk, and somebody waits for it."""
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t", 3)
@@ -215,7 +213,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
     assert printed == "True\n"
 
 
-async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(tmp_path: Path) -> None:
+async def test_new_epoch_after_a_crash_shows_where_the_log_was_cut(tmp_path: Path) -> None:
     """A reader beyond the cut must not go on with other records under offsets that it knows (KIP-320)."""
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
@@ -234,11 +232,11 @@ async def test_after_a_crash_a_new_term_tells_readers_where_the_log_was_cut(tmp_
         response = await client.call(request, FetchResponse, 11)
         question = OffsetForLeaderPartition(partition=0, current_leader_epoch=1, leader_epoch=0)
         asked = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[question])])
-        told = await client.call(asked, OffsetForLeaderEpochResponse, 4)
+        epoch_end = await client.call(asked, OffsetForLeaderEpochResponse, 4)
 
     assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert response.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
-    answer = told.topics[0].partitions[0]
+    answer = epoch_end.topics[0].partitions[0]
     assert (answer.leader_epoch, answer.end_offset) == (0, 2)
 
 
@@ -250,9 +248,7 @@ async def test_a_clean_restart_begins_no_new_term(tmp_path: Path) -> None:
         assert broker.image.topics["t"].partitions[0].leader_epoch == 0
 
 
-async def test_a_stop_on_a_disk_that_refuses_to_sync_says_so_and_is_no_clean_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_without_a_sync_is_logged_and_not_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = RecordingLog()
     broker = Broker(ServerConfig(), data_dir=tmp_path, port=0, log=log)
     await broker.start()
@@ -274,7 +270,7 @@ async def test_a_stop_on_a_disk_that_refuses_to_sync_says_so_and_is_no_clean_one
         assert values_of((await fetch(client, "t")).records) == [b"a"]
 
 
-def test_serve_that_cannot_stop_cleanly_ends_with_status_1_and_a_sentence(tmp_path: Path) -> None:
+def test_serve_that_stops_uncleanly_exits_with_status_1(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with ServedBroker(data_dir) as broker:
         # Where the broker wants to write a file, there is a directory.

@@ -1,4 +1,4 @@
-"""A broker with several listeners: every client is told the address of the one it came by."""
+"""A broker with several listeners: every client gets the addresses of the one it connected to."""
 
 import asyncio
 import socket
@@ -42,7 +42,7 @@ async def running(data_dir: Path) -> AsyncIterator[tuple[Broker, Client, Client]
     """The broker, a client by the first listener, and one by the second."""
     broker = Broker(ServerConfig(TWO), data_dir=data_dir, node_id=1)
     await broker.start()
-    assert broker.groups is not None, "imported now, or the first who looks for a coordinator is told to ask again"
+    assert broker.groups is not None, "imported now, or the first lookup of a coordinator fails"
     clients = [Client(*await asyncio.open_connection(each.host, each.port)) for each in broker.listeners.opened]
     try:
         yield broker, clients[0], clients[1]
@@ -69,7 +69,7 @@ async def coordinator(client: Client) -> tuple[str, int]:
     return found.host, found.port
 
 
-async def test_every_answer_names_the_address_of_the_listener_the_client_came_by(tmp_path: Path) -> None:
+async def test_responses_name_the_address_of_the_clients_listener(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, inside, outside):
         for client, address in ((inside, INSIDE), (outside, OUTSIDE)):
             for _ in range(2):  # Metadata is answered from a cache the second time.

@@ -32,8 +32,8 @@ async def test_brokers_of_a_process_are_one_cluster(tmp_path: Path) -> None:
     assert node_ids_in(tmp_path) == [0, 1, 2]
 
 
-async def test_a_cluster_that_stops_as_a_whole_is_the_same_when_it_starts_again(tmp_path: Path) -> None:
-    """Nothing is handed over: there is nobody left to hand it to."""
+async def test_cluster_stopped_as_a_whole_restarts_unchanged(tmp_path: Path) -> None:
+    """No leadership is moved: there is no broker left that could lead."""
     async with running_cluster(tmp_path, brokers=3) as cluster:
         await create_topic(cluster.brokers[1], "t", [2, 0, 1], [1, 2, 0])
         before = [state_of(cluster.brokers[1], "t", index) for index in range(2)]
@@ -49,7 +49,7 @@ async def test_a_cluster_that_stops_as_a_whole_is_the_same_when_it_starts_again(
         assert all(broker.log_directory.was_closed_cleanly for broker in cluster.brokers.values())
 
 
-async def test_what_a_killed_broker_led_is_led_by_others_when_its_session_is_over(tmp_path: Path) -> None:
+async def test_killed_brokers_partitions_move_after_its_session(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=3) as cluster:
         witness = cluster.brokers[0]
         address = cluster.brokers[2].bootstrap
@@ -113,7 +113,7 @@ async def test_a_port_in_use_is_one_sentence_and_leaves_nothing_open(tmp_path: P
         pass
 
 
-async def test_the_directory_of_one_broker_is_not_that_of_several_nor_the_other_way_round(tmp_path: Path) -> None:
+async def test_directory_of_one_broker_is_refused_for_several(tmp_path: Path) -> None:
     single = Broker(ServerConfig(), data_dir=tmp_path / "one", port=0)
     await single.start()
     await single.stop()
@@ -182,7 +182,7 @@ def test_an_embedded_cluster_in_a_thread_of_its_own() -> None:
 # As a process.
 
 
-def test_serve_runs_several_brokers_on_ports_that_follow_each_other(tmp_path: Path) -> None:
+def test_serve_runs_several_brokers_on_consecutive_ports(tmp_path: Path) -> None:
     with ServedBroker(tmp_path / "data", arguments=["--brokers", "3", "--node-id", "5"]) as served:
         assert len(served.bootstrap.split(",")) == 3
         assert served.stop() == 0
@@ -210,8 +210,8 @@ def _three_free_ports() -> int:
         return first
 
 
-async def test_many_partitions_are_stopped_with_their_cluster_without_a_wait(tmp_path: Path) -> None:
-    """Three that hand over to each other would wait for leaders that nobody can be."""
+async def test_cluster_with_many_partitions_stops_without_a_wait(tmp_path: Path) -> None:
+    """Three that hand over to each other would wait in vain for other leaders."""
     async with running_cluster(tmp_path, brokers=3) as cluster:
         await create_topic(cluster.brokers[0], "t", *[[index % 3, (index + 1) % 3] for index in range(30)])
         async with asyncio.timeout(10):

@@ -108,7 +108,7 @@ async def three_old_segments(client: Client, topic: str) -> None:
         )
 
 
-async def test_a_log_that_fails_does_not_keep_the_others_from_being_looked_after(tmp_path: Path) -> None:
+async def test_failed_log_does_not_stop_retention_of_others(tmp_path: Path) -> None:
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await create_topic(client, "broken")
         broken = broker.replicas.partition("broken", 0).log
@@ -225,9 +225,7 @@ async def test_a_log_that_cannot_be_compacted_is_not_tried_without_end(
     assert tried.count("damaged-0") <= 2, "once in the round that found work, once in the next"
 
 
-async def test_a_topic_made_anew_is_not_touched_by_the_compaction_of_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_recreated_topic_is_untouched_by_old_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_finish = threading.Event()
     has_begun = threading.Event()
     compact = compaction.compact
@@ -259,9 +257,7 @@ async def stop_compacting(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-async def test_a_compacted_topic_that_is_not_compacted_any_more_survives_a_crash(
-    tmp_path: Path, is_restarted: bool
-) -> None:
+async def test_topic_whose_compaction_ended_survives_a_crash(tmp_path: Path, is_restarted: bool) -> None:
     """Its gaps must not be taken for the end of what is sound."""
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
         await keyed_segments(client, "t")
@@ -299,7 +295,7 @@ async def test_a_topic_deleted_while_its_log_is_synced_leaves_no_trace(tmp_path:
         assert "sync failed" not in [event for event, _ in broker.log.events]
 
 
-async def test_segments_that_nobody_reads_any_more_cost_no_memory_and_no_descriptors(tmp_path: Path) -> None:
+async def test_unread_segments_hold_no_memory_and_no_descriptors(tmp_path: Path) -> None:
     async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
         await create_topic(client, "t", segment_ms=1, retention_ms=-1)
         for n in range(3):

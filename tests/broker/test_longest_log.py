@@ -87,7 +87,7 @@ def story() -> Iterator[Story]:
     cluster.loop.close()
 
 
-def test_power_failure_of_all_that_loses_nothing_leaves_no_partition_unled(story: Story) -> None:
+def test_power_failure_of_all_without_loss_elects_leaders(story: Story) -> None:
     async def act() -> None:
         await story.begin()
         await story.produce(3)
@@ -110,7 +110,7 @@ def test_power_failure_of_all_that_loses_nothing_leaves_no_partition_unled(story
 
 
 @pytest.mark.parametrize("keeper", [1, 2, 3])
-def test_records_that_one_disk_kept_survive_a_power_failure_of_all(story: Story, keeper: int) -> None:
+def test_records_on_one_disk_survive_a_power_failure_of_all(story: Story, keeper: int) -> None:
     async def act() -> None:
         await story.begin()
         await story.produce(3)
@@ -129,7 +129,7 @@ def test_records_that_one_disk_kept_survive_a_power_failure_of_all(story: Story,
 
 
 def test_newer_epoch_comes_before_a_longer_log(story: Story) -> None:
-    """The longer log ends with records that nobody was told of, and that the newer leader has replaced."""
+    """The longer log ends with records that were never acknowledged, and that the newer leader has replaced."""
 
     async def act() -> None:
         await story.begin()
@@ -154,7 +154,7 @@ def test_newer_epoch_comes_before_a_longer_log(story: Story) -> None:
     story.cluster.run(act())
 
 
-def test_broker_that_is_lost_again_before_the_election_is_waited_for(story: Story) -> None:
+def test_broker_lost_again_before_the_election_is_awaited(story: Story) -> None:
     async def act() -> None:
         await story.begin()
         await story.produce(3)
@@ -166,7 +166,7 @@ def test_broker_that_is_lost_again_before_the_election_is_waited_for(story: Stor
         await asyncio.sleep(20)
         await story.come_back(3)
         await asyncio.sleep(60)
-        assert story.nodes[3].partition("t", 0).leader == NO_LEADER, "what 1 had told went with its session"
+        assert story.nodes[3].partition("t", 0).leader == NO_LEADER, "1's log ends went with its session"
         await story.come_back(1)
 
         assert await story.led() == 1
@@ -175,7 +175,7 @@ def test_broker_that_is_lost_again_before_the_election_is_waited_for(story: Stor
     story.cluster.run(act())
 
 
-def test_elected_leader_that_loses_its_log_at_once_is_replaced_by_the_next_longest(story: Story) -> None:
+def test_next_longest_log_leads_when_the_longest_is_lost(story: Story) -> None:
     async def act() -> None:
         await story.begin()
         await story.produce(3)

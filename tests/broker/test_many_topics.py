@@ -61,7 +61,7 @@ async def broker_with(store: MetadataStore, data_dir: Path) -> AsyncIterator[Bro
 
 
 class SmallStore(EmbeddedSession):
-    """Refuses transactions that write what it was told to refuse."""
+    """Refuses transactions that write the keys it is to refuse."""
 
     def __init__(self) -> None:
         super().__init__(EmbeddedStore())
@@ -85,7 +85,7 @@ def etcd(tmp_path: Path) -> Any:
     server.kill()
 
 
-async def test_hundreds_of_topics_are_created_grown_and_deleted_on_etcd(etcd: EtcdServer, tmp_path: Path) -> None:
+async def test_hundreds_of_topics_are_created_and_deleted_on_etcd(etcd: EtcdServer, tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(MANY)]
     async with broker_with(EtcdStore([("127.0.0.1", etcd.port)], timeout_ms=30_000), tmp_path / "broker") as broker:
         created = await create(broker, *((name, 1) for name in names))
@@ -99,9 +99,7 @@ async def test_hundreds_of_topics_are_created_grown_and_deleted_on_etcd(etcd: Et
         assert not broker.image.topics
 
 
-async def test_a_topic_of_a_thousand_partitions_is_created_and_deleted_on_etcd(
-    etcd: EtcdServer, tmp_path: Path
-) -> None:
+async def test_topic_of_1000_partitions_is_created_on_etcd(etcd: EtcdServer, tmp_path: Path) -> None:
     async with broker_with(EtcdStore([("127.0.0.1", etcd.port)], timeout_ms=30_000), tmp_path / "broker") as broker:
         assert errors(await create(broker, ("t", 1000))) == []
         assert len(broker.image.topics["t"].partitions) == 1000

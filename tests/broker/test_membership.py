@@ -19,7 +19,7 @@ def cluster() -> Iterator[Cluster]:
     cluster.loop.close()
 
 
-def test_brokers_that_start_together_with_nothing_make_one_cluster(cluster: Cluster) -> None:
+def test_empty_brokers_that_start_together_form_one_cluster(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await cluster.started(1, 2, 3)
         await cluster.until(lambda: all(len(node.broker.image.live_brokers) == 3 for node in nodes))
@@ -38,7 +38,7 @@ def test_brokers_that_start_together_with_nothing_make_one_cluster(cluster: Clus
     cluster.run(story())
 
 
-def test_a_directory_of_another_cluster_is_refused_in_one_sentence(cluster: Cluster) -> None:
+def test_directory_of_another_cluster_is_refused(cluster: Cluster) -> None:
     async def story() -> None:
         disk = FakeDisk()
         (there,) = await cluster.started(1)
@@ -58,7 +58,7 @@ def test_a_directory_of_another_cluster_is_refused_in_one_sentence(cluster: Clus
     cluster.run(story())
 
 
-def test_a_node_id_that_is_taken_is_refused_when_the_session_does_not_end(cluster: Cluster) -> None:
+def test_node_id_is_refused_while_its_session_lasts(cluster: Cluster) -> None:
     async def story() -> None:
         (first,) = await cluster.started(1)
         began_ms = cluster.clock.now_ms()
@@ -72,7 +72,7 @@ def test_a_node_id_that_is_taken_is_refused_when_the_session_does_not_end(cluste
     cluster.run(story())
 
 
-def test_a_broker_that_was_killed_comes_back_when_its_old_session_has_ended(cluster: Cluster) -> None:
+def test_killed_broker_rejoins_after_its_old_session_ended(cluster: Cluster) -> None:
     async def story() -> None:
         first, second = await cluster.started(1, 2)
         await cluster.create(first, "t", 4, 1)
@@ -99,7 +99,7 @@ def _leader(node: Node, index: int) -> int:
 
 
 @pytest.mark.parametrize(("boot", "loses"), [("boot", False), ("another boot", True)])
-def test_who_comes_back_from_a_restart_of_the_machine_has_lost_data(cluster: Cluster, boot: str, loses: bool) -> None:
+def test_broker_after_a_machine_restart_has_lost_data(cluster: Cluster, boot: str, loses: bool) -> None:
     """§19.4.3 (c): it leaves the ISR even as its last member. A process that was only killed has lost nothing."""
 
     async def story() -> None:
@@ -125,11 +125,9 @@ def test_who_comes_back_from_a_restart_of_the_machine_has_lost_data(cluster: Clu
 
 
 @pytest.mark.parametrize(("boot", "loses"), [("second boot", False), ("third boot", True)])
-def test_who_is_killed_as_it_starts_after_a_clean_stop_has_lost_nothing(
-    cluster: Cluster, boot: str, loses: bool
-) -> None:
+def test_broker_killed_while_starting_cleanly_lost_nothing(cluster: Cluster, boot: str, loses: bool) -> None:
     """The mark of the clean stop is gone by then, and the machine was restarted after that. Were it restarted once
-    more, nobody could say what the broker had done before it was killed."""
+    more, no mark would say what the broker had done before it was killed."""
 
     async def story() -> None:
         first, second = await cluster.started(1, 2)
@@ -182,7 +180,7 @@ def test_a_lone_broker_on_a_remote_store_survives_its_absence(cluster: Cluster) 
         await cluster.create(node, "t", 2, 1)
         cuts = cluster.cut_off(node)
         await asyncio.sleep(3 * SESSION_MS / 1000)
-        assert node.broker.replicas.partition("t", 0).is_leader, "nobody else can lead it"
+        assert node.broker.replicas.partition("t", 0).is_leader, "no other broker can lead it"
         cluster.links.heal(*cuts)
         await cluster.until(lambda: node.partition("t", 0).leader_epoch == 2)
 
@@ -194,7 +192,7 @@ def test_a_lone_broker_on_a_remote_store_survives_its_absence(cluster: Cluster) 
     cluster.run(story())
 
 
-def test_a_broker_whose_place_another_has_taken_waits_until_it_is_free(cluster: Cluster) -> None:
+def test_replaced_broker_waits_until_its_node_id_is_free(cluster: Cluster) -> None:
     async def story() -> None:
         first, old = await cluster.started(1, 2)
         cuts = cluster.cut_off(old)
@@ -213,7 +211,7 @@ def test_a_broker_whose_place_another_has_taken_waits_until_it_is_free(cluster: 
     cluster.run(story())
 
 
-def test_a_store_that_cannot_be_reached_at_the_start_is_waited_for(cluster: Cluster) -> None:
+def test_start_waits_for_an_unreachable_store(cluster: Cluster) -> None:
     async def story() -> None:
         late = cluster.boot(1)
         cuts = cluster.cut_off(late)
@@ -232,7 +230,7 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_waited_for(cluster: Clus
     cluster.run(story())
 
 
-def test_a_session_is_waited_for_anew_when_the_store_was_away(cluster: Cluster) -> None:
+def test_session_is_awaited_again_when_the_store_was_away(cluster: Cluster) -> None:
     async def story() -> None:
         (first,) = await cluster.started(1)
         again = cluster.boot(1, host="elsewhere")
@@ -250,7 +248,7 @@ def test_a_session_is_waited_for_anew_when_the_store_was_away(cluster: Cluster) 
     cluster.run(story())
 
 
-def test_nobody_is_served_by_a_broker_that_has_not_joined(cluster: Cluster) -> None:
+def test_broker_that_has_not_joined_serves_no_client(cluster: Cluster) -> None:
     async def story() -> None:
         node = cluster.boot(1)
         await cluster.until(lambda: (node.host, 9092) in cluster.network.listeners)
@@ -321,7 +319,7 @@ def test_the_last_broker_stops_without_waiting_for_others(cluster: Cluster) -> N
     cluster.run(story())
 
 
-def test_a_clean_stop_without_a_controller_that_decides_does_not_last_for_ever(cluster: Cluster) -> None:
+def test_controlled_shutdown_without_controller_ends_in_time(cluster: Cluster) -> None:
     async def story() -> None:
         first, second = await cluster.started(
             1, 2, controlled_shutdown_max_retries=1, controlled_shutdown_retry_backoff_ms=2_000

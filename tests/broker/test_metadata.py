@@ -39,7 +39,7 @@ async def test_every_version_names_the_broker_and_the_leaders(tmp_path: Path, ve
 @pytest.mark.parametrize(
     ("version", "topics", "count"), [(0, [], 2), (1, None, 2), (1, [], 0), (12, None, 2), (13, [], 0)]
 )
-async def test_all_topics_are_asked_for_with_null_and_in_version_0_with_nothing(
+async def test_all_topics_are_null_or_an_empty_list_in_version_0(
     tmp_path: Path, version: int, topics: list[Any] | None, count: int
 ) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
@@ -94,7 +94,7 @@ async def test_topics_are_found_by_id(tmp_path: Path) -> None:
     assert [t.error_code for t in too_early.topics] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-async def test_permitted_operations_are_told_when_asked_for(tmp_path: Path) -> None:
+async def test_authorized_operations_are_returned_on_request(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
 
@@ -126,9 +126,7 @@ async def test_a_kept_answer_is_forgotten_when_the_image_changes(tmp_path: Path)
     assert [t.name for t in after.topics] == ["a", "b"]
 
 
-async def test_unknown_topics_of_one_request_are_created_in_few_transactions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unknown_topics_are_created_in_few_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"t{number}" for number in range(3 * TOPICS_PER_TRANSACTION)]
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         writes: list[int] = []
@@ -140,9 +138,7 @@ async def test_unknown_topics_of_one_request_are_created_in_few_transactions(
     assert len(writes) == 3
 
 
-async def test_topics_beyond_what_may_be_created_at_a_time_are_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_topics_beyond_the_creation_limit_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.metadata.topic_commands.AUTO_CREATED_MAX", 2)
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         first = await client.call(named("a", "b", "c"), MetadataResponse, 4)
@@ -152,7 +148,7 @@ async def test_topics_beyond_what_may_be_created_at_a_time_are_asked_for_again(
     assert [topic.error_code for topic in again.topics] == [0, 0, 0]
 
 
-async def test_automatic_creations_have_no_more_partitions_than_one_request_may(tmp_path: Path) -> None:
+async def test_auto_creation_respects_the_partition_limit(tmp_path: Path) -> None:
     async with running_broker(tmp_path, num_partitions=4000) as broker:
         broker.topics.auto_create(["a", "b", "c"], lambda codes: None)
 

@@ -40,7 +40,7 @@ async def until_found(cluster: LocalCluster) -> Broker:
         (error, node_id), *others = answers
         if not error and not others and node_id in cluster.brokers:
             broker = cluster.brokers[node_id]
-            if await beat_error(broker, "nobody", 0) is ErrorCode.UNKNOWN_MEMBER_ID:
+            if await beat_error(broker, "unknown", 0) is ErrorCode.UNKNOWN_MEMBER_ID:
                 return broker
 
 
@@ -78,7 +78,7 @@ async def prefer(cluster: LocalCluster, broker: Broker) -> None:
     await ask(broker, ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=5000))
 
 
-async def test_a_killed_coordinator_is_replaced_and_nothing_is_forgotten(tmp_path: Path) -> None:
+async def test_killed_coordinator_is_replaced_without_lost_offsets(tmp_path: Path) -> None:
     """R11, G03: generation, members, assignment and offsets are kept."""
     async with grouping(tmp_path) as cluster:
         before = await until_found(cluster)
@@ -107,8 +107,8 @@ async def test_who_is_not_the_coordinator_says_so(tmp_path: Path) -> None:
             assert await coordinator_by(broker) == (0, coordinator.node_id)
 
 
-async def test_a_coordinator_that_comes_back_has_what_was_committed_meanwhile(tmp_path: Path) -> None:
-    """§4.4.1, §4.5: each term of a leader loads its groups anew, and ends with them."""
+async def test_returning_coordinator_has_commits_made_in_its_absence(tmp_path: Path) -> None:
+    """§4.4.1, §4.5: each epoch of a leader loads its groups again, and ends with them."""
     async with grouping(tmp_path) as cluster:
         first = await until_found(cluster)
         member_id = await join_alone(first)
@@ -127,7 +127,7 @@ async def test_a_coordinator_that_comes_back_has_what_was_committed_meanwhile(tm
             assert await beat_error(second, member_id, 1) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_moving_starts_every_session_anew(tmp_path: Path) -> None:
+async def test_moved_coordinator_restarts_every_session(tmp_path: Path) -> None:
     """G18: a member that was silent at the old coordinator has its whole session at the new one."""
     async with grouping(tmp_path, group_min_session_timeout_ms=1) as cluster:
         before = await until_found(cluster)

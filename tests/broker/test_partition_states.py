@@ -53,7 +53,7 @@ async def killed(cluster: Cluster, node: Node, survivor: Node) -> None:
     )
 
 
-def test_an_error_in_one_partition_leaves_the_others_of_an_update_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_one_partition_spares_others_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     broken: set[int] = set()
     apply_state = Partition.apply_state
@@ -84,7 +84,7 @@ def test_an_error_in_one_partition_leaves_the_others_of_an_update_alone(monkeypa
     cluster.run(story())
 
 
-def test_a_follower_whose_roll_failed_comes_back_and_can_be_elected() -> None:
+def test_follower_whose_roll_failed_recovers_and_is_elected() -> None:
     cluster = Cluster()
 
     async def story() -> None:

@@ -129,7 +129,7 @@ async def test_the_loop_is_woken_late_only_within_a_long_answer(tmp_path: Path) 
         peer.close()
 
 
-async def test_records_lie_in_the_receive_buffer_until_the_next_request(tmp_path: Path) -> None:
+async def test_records_stay_in_receive_buffer_until_next_request(tmp_path: Path) -> None:
     async with peer_that(tmp_path, lambda number: answer_of(100, number)) as peer:
         response = await peer.ask(fetch())
 
@@ -172,7 +172,7 @@ async def test_a_connection_that_breaks_ends_the_wait(tmp_path: Path) -> None:
             await asking
 
 
-async def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+async def test_address_without_a_listener_is_one_sentence(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         with pytest.raises(PeerError, match="no connection: Connect call failed"):
             await Peer(broker.runtime, broker.network, Address("127.0.0.1", 1), "c", SocketOptions()).connect()

@@ -175,9 +175,7 @@ async def test_zstd_needs_produce_7(tmp_path: Path) -> None:
     assert new.responses[0].partition_responses[0].error_code == 0
 
 
-async def test_a_write_that_fails_is_told_to_everyone_it_concerns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_write_fails_every_request_that_shared_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of one read event share a write; the answer of each says that it failed, and the log is as before."""
 
     def no_space(self: OsFile, buffers: object) -> int:
@@ -199,7 +197,7 @@ async def test_a_write_that_fails_is_told_to_everyone_it_concerns(
     assert values_of(fetched.records) == [b"before", b"after"]
 
 
-async def test_flush_messages_makes_the_acknowledgement_wait_for_the_disk(
+async def test_flush_messages_delays_acknowledgement_until_the_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
@@ -366,7 +364,7 @@ async def test_a_reader_whose_log_diverges_learns_where(tmp_path: Path) -> None:
     assert diverging.responses[0].partitions[0].diverging_epoch.end_offset == 1
 
 
-async def test_an_incremental_session_tells_only_news(tmp_path: Path) -> None:
+async def test_incremental_fetch_session_returns_only_changes(tmp_path: Path) -> None:
     """§15.5."""
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t", 2)
@@ -378,11 +376,11 @@ async def test_an_incremental_session_tells_only_news(tmp_path: Path) -> None:
 
         silent = await client.call(incremental(1), FetchResponse, 11)
         await produce(client, "t", b"a")
-        news = await client.call(incremental(2), FetchResponse, 11)
+        changes = await client.call(incremental(2), FetchResponse, 11)
         repeated = await client.call(incremental(2), FetchResponse, 11)
 
     assert silent.responses == []
-    assert values_of(news.responses[0].partitions[0].records) == [b"a"]
+    assert values_of(changes.responses[0].partitions[0].records) == [b"a"]
     assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 

@@ -133,7 +133,7 @@ async def test_a_broker_that_is_gone_is_forgotten_by_all(tmp_path: Path) -> None
         await until(lambda: set(other.image.brokers) == {0, 1})
 
 
-async def test_a_broker_that_nobody_knows_cannot_be_forgotten(tmp_path: Path) -> None:
+async def test_unregister_of_an_unknown_broker_fails(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=1) as cluster:
         response = await ask(cluster.brokers[0], UnregisterBrokerRequest(broker_id=7))
 
@@ -141,7 +141,7 @@ async def test_a_broker_that_nobody_knows_cannot_be_forgotten(tmp_path: Path) ->
         assert response.error_message == "there is no broker 7"
 
 
-async def test_a_running_broker_that_is_forgotten_registers_anew_and_has_lost_nothing(tmp_path: Path) -> None:
+async def test_unregistered_live_broker_registers_again_without_loss(tmp_path: Path) -> None:
     """It is the only one in sync, and leads again: this is no return after a crash (§19.4.3 c)."""
     async with running_cluster(tmp_path, brokers=3) as cluster:
         asked, forgotten = cluster.brokers[0], cluster.brokers[1]

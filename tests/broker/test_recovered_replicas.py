@@ -109,7 +109,7 @@ async def compact_by_default(cluster: Cluster, node: Node) -> None:
 
 
 @pytest.mark.parametrize("change_policy", [stop_compacting, compact_by_default])
-def test_copy_with_gaps_keeps_acknowledged_records_through_a_kill(
+def test_copy_with_gaps_keeps_acknowledged_records_after_kill(
     cluster: Cluster, change_policy: Callable[[Cluster, Node], Awaitable[None]]
 ) -> None:
     async def story() -> None:
@@ -132,7 +132,7 @@ def test_copy_with_gaps_keeps_acknowledged_records_through_a_kill(
     cluster.run(story())
 
 
-def test_rebuilt_copy_of_a_compacted_log_starts_where_its_leader_does(cluster: Cluster) -> None:
+def test_rebuilt_compacted_copy_starts_at_its_leaders_start(cluster: Cluster) -> None:
     """Offsets that groups have committed stay in range after a fail-over."""
 
     async def story() -> None:
@@ -178,7 +178,7 @@ def test_replica_that_recovery_has_cut_is_not_elected(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("damaged_segment", [0, 1])
-def test_cut_of_a_damaged_segment_is_durable_before_it_is_copied_again(cluster: Cluster, damaged_segment: int) -> None:
+def test_truncated_damage_is_durable_before_it_is_refetched(cluster: Cluster, damaged_segment: int) -> None:
     """A power failure must not bring the damage back below a recovery point, where recovery does not look."""
 
     async def story() -> None:

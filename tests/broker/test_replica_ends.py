@@ -16,7 +16,7 @@ def question(replica_id: int, timestamp: int = LATEST) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
 
 
-async def test_every_replica_tells_of_its_own_log_and_only_the_leader_of_the_partition(tmp_path: Path) -> None:
+async def test_debugging_replica_id_reads_any_replicas_log_end(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         leader, follower = cluster.brokers[0], cluster.brokers[1]
         await create_topic(leader, "t", [0, 1])
@@ -35,7 +35,7 @@ async def test_every_replica_tells_of_its_own_log_and_only_the_leader_of_the_par
         assert by_time.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_a_broker_without_the_replica_has_nothing_to_tell(tmp_path: Path) -> None:
+async def test_broker_without_the_replica_is_not_leader_or_follower(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_topic(cluster.brokers[0], "t", [0])
 

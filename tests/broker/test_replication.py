@@ -44,7 +44,7 @@ async def test_a_killed_broker_is_done_without_and_comes_back(tmp_path: Path) ->
         await cluster.kill_broker(0)
         await until(lambda: cluster.leader_of("t", 0) in (1, 2))
         await in_sync(cluster, 1, 2)
-        assert await produced(cluster, b"meanwhile") is ErrorCode.NONE
+        assert await produced(cluster, b"in its absence") is ErrorCode.NONE
         await cluster.start_broker(0)
         await in_sync(cluster, 0, 1, 2)
 
@@ -95,7 +95,7 @@ async def test_too_few_in_sync_is_refused_before_the_append(tmp_path: Path) -> N
         assert replica(cluster.brokers[0]).high_watermark == 0, "KIP-966: it stands still while the ISR is too small"
 
 
-async def test_a_group_that_cannot_be_stored_is_told_so_a_moment_later(tmp_path: Path) -> None:
+async def test_group_that_cannot_be_stored_gets_a_delayed_error(tmp_path: Path) -> None:
     """§4.6.1. It would ask again at once."""
     async with three_brokers(tmp_path, offsets_topic_num_partitions=1) as cluster:
         await create_topic(cluster.brokers[0], "t", ALL)
@@ -114,8 +114,8 @@ async def test_a_group_that_cannot_be_stored_is_told_so_a_moment_later(tmp_path:
         assert time.monotonic() - asked >= TOO_FEW_REPLICAS_MS / 1000
 
 
-async def test_too_few_in_sync_is_told_after_the_append(tmp_path: Path) -> None:
-    """R08, §15.2.3: nobody knows what becomes of the records. They become visible when a second replica is back."""
+async def test_too_few_in_sync_replicas_fail_after_the_append(tmp_path: Path) -> None:
+    """R08, §15.2.3: the records may be committed or not. They become visible when a second replica is back."""
     async with three_brokers(tmp_path, replica_lag_time_max_ms=400) as cluster:
         await create_topic(cluster.brokers[0], "t", ALL)
         leader = cluster.brokers[0]
@@ -223,13 +223,11 @@ async def test_a_fetch_of_a_consumer_waits_for_the_followers(tmp_path: Path) -> 
         async with client_of(leader_of(cluster)) as client:
             assert values_of((await fetch(client, "t")).records) == []
             await cluster.kill_broker(2)
-            # It wakes when the one that nobody hears of has left the ISR.
+            # The fetch completes when the killed follower has left the ISR.
             assert values_of((await fetch(client, "t", max_wait_ms=9000)).records) == [b"a"]
 
 
-async def test_an_answer_that_cannot_be_understood_does_not_end_a_fetcher(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_malformed_response_does_not_end_a_fetcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R01: it begins again, with a new connection and a new session."""
     async with three_brokers(tmp_path) as cluster:
         await create_topic(cluster.brokers[0], "t", ALL)

@@ -29,7 +29,7 @@ def test_two_processes_become_one_cluster(tmp_path: Path) -> None:
         assert cluster.stop() == {1: 0, 2: 0}
 
 
-def test_an_etcd_that_cannot_be_reached_is_one_sentence_after_a_while(tmp_path: Path) -> None:
+def test_unreachable_etcd_is_one_sentence_after_a_timeout(tmp_path: Path) -> None:
     nowhere = f"etcd://127.0.0.1:{free_ports(1)[0]}"
     options = ["--metadata", nowhere, "--node-id", "1", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
     settings = [word for key, value in IMPATIENT.items() for word in ("--set", f"{key}={value}")]

@@ -52,7 +52,7 @@ def test_who_comes_after_an_append_gets_all_there_is(log: Log) -> None:
     assert as_sent(read(reads, log, 1)) == as_in_log(log, 1)
 
 
-def test_a_read_that_ended_by_its_size_is_the_same_after_an_append(log: Log) -> None:
+def test_read_ended_by_its_size_is_unchanged_by_an_append(log: Log) -> None:
     reads = SharedReads()
     first = read(reads, log, 0, max_bytes=1)
 
@@ -85,7 +85,7 @@ def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
 
 
 @pytest.mark.parametrize("room", [PLENTY, 1])
-def test_recent_appends_are_not_read_from_the_log_with_little_room(log: Log, room: int) -> None:
+def test_recent_appends_skip_the_log_when_room_is_small(log: Log, room: int) -> None:
     """Of all partitions in an answer only the first may be longer than is left."""
     reads = SharedReads()
     begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
@@ -150,7 +150,7 @@ def serve(target: Partition, request: FollowerFetch, max_bytes: int) -> Follower
     return read_for_follower(target, request, max_bytes, at_least_one_batch=True, shared=SharedReads())
 
 
-def test_follower_reads_to_the_log_end_and_counts_only_when_noted() -> None:
+def test_follower_reads_to_log_end_and_counts_when_noted() -> None:
     """§14.1.4, §15.3.2, T-18"""
     target = leader(records=2)
 
@@ -197,7 +197,7 @@ def test_a_resigned_leader_does_not_say_that_there_is_nothing() -> None:
         (fetch(2, 0, last_epoch=9), OffsetOutOfRange),
     ],
 )
-def test_a_follower_that_is_mistaken_is_told(request_: FollowerFetch, error: type[KafkaError]) -> None:
+def test_follower_with_a_wrong_epoch_or_offset_gets_an_error(request_: FollowerFetch, error: type[KafkaError]) -> None:
     """§15.1.3, §15.1.4, §14.5.1"""
     with pytest.raises(error):
         serve(leader(records=2), request_, 100)

@@ -10,7 +10,7 @@ from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION
 
 
-def test_isr_changes_of_many_partitions_are_committed_one_transaction_in_a_step(
+def test_isr_changes_commit_one_transaction_per_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps: list[Callable[[], None]] = []

@@ -44,7 +44,7 @@ async def test_many_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
         assert all(broker.replicas.partition("t", index).is_leader for index in range(MANY))
 
 
-async def test_a_topic_deleted_meanwhile_gets_no_more_logs(tmp_path: Path) -> None:
+async def test_topic_deleted_during_creation_gets_no_more_logs(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         created = creation(broker)
         await until(broker, lambda: "t" in broker.image.topics)
@@ -55,7 +55,7 @@ async def test_a_topic_deleted_meanwhile_gets_no_more_logs(tmp_path: Path) -> No
         assert not list(broker.replicas)
 
 
-async def test_logs_that_a_stop_has_left_out_are_made_at_the_next_start(tmp_path: Path) -> None:
+async def test_logs_missing_after_a_stop_are_created_at_next_start(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         created = creation(broker)
         broker.topic_logs.stop()
@@ -65,7 +65,7 @@ async def test_logs_that_a_stop_has_left_out_are_made_at_the_next_start(tmp_path
         assert all(broker.replicas.partition("t", index).is_leader for index in range(MANY))
 
 
-async def test_the_first_lookup_of_a_coordinator_is_repeated_until_its_topic_is_there(tmp_path: Path) -> None:
+async def test_coordinator_lookup_is_retried_until_its_topic_exists(tmp_path: Path) -> None:
     request = FindCoordinatorRequest(key="g")
     async with running_broker(tmp_path, offsets_topic_num_partitions=2) as broker, client_of(broker) as client:
         first = await client.call(request, FindCoordinatorResponse, 3)

@@ -133,7 +133,7 @@ async def test_segments_are_rolled(tmp_path: Path, configs: dict[str, object], s
         assert len(log_of(broker).segments) == segments
 
 
-async def test_flush_ms_syncs_although_nobody_waits(tmp_path: Path) -> None:
+async def test_flush_ms_syncs_without_a_waiting_producer(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t", flush_ms=20)
         await produce(client, "t", b"a")

@@ -115,7 +115,7 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
         assert set(broker.broker.image.topics) == {"a", "b"}
 
 
-async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(tmp_path: Path) -> None:
+async def test_logs_not_created_before_a_crash_are_created_at_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         broker.broker.topic_logs._make = lambda missing: None
         broker.broker.topics._when_logs_made = lambda topics, done: done()
@@ -126,7 +126,7 @@ async def test_a_crash_before_the_logs_were_made_is_repaired_at_the_next_start(t
         assert broker.broker.replicas.partition("a", 1).is_leader
 
 
-async def test_a_crash_before_the_logs_were_removed_is_repaired_at_the_next_start(tmp_path: Path) -> None:
+async def test_logs_not_deleted_before_a_crash_are_deleted_at_start(tmp_path: Path) -> None:
     async with running(tmp_path, crash=True) as broker:
         await created(broker, creatable("a"), creatable("b"))
         broker.broker.topic_logs._forget = lambda topic: None
@@ -138,8 +138,8 @@ async def test_a_crash_before_the_logs_were_removed_is_repaired_at_the_next_star
         assert result.error_code == 0
 
 
-async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> None:
-    """Whoever lost the metadata file wants to keep the records."""
+async def test_logs_of_unknown_topics_are_left_alone(tmp_path: Path) -> None:
+    """A user who lost the metadata file wants to keep the records."""
     async with running(tmp_path) as broker:
         await created(broker, creatable("a"))
     (tmp_path / "ottla-metadata.sqlite").unlink()
@@ -152,7 +152,7 @@ async def test_logs_whose_topic_nobody_knows_are_left_alone(tmp_path: Path) -> N
         assert log_directories(tmp_path) == {"a-0"}
 
 
-async def test_a_topic_whose_log_cannot_be_made_is_created_all_the_same(tmp_path: Path) -> None:
+async def test_topic_is_created_though_its_log_cannot_be_made(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         replicas = broker.broker.replicas
         host = replicas.apply_partition_state
@@ -299,7 +299,7 @@ async def test_topics_come_by_themselves_as_the_configuration_says(tmp_path: Pat
         assert topics.image.topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"
 
 
-async def test_the_topic_of_the_groups_has_as_many_replicas_as_was_asked_for_or_waits(tmp_path: Path) -> None:
+async def test_offsets_topic_waits_for_its_configured_replicas(tmp_path: Path) -> None:
     """§4.1.4: a group that came while the cluster was coming up would otherwise be on one broker for ever."""
     for factor in ("2", "1"):
         settings = {"offsets.topic.replication.factor": factor}

@@ -20,7 +20,7 @@ from tests.simulation.network import SimulatedNetwork
 from tests.simulation.trace import Trace
 
 SESSION_MS = 6_000
-PATIENCE_MS = 60_000
+WITHIN_MS = 60_000
 LOOK_EVERY_MS = 5
 QUICK = {
     "broker.session.timeout.ms": str(SESSION_MS),
@@ -92,7 +92,7 @@ class Cluster:
     def boot(
         self, node_id: int, disk: FakeDisk | None = None, boot: str = "boot", host: str = "", **settings: object
     ) -> Node:
-        """Begins a life; `started` tells how that went. Settings are Kafka's names with underscores for dots."""
+        """Starts the broker; `started` has the result. Settings are Kafka's names with underscores for dots."""
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
         return Node(self, node_id, host or f"broker-{node_id}", disk or FakeDisk(), named, boot)
 
@@ -157,7 +157,7 @@ class Cluster:
         )
         return outcome
 
-    async def until(self, condition: Callable[[], object], within_ms: int = PATIENCE_MS) -> int:
+    async def until(self, condition: Callable[[], object], within_ms: int = WITHIN_MS) -> int:
         """Gives how long it took, in milliseconds."""
         began_ms = self.clock.now_ms()
         while not condition():

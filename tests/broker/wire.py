@@ -153,10 +153,10 @@ async def create_topic(client: Client, name: str, partitions: int = 1, **configs
 
 
 async def auto_created(broker: Broker, *names: str) -> dict[str, ErrorCode]:
-    """What a client is told that has asked for the metadata of these topics."""
-    told = broker.runtime.loop.create_future()
-    broker.topics.auto_create(names, told.set_result)
-    return dict(await told)
+    """What a client gets that has asked for the metadata of these topics."""
+    created = broker.runtime.loop.create_future()
+    broker.topics.auto_create(names, created.set_result)
+    return dict(await created)
 
 
 def batch(*values: bytes, codec: int = 0, **fields: Any) -> bytes:

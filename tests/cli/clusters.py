@@ -45,7 +45,7 @@ def partition(leader: int, replicas: list[int], isr: list[int]) -> MetadataRespo
 def has_log_ends(broker: FakeBroker, ends: Mapping[tuple[str, int], int]) -> None:
     """The broker returns these to a request for any replica, as Kafka's brokers do, and has no others."""
 
-    def tell(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+    def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         assert request.replica_id == ANY_REPLICA
         topics = [
             ListOffsetsTopicResponse(name=asked.name, partitions=[end_of(asked.name, row) for row in asked.partitions])
@@ -59,4 +59,4 @@ def has_log_ends(broker: FakeBroker, ends: Mapping[tuple[str, int], int]) -> Non
             return ListOffsetsPartitionResponse(partition_index=index, error_code=NOT_LEADER_OR_FOLLOWER)
         return ListOffsetsPartitionResponse(partition_index=index, offset=ends[name, index])
 
-    broker.answers[ListOffsetsRequest] = tell
+    broker.answers[ListOffsetsRequest] = answer

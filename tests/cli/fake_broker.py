@@ -1,4 +1,4 @@
-"""A broker that says what a test tells it to say, spoken to over TCP."""
+"""A broker that answers what a test wants it to answer, spoken to over TCP."""
 
 import socketserver
 import threading
@@ -105,12 +105,12 @@ class FakeBroker:
         ]
         by_name = {topic.name: topic for topic in topics}
 
-        def tell(request: metadata.MetadataRequest, version: int) -> metadata.MetadataResponse:
+        def answer(request: metadata.MetadataRequest, version: int) -> metadata.MetadataResponse:
             names = by_name if request.topics is None else [topic.name for topic in request.topics]
-            told = [by_name.get(name) or metadata.MetadataResponseTopic(name=name, error_code=3) for name in names]
-            return metadata.MetadataResponse(brokers=nodes, controller_id=0, topics=told)
+            described = [by_name.get(name) or metadata.MetadataResponseTopic(name=name, error_code=3) for name in names]
+            return metadata.MetadataResponse(brokers=nodes, controller_id=0, topics=described)
 
-        self.answers[metadata.MetadataRequest] = tell
+        self.answers[metadata.MetadataRequest] = answer
 
     def respond(self, frame: bytes) -> bytes:
         header = parse_request_header(frame, REQUESTS)

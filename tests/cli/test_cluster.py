@@ -105,7 +105,7 @@ def test_status_as_json_names_the_degraded_partitions_only() -> None:
 
 
 def test_broker_known_by_its_replicas_alone_is_shown_as_down() -> None:
-    """Clusters that do not tell of fenced brokers, or that have forgotten one."""
+    """Clusters that do not list fenced brokers, or that have forgotten one."""
     ranges = {3: (0, 12), 2: (1, 7), 32: (1, 4)}
     with FakeBroker(ranges=ranges) as broker:
         broker.has_topics(topic("t", partition(0, [0, 7], [0])))

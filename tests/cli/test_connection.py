@@ -88,7 +88,7 @@ async def test_an_unknown_host_is_said_to_be_unknown() -> None:
         ),
     ],
 )
-async def test_what_is_no_broker_is_told_apart(greeting: bytes, sentence: str) -> None:
+async def test_each_server_that_is_no_broker_has_its_sentence(greeting: bytes, sentence: str) -> None:
     with OtherServer(greeting) as server:
         assert await failure_of(server.port) == sentence
 

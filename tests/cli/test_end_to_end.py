@@ -307,7 +307,7 @@ def test_a_reader_that_has_seen_enough_ends_the_consumer_quietly(served: ServedB
     assert consumer.stderr.read() == ""
 
 
-def test_silence_ends_a_consumer_that_was_told_so(served: ServedBroker) -> None:
+def test_consumer_with_a_timeout_ends_without_records(served: ServedBroker) -> None:
     ottla(served, "produce", "quiet", stdin="a\n")
 
     assert ottla(served, "consume", "quiet", "--from-beginning", "--timeout", "0.3") == "a\n"

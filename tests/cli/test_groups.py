@@ -117,8 +117,8 @@ def commits(broker: FakeBroker) -> dict[int, int]:
 def test_list_asks_every_broker_for_its_groups() -> None:
     with FakeBroker() as first, FakeBroker() as second:
         first.has_topics(brokers=[first, second])
-        told = ListedGroup(group_id="b", protocol_type="consumer", group_state="Stable", group_type="classic")
-        first.answer(ListGroupsRequest, ListGroupsResponse(groups=[told]))
+        listed = ListedGroup(group_id="b", protocol_type="consumer", group_state="Stable", group_type="classic")
+        first.answer(ListGroupsRequest, ListGroupsResponse(groups=[listed]))
         second.ranges[ListGroupsRequest.API_KEY] = (0, 3)
         second.answer(ListGroupsRequest, ListGroupsResponse(groups=[ListedGroup(group_id="a")]))
 

@@ -46,8 +46,8 @@ def described(index: int, *, elr: list[int] | None = None, isr: list[int]) -> De
 
 
 def page(*partitions: DescribeTopicPartitionsResponsePartition, cursor: Cursor | None = None) -> object:
-    told = DescribeTopicPartitionsResponseTopic(name="t", partitions=list(partitions))
-    return DescribeTopicPartitionsResponse(topics=[told], next_cursor=cursor)
+    described = DescribeTopicPartitionsResponseTopic(name="t", partitions=list(partitions))
+    return DescribeTopicPartitionsResponse(topics=[described], next_cursor=cursor)
 
 
 def moving(*indexes: int) -> ListPartitionReassignmentsResponse:

@@ -22,14 +22,14 @@ def event(event_type: str, mono_ms: int, **fields: Any) -> dict[str, Any]:
     return {"type": event_type, **envelope, **fields}
 
 
-def told(*events: dict[str, Any]) -> list[str]:
+def story_of(*events: dict[str, Any]) -> list[str]:
     """The lines without their times, which depend on where one is."""
     story = Story()
     return [line[25:] for each in events for line in story.lines_of(each) if line]
 
 
-def test_a_generation_is_told_with_its_cause_and_its_phases() -> None:
-    lines = told(
+def test_story_of_a_generation_has_its_cause_and_its_phases() -> None:
+    lines = story_of(
         event("rebalance_started", 0, generation=0, cause="member joined", member_id="app-000001"),
         event("member_joined", 0, **MEMBER, client_reason="hello"),
         event(
@@ -55,11 +55,11 @@ def test_a_generation_is_told_with_its_cause_and_its_phases() -> None:
 
 
 def test_types_and_fields_from_the_future_are_left_alone() -> None:
-    assert told(event("weather_changed", 0), event("lag_sampled", 0, colour="red")) == []
+    assert story_of(event("weather_changed", 0), event("lag_sampled", 0, colour="red")) == []
 
 
-def test_an_expiry_is_told_with_the_time_that_nothing_was_heard() -> None:
-    lines = told(
+def test_story_of_an_expired_session_has_the_silent_time() -> None:
+    lines = story_of(
         event("member_joined", 0, **MEMBER),
         event("session_expired", 6000, member_id="app-000001", session_timeout_ms=6000),
         event("member_removed", 6000, **MEMBER, cause="session expired"),
@@ -71,7 +71,7 @@ def test_an_expiry_is_told_with_the_time_that_nothing_was_heard() -> None:
 def test_durations_do_not_come_from_two_clocks() -> None:
     """A coordinator that dies in a rebalance: the clocks of machines begin where they like."""
     completed = {"leader_id": "", "member_ids": [], "generation": 2}
-    lines = told(
+    lines = story_of(
         event("rebalance_started", 5_000_000, generation=1, cause="member joined", wall_ms=1_000_000),
         event("group_loaded", 300, broker=2, generation=1, wall_ms=1_001_500),
         event("generation_completed", 800, broker=2, sync_phase_ms=20, wall_ms=1_000_000, **completed),
@@ -112,7 +112,7 @@ def test_order_is_by_time_then_by_number() -> None:
 
 
 @pytest.fixture(scope="module")
-def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
     settings = {**QUICK_GROUPS, "ottla.events.enable": "true", "ottla.events.flush.interval.ms": "5"}
     with ServedBroker(tmp_path_factory.mktemp("story") / "data", settings) as broker:
         yield broker
@@ -130,29 +130,29 @@ def one_member(broker: ServedBroker, group: str) -> None:
     consumer.close()
 
 
-def test_the_story_of_a_real_group(telling: ServedBroker) -> None:
-    one_member(telling, "seen")
-    text = ottla(telling, "groups", "story", "seen")
+def test_the_story_of_a_real_group(broker: ServedBroker) -> None:
+    one_member(broker, "seen")
+    text = ottla(broker, "groups", "story", "seen")
 
     assert "REBALANCE of generation 0: member joined" in text
     assert "was given seen-0" in text
     assert "GENERATION 1 is stable" in text
     assert "is out: member left" in text
     assert text.rstrip().endswith("the group is empty: no members left")
-    events = [json.loads(line) for line in ottla(telling, "groups", "story", "seen", "--json").splitlines()]
+    events = [json.loads(line) for line in ottla(broker, "groups", "story", "seen", "--json").splitlines()]
     assert {each["group_id"] for each in events} == {"seen"}
 
 
 @pytest.mark.parametrize("group", ["followed", "past"])
-def test_a_story_is_followed_until_ctrl_c(telling: ServedBroker, group: str) -> None:
-    """Ctrl-C may come at the very moment at which all that was there has been told."""
+def test_a_story_is_followed_until_ctrl_c(broker: ServedBroker, group: str) -> None:
+    """Ctrl-C may come at the very moment at which all earlier events have been printed."""
     if group == "past":
-        one_member(telling, group)
-    process = start(telling, "groups", "story", group, "--follow")
+        one_member(broker, group)
+    process = start(broker, "groups", "story", group, "--follow")
     assert process.stdout is not None
     try:
         if group == "followed":
-            one_member(telling, group)
+            one_member(broker, group)
         lines = [process.stdout.readline()]
         while "the group is empty" not in lines[-1]:
             assert lines[-1], "the command has ended by itself"
@@ -165,8 +165,8 @@ def test_a_story_is_followed_until_ctrl_c(telling: ServedBroker, group: str) -> 
     assert any("GENERATION 1 is stable" in line for line in lines)
 
 
-def test_a_group_without_events_and_a_broker_that_tells_none(telling: ServedBroker, tmp_path: Path) -> None:
-    assert ottla(telling, "groups", "story", "absent", status=1) == (
+def test_group_without_events_and_broker_without_events(broker: ServedBroker, tmp_path: Path) -> None:
+    assert ottla(broker, "groups", "story", "absent", status=1) == (
         "Error: there are no events of group absent in ottla.events\n"
     )
     with ServedBroker(tmp_path / "data", QUICK_GROUPS) as silent:

@@ -208,7 +208,7 @@ def test_alter_changes_only_the_configs_it_names() -> None:
     assert changes == [("retention.ms", 0, "5"), ("segment.ms", 1, None)]
 
 
-def test_a_broker_before_kafka_2_3_is_told_all_configs_again() -> None:
+def test_a_broker_before_kafka_2_3_gets_all_configs_again() -> None:
     with FakeBroker() as broker:
         del broker.ranges[IncrementalAlterConfigsRequest.API_KEY]
         has_configs(broker, config("retention.ms", "1", 1), config("segment.ms", "2", 1), config("x", "3", 5))

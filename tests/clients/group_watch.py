@@ -19,22 +19,22 @@ WAIT_S = 30
 
 
 class Timeline:
-    """What the broker told about one group. `print(timeline)` shows it: `pytest -s --show-timeline` does."""
+    """The facts about one group. `print(timeline)` shows them: `pytest -s --show-timeline` does."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.facts: list[Fact] = []
-        self._told = threading.Condition()
+        self._arrived = threading.Condition()
 
     def __call__(self, fact: Fact) -> None:
         if getattr(fact, "group_id", None) == self.group_id:
-            with self._told:
+            with self._arrived:
                 self.facts.append(fact)
-                self._told.notify_all()
+                self._arrived.notify_all()
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        with self._told:
-            assert self._told.wait_for(condition, WAIT_S), f"it did not come to that:\n{self}"
+        with self._arrived:
+            assert self._arrived.wait_for(condition, WAIT_S), f"it did not come to that:\n{self}"
 
     def of(self, kind: type) -> list:
         return [fact for fact in self.facts if isinstance(fact, kind)]
@@ -83,7 +83,7 @@ class Member(ConsumerRebalanceListener):
     """A kafka-python consumer that polls on a thread of its own until it is closed."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, *, start: bool = True, **settings: object) -> None:
-        """Knows its topic when this returns; joins the group at once, or when it is told to `start`."""
+        """Knows its topic when this returns; joins the group at once, or when it is asked to `start`."""
         self.assigned: list[set[int]] = []
         self.revoked: list[set[int]] = []
         self.owned: set[int] = set()
@@ -98,7 +98,7 @@ class Member(ConsumerRebalanceListener):
         }
         self.consumer = PatientConsumer(bootstrap_servers=bootstrap, group_id=group, **{**defaults, **settings})
         self.consumer.subscribe([topic], listener=self)
-        # Asks the broker. A leader that assigns before it has heard of its topic's partitions joins again when it has.
+        # Asks the broker. A leader that assigns before it knows its topic's partitions joins again when it does.
         assert topic in self.consumer.topics(), f"there is no topic {topic}"
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._poll, name=str(settings.get("client_id", "member")))
@@ -109,7 +109,7 @@ class Member(ConsumerRebalanceListener):
         self._thread.start()
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        assert self.may_let_go.wait(WAIT_S), "nobody let the member let go"
+        assert self.may_let_go.wait(WAIT_S), "the test did not let the member give up its partitions"
         self.revoked.append({p.partition for p in revoked})
         self.owned = set()
 

@@ -56,7 +56,7 @@ async def test_a_consumer_waits_for_what_comes_later(broker: ServedBroker) -> No
 
 
 class Shares:
-    """Says when every partition is owned and nobody owns all."""
+    """Says when every partition is owned and no member owns all."""
 
     def __init__(self, everything: set[TopicPartition]) -> None:
         self.fair = asyncio.Event()

@@ -153,7 +153,7 @@ def test_groups_are_listed_described_and_deleted(broker: ServedBroker) -> None:
     """G01."""
     create_topic(broker, "t")
     produced(broker, "t", ["a"])
-    reader = consumer(broker, "g", client_id="me", group_instance_id="seat")
+    reader = consumer(broker, "g", client_id="me", group_instance_id="static")
     reader.subscribe(["t"])
     consumed(reader, 1)
     reader.commit(asynchronous=False)
@@ -164,7 +164,7 @@ def test_groups_are_listed_described_and_deleted(broker: ServedBroker) -> None:
 
     assert [(g.group_id, g.state.name) for g in listed] == [("g", "STABLE")]
     (member,) = described.members
-    assert (member.client_id, member.group_instance_id) == ("me", "seat")
+    assert (member.client_id, member.group_instance_id) == ("me", "static")
     assert [(p.topic, p.partition) for p in member.assignment.topic_partitions] == [("t", 0)]
     reader.close()
     reader = consumer(broker, "g2")

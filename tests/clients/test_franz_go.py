@@ -30,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return binary
 
 
-def test_franz_go_rebalances_cooperatively_and_reads_every_record_once(broker: ServedBroker, program: Path) -> None:
+def test_franz_go_rebalances_cooperatively_and_reads_all_once(broker: ServedBroker, program: Path) -> None:
     command = [str(program), broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_WITHIN_S)
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{broker.stderr[-3000:]}"

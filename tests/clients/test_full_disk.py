@@ -51,7 +51,7 @@ def consume(broker: ServedBroker, count: int) -> dict[int, bytes | None]:
     return {message.offset() or 0: message.value() for message in messages}
 
 
-def test_what_does_not_fit_is_refused_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
+def test_full_disk_refuses_records_and_keeps_acknowledged_ones(tmp_path: Path) -> None:
     values = [b"%06d" % n + bytes(RECORD_BYTES) for n in range(40)]
     with served_broker(tmp_path / "data") as broker:
         limit_files(broker, FILE_BYTES_MAX)

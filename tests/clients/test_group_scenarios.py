@@ -48,11 +48,11 @@ class Stage:
         return member
 
     def wait_for_generation(self, generation: int) -> None:
-        """Until it is stable at the broker; its members may not have heard of their shares."""
+        """Until it is stable at the broker; its members may not know their shares."""
         self.timeline.wait_until(lambda: generation in self.timeline.stable_generations())
 
     def has_shared_out(self) -> bool:
-        """Every partition is owned, and every member has been told in the generation that it joined last."""
+        """Every partition is owned, and every member knows its share in the generation that it joined last."""
         shares = [member.owned for member in self.members]
         return sum(map(len, shares)) == 3 and set().union(*shares) == {0, 1, 2} and all(shares)
 
@@ -207,24 +207,24 @@ def join_and_fall_silent(stage: Stage) -> Callable[[], None]:
 
 
 def test_g25_a_static_member_restarts_without_a_rebalance(stage: Stage) -> None:
-    first = static_consumer(stage, "seat-1")
+    first = static_consumer(stage, "static-1")
     stage.wait_for_generation(1)
     first.close()
 
-    second = static_consumer(stage, "seat-1")
+    second = static_consumer(stage, "static-1")
     poll = threading.Event()
-    eventually(lambda: bool(second.poll(0.02) or second.assignment()), poll, "the seat has its partitions")
+    eventually(lambda: bool(second.poll(0.02) or second.assignment()), poll, "the static member has its partitions")
 
     assert {p.partition for p in second.assignment()} == {0, 1, 2}
     assert stage.timeline.stable_generations() == [1]
     second.close()
 
 
-def test_g25_a_second_owner_of_a_seat_fences_the_first(stage: Stage) -> None:
+def test_g25_a_second_static_member_fences_the_first(stage: Stage) -> None:
     errors: list[str] = []
-    first = static_consumer(stage, "seat-1", errors)
+    first = static_consumer(stage, "static-1", errors)
     stage.wait_for_generation(1)
-    second = static_consumer(stage, "seat-1")
+    second = static_consumer(stage, "static-1")
     poll = threading.Event()
 
     def fenced() -> bool:
@@ -234,7 +234,7 @@ def test_g25_a_second_owner_of_a_seat_fences_the_first(stage: Stage) -> None:
             errors.append(message.error().name())
         return bool(errors)
 
-    eventually(fenced, poll, "the first is told")
+    eventually(fenced, poll, "the first is fenced")
 
     assert "_FATAL" in errors or "FENCED_INSTANCE_ID" in errors
     first.close()
@@ -272,10 +272,10 @@ def test_g29_cooperative_members_keep_what_stays(stage: Stage) -> None:
             }
         )
 
-        def told(what: str) -> Callable[[Consumer, list[TopicPartition]], None]:
+        def note(what: str) -> Callable[[Consumer, list[TopicPartition]], None]:
             return lambda _, partitions: shares[name].append((what, {p.partition for p in partitions}))
 
-        consumer.subscribe([TOPIC], on_assign=told("assign"), on_revoke=told("revoke"), on_lost=told("lost"))
+        consumer.subscribe([TOPIC], on_assign=note("assign"), on_revoke=note("revoke"), on_lost=note("lost"))
         return consumer
 
     poll = threading.Event()
@@ -283,15 +283,15 @@ def test_g29_cooperative_members_keep_what_stays(stage: Stage) -> None:
     eventually(lambda: one.poll(0.02) is None and len(one.assignment()) == 3, poll, "one has all three")
     two = cooperative("two")
 
-    def settled() -> bool:
+    def both_have_a_share() -> bool:
         one.poll(0.02)
         two.poll(0.02)
         return (len(one.assignment()), len(two.assignment())) in ((1, 2), (2, 1))
 
-    eventually(settled, poll, "both have a share")
+    eventually(both_have_a_share, poll, "both have a share")
 
     taken = {p.partition for p in two.assignment()}
-    assert [told for told in shares["one"] if told[1]] == [("assign", {0, 1, 2}), ("revoke", taken)]
-    assert [told for told in shares["two"] if told[1]] == [("assign", taken)]
+    assert [call for call in shares["one"] if call[1]] == [("assign", {0, 1, 2}), ("revoke", taken)]
+    assert [call for call in shares["two"] if call[1]] == [("assign", taken)]
     one.close()
     two.close()

@@ -25,7 +25,7 @@ def segments(partition_directory: Path, ending: str) -> str:
     return ",".join(map(str, files))
 
 
-def test_the_console_producer_and_a_group_of_the_console_consumer(broker: ServedBroker) -> None:
+def test_console_producer_and_group_of_console_consumers(broker: ServedBroker) -> None:
     server = ("--bootstrap-server", broker.bootstrap)
     run_tool(TOPICS, *server, "--create", "--topic", "words", "--partitions", "2")
     run_tool(CONSOLE_PRODUCER, *server, "--topic", "words", stdin="".join(f"word {i}\n" for i in range(20)))
@@ -40,7 +40,7 @@ def test_the_console_producer_and_a_group_of_the_console_consumer(broker: Served
     assert all(row[5] == "0" for row in rows), f"no lag is left: {described}"
 
 
-def test_topics_and_configs_are_described_as_kafka_describes_its_own(broker: ServedBroker) -> None:
+def test_topics_and_configs_are_described_as_by_kafka(broker: ServedBroker) -> None:
     server = ("--bootstrap-server", broker.bootstrap)
     create_topic(broker, "t", 3, retention_ms="60000")
     run_tool(CONFIGS, *server, "--alter", "--topic", "t", "--add-config", "cleanup.policy=compact")
@@ -85,7 +85,7 @@ def test_dump_log_decodes_our_offsets_topic(broker: ServedBroker) -> None:
     """§11: the records of `__consumer_offsets`, decoded by Kafka."""
     create_topic(broker, "t")
     produced(broker, "t", ["a", "b"])
-    reader = consumer(broker, "readers", client_id="me", group_instance_id="seat")
+    reader = consumer(broker, "readers", client_id="me", group_instance_id="static")
     reader.subscribe(["t"])
     consumed(reader, 2)
     reader.commit(asynchronous=False)
@@ -96,7 +96,7 @@ def test_dump_log_decodes_our_offsets_topic(broker: ServedBroker) -> None:
     dump = run_tool(DUMP_LOG, "--files", ",".join(files), "--offsets-decoder")
 
     assert '"group":"readers","topic":"t","partition":0' in dump
-    assert '"groupInstanceId":"seat","clientId":"me"' in dump
+    assert '"groupInstanceId":"static","clientId":"me"' in dump
     assert '"assignedPartitions":[{"topic":"t","partitions":[0]}]' in dump
     assert '"offset":2' in dump
     assert "isvalid: false" not in dump

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools for whoever runs a cluster, against three of our brokers."""
+"""Apache Kafka's own tools for operators of a cluster, against three of our brokers."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def described(cluster: ServedBroker) -> list[dict[str, str]]:
     return [dict(cell.split(": ", 1) for cell in row if ": " in cell) for row in rows]
 
 
-def test_partitions_are_moved_and_given_to_their_preferred_leaders(cluster: ServedBroker, tmp_path: Path) -> None:
+def test_partitions_are_reassigned_and_preferred_leaders_elected(cluster: ServedBroker, tmp_path: Path) -> None:
     server = ("--bootstrap-server", cluster.bootstrap)
     run_tool(TOPICS, *server, "--create", "--topic", "t", "--replica-assignment", "0:1,1:2")
     plan = tmp_path / "plan.json"

@@ -14,7 +14,7 @@ RECORDS_BETWEEN_KILLS = 400
 
 
 class Journal:
-    """What the broker acknowledged, as the producer heard it."""
+    """What the broker acknowledged, as the producer received it."""
 
     def __init__(self) -> None:
         self.placed: dict[bytes, int] = {}

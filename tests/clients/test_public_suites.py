@@ -62,7 +62,7 @@ def test_a_topic_that_is_only_validated_is_not_created(broker: ServedBroker) -> 
     assert "t" not in asker.list_topics(timeout=WAIT_S).topics
 
 
-def test_records_are_deleted_up_to_an_offset_and_to_the_high_watermark(broker: ServedBroker) -> None:
+def test_records_are_deleted_to_an_offset_and_high_watermark(broker: ServedBroker) -> None:
     create_topic(broker, "t")
     produced(broker, "t", ["a", "b", "c"])
     asker = admin(broker)
@@ -91,7 +91,7 @@ def test_offsets_are_listed_by_every_specification(broker: ServedBroker) -> None
     assert {time: listed(OffsetSpec.for_timestamp(time)) for time in by_time} == by_time
 
 
-def test_a_record_without_a_key_is_refused_and_the_connection_stays(broker: ServedBroker) -> None:
+def test_record_without_a_key_is_refused_on_an_open_connection(broker: ServedBroker) -> None:
     create_topic(broker, "t", cleanup_policy="compact")
     sender, outcomes = producer(broker), []
 
@@ -104,7 +104,7 @@ def test_a_record_without_a_key_is_refused_and_the_connection_stays(broker: Serv
     assert "failed unexpectedly" not in broker.stderr
 
 
-def test_a_consumer_without_a_reset_policy_is_told_that_its_offset_is_gone(broker: ServedBroker) -> None:
+def test_consumer_without_a_reset_policy_gets_an_offset_error(broker: ServedBroker) -> None:
     create_topic(broker, "t")
     reader = consumer(broker, "g", auto_offset_reset="error")
     reader.assign([TopicPartition("t", 0, 77)])
@@ -115,15 +115,15 @@ def test_a_consumer_without_a_reset_policy_is_told_that_its_offset_is_gone(broke
     reader.close()
 
 
-def test_a_broker_tells_its_advertised_address_to_who_describes_it(broker: ServedBroker) -> None:
+def test_described_broker_shows_its_advertised_address(broker: ServedBroker) -> None:
     """kafka-python looks among the broker's configs for it."""
     asker = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     described = asker.describe_configs([NamedResource(ConfigResourceType.BROKER, "0")], config_filter="all")
     asker.close()
 
-    told = described["broker"]["0"]["advertised.listeners"]
-    assert (told["value"], told["config_source"]) == (f"PLAINTEXT://{broker.bootstrap}", "STATIC_BROKER_CONFIG")
-    assert (told["read_only"], told["is_sensitive"], told["synonyms"]) == (True, False, [])
+    config = described["broker"]["0"]["advertised.listeners"]
+    assert (config["value"], config["config_source"]) == (f"PLAINTEXT://{broker.bootstrap}", "STATIC_BROKER_CONFIG")
+    assert (config["read_only"], config["is_sensitive"], config["synonyms"]) == (True, False, [])
 
 
 async def test_a_session_timeout_out_of_bounds_is_an_error_of_its_own(broker: ServedBroker) -> None:

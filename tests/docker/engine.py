@@ -47,7 +47,7 @@ def build_image() -> str:
         pytest.skip(reason)
     base = os.environ.get("PYTHON_IMAGE")
     arguments = ["--build-arg", f"PYTHON_IMAGE={base}"] if base else []
-    # Whoever comes second finds every layer in the engine's cache.
+    # A second build finds every layer in the engine's cache.
     with alone("image"):
         docker("build", "--network", "host", "--tag", IMAGE, *arguments, str(ROOT))
     return IMAGE

@@ -23,14 +23,14 @@ RECORDS_PER_S = 50
 SAID_WITHIN_S = 30
 READERS = {"member-a": ["aiokafka_member"], "member-b": ["confluent_member"], "watcher": ["watcher"]}
 # A container that is gone closes no connection: how long aiokafka waits for its answer.
-PATIENCE_MS = 15_000
+DELIVERY_TIMEOUT_MS = 15_000
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniCluster]:
     build_image()
     directory = tmp_path_factory.mktemp("mini-cluster")
-    # Containers write there too, as whoever runs the tests.
+    # Containers write there too, as the user that runs the tests.
     with running_mini_cluster(directory) as cluster:
         yield cluster
 
@@ -45,7 +45,7 @@ def test_every_compose_that_is_installed_can_read_the_file(tmp_path: Path) -> No
     assert {tuple(sorted(each.split())) for each in services.values()} == {("etcd", *BROKERS)}
 
 
-def test_each_side_is_told_the_addresses_that_it_can_reach(cluster: MiniCluster) -> None:
+def test_each_side_gets_the_addresses_that_it_can_reach(cluster: MiniCluster) -> None:
     outside = cluster.admin().list_topics(timeout=20).brokers.values()
 
     assert {f"{broker.host}:{broker.port}" for broker in outside} == set(cluster.bootstrap.split(","))
@@ -77,7 +77,7 @@ def test_what_the_clusters_page_says_works_when_pasted(cluster: MiniCluster) -> 
     cluster.wait_until_all_see("three brokers in sync", is_whole)
 
 
-def test_nothing_acknowledged_is_lost_while_containers_are_killed_and_cut_off(cluster: MiniCluster) -> None:
+def test_acknowledged_records_survive_killed_containers(cluster: MiniCluster) -> None:
     """R13: records and committed offsets are there at the end, and no fault stops all of the clients."""
     cluster.create_topic(TOPIC, PARTITIONS, 3)
     progress = Progress(cluster.directory)
@@ -99,7 +99,12 @@ def producers(cluster: MiniCluster) -> Iterator[None]:
     with (
         storm.clients(cluster, {"outside": ["confluent_producer"]}, RECORDS_PER_S),
         cluster.client_inside(
-            "inside", "aiokafka_producer", "--patience-ms", str(PATIENCE_MS), "--records-per-s", str(RECORDS_PER_S)
+            "inside",
+            "aiokafka_producer",
+            "--delivery-timeout-ms",
+            str(DELIVERY_TIMEOUT_MS),
+            "--records-per-s",
+            str(RECORDS_PER_S),
         ),
     ):
         yield

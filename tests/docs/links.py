@@ -7,9 +7,12 @@ from pathlib import Path
 from tests.docs.references import ROOT, anchors_in
 
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`[^`\n]*`")
+_DIAGRAM = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_FENCED_FILE = re.compile(r"(?<![\w/.-])(?:[a-z_]+/)+[a-z_]+\.py\b")
 _FILE = re.compile(r"`((?:ottla|tests|benchmarks|examples)/[\w./-]+\.\w+)`")
 _MAKE = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")
@@ -36,6 +39,17 @@ def missing_files(document: Path) -> Iterator[str]:
         stands_for_any = Path(name).stem.isupper()
         if not stands_for_any and not (ROOT / name).exists():
             yield name
+    for name in _files_of_diagrams(document.read_text()):
+        if not (ROOT / name).exists() and not (ROOT / "ottla" / name).exists():
+            yield name
+
+
+def _files_of_diagrams(text: str) -> Iterator[str]:
+    """In blocks without a language, and between backticks: files of the package may be named without `ottla/`."""
+    for block in _DIAGRAM.findall(text):
+        yield from _FENCED_FILE.findall(block)
+    for code in _INLINE.findall(_FENCE.sub("", text)):
+        yield from _FENCED_FILE.findall(code)
 
 
 def named_tests(document: Path) -> set[str]:

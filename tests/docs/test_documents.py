@@ -37,6 +37,15 @@ def test_files_named_in_documents_exist(document: Path) -> None:
     assert list(missing_files(document)) == []
 
 
+def test_a_missing_file_is_found_in_text_and_in_diagrams(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    document.write_text(
+        "`ottla/none.py` `broker/none.py:3` `broker/broker.py`\n```\na ─► storage/none.py\n```\n```sh\nx/y.py\n```\n"
+    )
+
+    assert list(missing_files(document)) == ["ottla/none.py", "storage/none.py", "ottla/none.py", "broker/none.py"]
+
+
 def test_named_tests_documents_exist() -> None:
     defined = {name for path in ROOT.glob("tests/**/*.py") for name in TEST.findall(path.read_text())}
     named = set().union(*(named_tests(document) for document in documents()))

@@ -1,4 +1,4 @@
-"""What README and the documents tell a reader to paste works, or says here why no test pastes it."""
+"""What README and the documents give to paste works, or says here why no test pastes it."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ NOT_PASTED_HERE = {
     f"{README}: pip install .": "an index and an environment of its own; the image installs the same package",
     f"{README}: docker compose up": "tests/docker/test_mini_cluster.py brings up compose.yaml",
     f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
-    f"{CLUSTERS}: pip install 'ottla[etcd]'": "an etcd on another machine; tests/storm runs one here",
+    f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
@@ -78,7 +78,7 @@ def test_readmes_commands_produce_and_consume(broker: ServedBroker, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_readmes_story_tells_why_the_group_rebalanced(tmp_path: Path) -> None:
+def test_readmes_story_says_why_the_group_rebalanced(tmp_path: Path) -> None:
     with ServedBroker(tmp_path / "data", {"ottla.events.enable": "true"}) as broker:
         printed = paste(block_with("ottla groups story").text, broker.bootstrap, tmp_path)
 

@@ -1,6 +1,6 @@
 """The verdict on a history: everything in it that Kafka's guarantees rule out.
 
-Records are judged by `records` (acknowledged, stored, read), what was told about the ends of partitions by `ends`,
+Records are judged by `records` (acknowledged, stored, read), the ends of partitions that clients saw by `ends`,
 committed offsets by `commits`. In doubt means innocent: a record or commit without an outcome may be there or not.
 """
 

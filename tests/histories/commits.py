@@ -66,7 +66,7 @@ def check_commits(events: Sequence[Event]) -> Iterator[Violation]:
         commit = commits.get(commit_id or "")
         wrong = _why_invented(read, commit, refused)
         if wrong is not None:
-            yield Violation(Kind.COMMIT_INVENTED, register[1], f"{read.group} was told {wrong}")
+            yield Violation(Kind.COMMIT_INVENTED, register[1], f"{read.group} read {wrong}")
         elif commit is not None:
             commit.seen(read.sent_us, read.at_us)
     registers: dict[Register, list[_Commit]] = defaultdict(list)
@@ -116,16 +116,16 @@ def _commits(events: Iterable[Event]) -> tuple[dict[str, _Commit], set[str]]:
 
 
 def _why_invented(read: CommitRead, commit: _Commit | None, refused: set[str]) -> str | None:
-    told = f"{read.commit_id!r} with offset {read.offset}"
+    found = f"{read.commit_id!r} with offset {read.offset}"
     if commit is None or commit.sent is None:
-        return f"{told}, which nobody committed"
+        return f"{found}, which no client committed"
     sent = commit.sent
     if _register(sent) != _register(read) or sent.offset != read.offset:
-        return f"{told}, which was committed as {sent}"
+        return f"{found}, which was committed as {sent}"
     if read.commit_id in refused:
-        return f"{told}, which was refused"
+        return f"{found}, which was refused"
     if read.at_us < sent.at_us:
-        return f"{told}, before it was committed"
+        return f"{found}, before it was committed"
     return None
 
 
@@ -147,4 +147,4 @@ def _went_back(register: Register, held: _Commit, between: _Commit) -> Violation
     """`held` was read after `between`, though it was there before."""
     group, partition = register
     kind = Kind.COMMIT_LOST if held.sent is None else Kind.COMMIT_MOVED_BACK
-    return Violation(kind, partition, f"{group} was told {held} after {between} had been committed")
+    return Violation(kind, partition, f"{group} read {held} after {between} had been committed")

@@ -1,7 +1,7 @@
-"""The end of a partition, as one client is told it, never falls, and in the end all that was promised is there.
+"""The end of a partition, as one client sees it, never falls, and in the end all that was promised is there.
 
 Between clients nothing is promised: a leader that was paused and does not know that it has been replaced answers one
-that has not heard of its successor either.
+that does not know its successor either.
 """
 
 import heapq
@@ -30,7 +30,7 @@ def _falls(client: str, partition: Partition, ends: Sequence[EndSeen]) -> Iterat
         while under_way and under_way[0][0] < seen.sent_us:
             known = max(known, heapq.heappop(under_way)[1])
         if seen.offset < known:
-            how = f"{client} was told {seen.offset} after {known}"
+            how = f"{client} saw {seen.offset} after {known}"
             yield Violation(Kind.END_FELL, partition, how)
         heapq.heappush(under_way, (seen.at_us, seen.offset))
 
@@ -43,5 +43,5 @@ def _not_reached(
     if final is not None:
         end = final.records[-1][0] + 1 if final.records else final.log_start_offset
     if end < highest:
-        how = f"{client} was told {highest}, and the final log ends at {end}"
+        how = f"{client} saw {highest}, and the final log ends at {end}"
         yield Violation(Kind.END_FELL, partition, how)

@@ -1,4 +1,4 @@
-"""What clients did and were told, one small frozen value each.
+"""What clients sent and received, one small frozen value each.
 
 Times are microseconds of one clock that never goes back and that all clients of a history share: the machine's
 monotonic clock for processes on one machine, virtual time in a simulation. Only these times order events; the order
@@ -19,7 +19,7 @@ class Sent:
     """A producer was asked to write a record.
 
     `number` rises with every record of one producer to one partition: the order in which they must stand in the log
-    if the producer is idempotent. A producer that starts anew is another producer.
+    if the producer is idempotent. A producer that starts again is another producer.
     """
 
     at_us: int
@@ -67,7 +67,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class EndSeen:
-    """A client asked for the latest offset of a partition and was told `offset`: the high watermark."""
+    """A client asked for the latest offset of a partition and got `offset`: the high watermark."""
 
     sent_us: int
     at_us: int
@@ -104,8 +104,8 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True)
 class CommitRead:
-    """A client read a committed offset, -1 where it was told there is none. `commit_id` is None where the client's
-    library does not tell the metadata: the read then speaks of a commit only if its offset was committed once."""
+    """A client read a committed offset, -1 for none. `commit_id` is None where the client's
+    library does not return the metadata: the read then speaks of a commit only if its offset was committed once."""
 
     sent_us: int
     at_us: int

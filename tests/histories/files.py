@@ -1,4 +1,4 @@
-"""Histories as JSON lines: one event each, with its class as `event`, and `wall_ms` for whoever reads along."""
+"""Histories as JSON lines: one event each, with its class as `event`, and `wall_ms` for a person who reads them."""
 
 import json
 import threading

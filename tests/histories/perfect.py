@@ -92,10 +92,10 @@ class PerfectCluster:
         if not self._unanswered:
             return
         match self._unanswered.pop(self.random.randrange(len(self._unanswered))):
-            case Acknowledged() as told:
-                self.events.append(Acknowledged(self.now_us, told.value, told.offset))
-            case CommitAcknowledged() as told:
-                self.events.append(CommitAcknowledged(self.now_us, told.commit_id))
+            case Acknowledged() as answer:
+                self.events.append(Acknowledged(self.now_us, answer.value, answer.offset))
+            case CommitAcknowledged() as answer:
+                self.events.append(CommitAcknowledged(self.now_us, answer.commit_id))
             case other:
                 raise AssertionError(other)
 
@@ -140,8 +140,8 @@ class PerfectCluster:
         commit = self.committed[partition]
         asked_us = self.now_us
         self.now_us += self.random.randrange(3)
-        told = (NONE_COMMITTED, "") if commit is None else (commit.offset, commit.commit_id)
-        self.events.append(CommitRead(asked_us, self.now_us, GROUP, *partition, *told))
+        found = (NONE_COMMITTED, "") if commit is None else (commit.offset, commit.commit_id)
+        self.events.append(CommitRead(asked_us, self.now_us, GROUP, *partition, *found))
 
     def _partition(self) -> Partition:
         return self.random.choice(PARTITIONS)

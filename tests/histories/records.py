@@ -1,4 +1,4 @@
-"""Records: what producers were told and consumers were handed, against what is stored in the end.
+"""Records: what was acknowledged to producers and handed to consumers, against what is stored in the end.
 
 An acknowledged record (acks=all) is stored, once, at the offset that was acknowledged (I-4, I-9, I-10); a record that a
 consumer was handed stays where it was (I-5); records of an idempotent producer stand in the order in which they were
@@ -84,13 +84,14 @@ def _acknowledged_but_not_there(
         partition = (records.sent[value].topic, records.sent[value].partition)
         start = final_logs.get(partition, EMPTY).log_start_offset
         stored = places.get(partition, {}).get(value, [])
-        for told in acknowledgements:
-            if told.offset < start and (told.offset != UNKNOWN_OFFSET or start > 0):
+        for acknowledged in acknowledgements:
+            offset = acknowledged.offset
+            if offset < start and (offset != UNKNOWN_OFFSET or start > 0):
                 continue
             if not stored:
-                yield Violation(Kind.LOST, partition, f"{value} was acknowledged at {told.offset}")
-            elif told.offset not in (UNKNOWN_OFFSET, *stored):
-                yield Violation(Kind.MOVED, partition, f"{value} was acknowledged at {told.offset}, is at {stored}")
+                yield Violation(Kind.LOST, partition, f"{value} was acknowledged at {offset}")
+            elif offset not in (UNKNOWN_OFFSET, *stored):
+                yield Violation(Kind.MOVED, partition, f"{value} was acknowledged at {offset}, is at {stored}")
 
 
 def _read_but_not_there(
@@ -105,13 +106,13 @@ def _read_but_not_there(
         if read.offset < final_logs.get(partition, EMPTY).log_start_offset:
             continue
         stored = places.get(partition, {}).get(value, [])
-        told = f"{value} was read by {read.consumer} at {read.offset}"
+        how = f"{value} was read by {read.consumer} at {read.offset}"
         if value not in records.sent:
-            yield Violation(Kind.INVENTED, partition, told)
+            yield Violation(Kind.INVENTED, partition, how)
         elif not stored:
-            yield Violation(Kind.VANISHED, partition, told)
+            yield Violation(Kind.VANISHED, partition, how)
         elif read.offset not in stored:
-            yield Violation(Kind.MOVED, partition, f"{told}, is at {stored}")
+            yield Violation(Kind.MOVED, partition, f"{how}, is at {stored}")
 
 
 def _wrongly_there(records: _Records, partition: Partition, places: Mapping[str, Sequence[int]]) -> Iterator[Violation]:
@@ -148,7 +149,7 @@ def _out_of_order(
             how = f"{value} at {offset} was sent before {previous.value}, by the same producer"
             yield Violation(Kind.REORDERED, partition, how)
         elif latest is not None and records.is_durable(value):
-            known_us = min(told.at_us for told in records.acknowledged[value])
+            known_us = min(each.at_us for each in records.acknowledged[value])
             if known_us < latest.at_us:
                 how = f"{value} at {offset} was acknowledged before {latest.value} was sent"
                 yield Violation(Kind.REORDERED, partition, how)

@@ -62,7 +62,7 @@ THREE: list[Event] = [sent("a", 0), sent("b", 1), sent("c", 2), acked("a", 0), a
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 400))
 @settings(max_examples=150, deadline=None)
-def test_what_a_perfect_cluster_does_is_found_good_in_whatever_order_it_is_told(seed: int, steps: int) -> None:
+def test_history_of_a_perfect_cluster_is_good_in_any_order(seed: int, steps: int) -> None:
     cluster = PerfectCluster(seed).run(steps)
     by_client = sorted(cluster.events, key=lambda event: (type(event).__name__, getattr(event, "consumer", "")))
 
@@ -73,7 +73,7 @@ def test_what_a_perfect_cluster_does_is_found_good_in_whatever_order_it_is_told(
 def test_an_acknowledged_record_that_is_not_there_is_lost() -> None:
     assert kinds(THREE, "a", "b") == {Kind.LOST}
     assert kinds([*THREE[:2], acked("a", 0), acked("b", 0)], "b") == {Kind.LOST}, "another took its place"
-    assert kinds([sent("a", 0), acked("a", -1)]) == {Kind.LOST}, "its offset was not told"
+    assert kinds([sent("a", 0), acked("a", -1)]) == {Kind.LOST}, "its offset is not known"
 
 
 def test_a_partition_without_a_final_log_has_lost_all() -> None:
@@ -98,7 +98,7 @@ def test_a_record_at_two_offsets_is_duplicated() -> None:
     assert kinds([sent("a", 0)], "a", "a") == {Kind.DUPLICATED}, "in doubt, it may be there once"
 
 
-def test_a_producer_without_idempotence_may_write_twice_and_out_of_order() -> None:
+def test_producer_without_idempotence_may_duplicate_and_reorder() -> None:
     one, two = sent("a", 0, idempotent=False), sent("b", 1, idempotent=False)
     assert kinds([one, two, acked("a", 1)], "b", "a", "b") == set()
 
@@ -108,7 +108,7 @@ def test_records_of_one_producer_in_another_order_are_reordered() -> None:
     assert kinds([*THREE[:2]], "b", "a") == {Kind.REORDERED}, "in doubt too"
 
 
-def test_a_record_sent_after_another_was_acknowledged_stands_behind_it() -> None:
+def test_record_sent_after_an_acknowledgement_is_stored_later() -> None:
     early, late = sent("a", 0, at_us=0), sent("b", 0, at_us=11, producer="q")
     acknowledgements: list[Event] = [acked("b", 0, at_us=20), acked("a", 1, at_us=10)]
 
@@ -122,11 +122,11 @@ def test_a_record_elsewhere_than_acknowledged_or_read_has_moved() -> None:
     assert kinds([sent("a", 0), acked("a", 0), acked("a", 1)], "a") == {Kind.MOVED}, "acknowledged at two offsets"
 
 
-def test_a_record_that_a_consumer_was_handed_and_that_is_gone_has_vanished() -> None:
+def test_record_that_was_read_and_is_not_stored_has_vanished() -> None:
     assert kinds([sent("a", 0), read("a", 0)]) == {Kind.VANISHED}
 
 
-def test_a_record_that_nobody_sent_is_invented() -> None:
+def test_record_that_was_not_sent_is_invented() -> None:
     assert kinds([], "a") == {Kind.INVENTED}
     assert kinds([read("a", 0)]) == {Kind.INVENTED}
     assert kinds([sent("a", 0, partition=1)], "a") == {Kind.INVENTED}, "not to this partition"
@@ -142,14 +142,14 @@ def test_an_offset_without_a_record_is_a_hole() -> None:
     assert kinds([sent("b", 1)], "", "b") == {Kind.HOLE}, "at the start of the log"
 
 
-def test_offsets_handed_to_a_consumer_follow_one_another_until_it_seeks() -> None:
+def test_offsets_of_a_consumer_are_consecutive_until_it_seeks() -> None:
     stored = "a", "b", "c"
     assert kinds([*THREE, read("a", 0), read("c", 2, at_us=21)], *stored) == {Kind.SKIPPED}
     assert kinds([*THREE, read("b", 1), read("a", 0, at_us=21)], *stored) == {Kind.SKIPPED}, "back"
     assert kinds([*THREE, read("a", 0), read("c", 2, at_us=21, session=1)], *stored) == set()
 
 
-def test_the_end_that_a_client_is_told_never_falls() -> None:
+def test_end_that_a_client_sees_never_falls() -> None:
     stored = "a", "b", "c"
     assert kinds([*THREE, end(3, 10, 11), end(2, 12, 13)], *stored) == {Kind.END_FELL}
     assert kinds([*THREE, end(3, 10, 12), end(2, 12, 13)], *stored) == set(), "asked together"
@@ -180,7 +180,7 @@ def test_a_commit_to_a_smaller_offset_is_no_move_back() -> None:
     assert kinds([*events, committed("y", 2, 4, 5)]) == set()
 
 
-def test_an_offset_without_its_commit_speaks_of_the_only_commit_that_it_can_be() -> None:
+def test_offset_without_commit_id_means_its_only_commit() -> None:
     older: list[Event] = [commit("x", 5, 0), CommitAcknowledged(1, "x")]
     later: list[Event] = [commit("y", 6, 2), CommitAcknowledged(3, "y")]
     untold = committed(None, 5, 8, 9)
@@ -193,7 +193,7 @@ def test_an_offset_without_its_commit_speaks_of_the_only_commit_that_it_can_be()
 
 
 @pytest.mark.parametrize(
-    "told",
+    "events",
     [
         [committed("x", 5, 4, 5)],
         [commit("x", 6, 0), committed("x", 5, 4, 5)],
@@ -202,13 +202,13 @@ def test_an_offset_without_its_commit_speaks_of_the_only_commit_that_it_can_be()
     ],
     ids=["never made", "another offset", "refused", "read before it was made"],
 )
-def test_a_commit_that_was_not_made_so_is_invented(told: list[Event]) -> None:
-    assert kinds(told) == {Kind.COMMIT_INVENTED}
+def test_a_commit_that_was_not_made_so_is_invented(events: list[Event]) -> None:
+    assert kinds(events) == {Kind.COMMIT_INVENTED}
 
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_an_acknowledged_record_taken_from_the_end_of_a_log_is_missed(seed: int) -> None:
+def test_acknowledged_record_cut_from_a_logs_end_is_lost(seed: int) -> None:
     """With the reads and ends that depend on it, whatever else the history holds."""
     cluster = PerfectCluster(seed).run(200)
     durable = {event.value for event in cluster.events if isinstance(event, Acknowledged)}
@@ -225,7 +225,7 @@ def test_an_acknowledged_record_taken_from_the_end_of_a_log_is_missed(seed: int)
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_the_first_of_two_acknowledged_commits_is_never_read_at_the_end(seed: int) -> None:
+def test_first_of_two_acknowledged_commits_is_not_read_last(seed: int) -> None:
     cluster = PerfectCluster(seed).run(100)
     now_us = cluster.now_us + 1
     first: list[Event] = [commit("first", 5, now_us), CommitAcknowledged(now_us + 1, "first")]

@@ -12,14 +12,14 @@ class Kind(Enum):
     REORDERED = "in the final log in another order than it was written"
     MOVED = "acknowledged or read at another offset than it has in the final log"
     VANISHED = "read by a consumer, and not in the final log"
-    INVENTED = "read or in the final log, though nobody sent it"
+    INVENTED = "read or in the final log, though no producer sent it"
     REFUSED_BUT_WRITTEN = "refused, and yet in the final log"
     HOLE = "an offset between start and end of the final log that has no record"
     SKIPPED = "a consumer was handed an offset that does not follow the one before"
-    END_FELL = "a client was told a smaller end of a partition than it had been told before"
+    END_FELL = "a client saw a smaller end of a partition than it had seen before"
     COMMIT_LOST = "none was read as committed, though a commit had been acknowledged or read"
     COMMIT_MOVED_BACK = "an older commit was read, though a later one had been acknowledged or read"
-    COMMIT_INVENTED = "a commit was read that nobody made, or that was refused, or with another offset"
+    COMMIT_INVENTED = "a commit was read that no client made, or that was refused, or with another offset"
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,15 @@ def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def running_job(name: str, *arguments: str, jars: Path, is_heard: bool = False) -> Iterator["subprocess.Popen[bytes]"]:
-    """In a process group of its own, which is killed at the end of the context, Java and all. `is_heard`: what it says
-    can be read from its standard output."""
+def running_job(
+    name: str, *arguments: str, jars: Path, pipes_output: bool = False
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """In a process group of its own, which is killed at the end of the context, Java and all. With `pipes_output` the
+    test reads what it prints from its standard output."""
     process = subprocess.Popen(
         command(name, *arguments, jars=jars),
-        stdout=subprocess.PIPE if is_heard else subprocess.DEVNULL,
-        stderr=subprocess.STDOUT if is_heard else subprocess.DEVNULL,
+        stdout=subprocess.PIPE if pipes_output else subprocess.DEVNULL,
+        stderr=subprocess.STDOUT if pipes_output else subprocess.DEVNULL,
         start_new_session=True,
         env=ENVIRONMENT,
     )

@@ -30,7 +30,7 @@ SETTINGS = {
     "ottla.events.flush.interval.ms": "20",
 }
 COMPARED = ("generation", "cause", "members", "outcome")
-_TOLD_OF_GROUPS = {TYPES[kind] for kind in get_args(Fact) if kind in TYPES}
+_EVENTS_OF_GROUPS = {TYPES[kind] for kind in get_args(Fact) if kind in TYPES}
 
 
 class Watch(Timeline):
@@ -106,8 +106,8 @@ class Play:
     def shared_out(self) -> None:
         eventually(lambda: self.owners().keys() == {0, 1, 2}, threading.Event(), "every partition is owned")
 
-    def told(self) -> list[bytes]:
-        """The events in the topic, when everything that the broker has to tell of the group is there."""
+    def events_written(self) -> list[bytes]:
+        """The events in the topic, when everything that the broker publishes about the group is there."""
         found: list[bytes] = []
 
         def is_whole() -> bool:
@@ -115,7 +115,7 @@ class Play:
             events = [json.loads(value) for value in found]
             of_group = Counter(event["type"] for event in events if event.get("group_id") == GROUP)
             assert not any(event["type"] == "dropped" for event in events)
-            return Counter({name: of_group[name] for name in _TOLD_OF_GROUPS}) == self.watch.types()
+            return Counter({name: of_group[name] for name in _EVENTS_OF_GROUPS}) == self.watch.types()
 
         eventually(is_whole, threading.Event(), "all events are in the topic")
         return found
@@ -129,7 +129,7 @@ class Tables:
     """The observatory's rows, those of groups only of the play's."""
 
     def __init__(self, spark: Any, play: Play) -> None:
-        rows = [(EVENTS_TOPIC, bytearray(value)) for value in play.told()]
+        rows = [(EVENTS_TOPIC, bytearray(value)) for value in play.events_written()]
         frames = tables_of(spark.createDataFrame(rows, "topic STRING, value BINARY"), no_progress_ms=60_000)
         found = {name: frame.collect() for name, frame in frames.items() if name != "lag"}
         spark.catalog.clearCache()

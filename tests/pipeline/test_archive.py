@@ -204,7 +204,7 @@ def test_the_archive_is_whole_after_kills_at_random_moments(
 
 
 class Progress:
-    """What a checkpoint tells: a batch is in `offsets` when it begins, and in `commits` when it is over."""
+    """What a checkpoint shows: a batch is in `offsets` when it begins, and in `commits` when it is over."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint

@@ -55,7 +55,7 @@ def test_a_standalone_cluster_makes_the_same_tables(
         job("archive", *source, "--shared-path", jars=spark_jars, master=url)
         job("observatory", *observed, "--shared-path", jars=spark_jars, master=url)
     archive_here(spark, broker, [EVENTS], here / "events")
-    write_tables(spark, f"{here}/events", f"{here}/tables", no_progress_ms=60_000, tell=lambda sentence: None)
+    write_tables(spark, f"{here}/events", f"{here}/tables", no_progress_ms=60_000, report=lambda sentence: None)
 
     for name in ("events", *(f"tables/{table}" for table in TABLES)):
         assert rows_in(spark, f"{there}/{name}") == rows_in(spark, f"{here}/{name}"), name
@@ -71,7 +71,7 @@ def test_ctrl_c_ends_a_continuous_archive_without_a_trace(
     topic = make_topic(broker, 1)
     produce(broker, topic, ["a"])
     arguments = ["--bootstrap", broker.bootstrap, "--topic", topic, "--table", f"{tmp_path}/table", "--interval", "1"]
-    with running_job("archive", *arguments, jars=spark_jars, is_heard=True) as process:
+    with running_job("archive", *arguments, jars=spark_jars, pipes_output=True) as process:
         assert process.stdout is not None
         line = b""
         while b"batch 0" not in line:

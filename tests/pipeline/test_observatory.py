@@ -33,7 +33,7 @@ RECORDS = "topic STRING, value BINARY"
 
 
 class Log:
-    """Events as a broker would tell them; times are milliseconds after the start."""
+    """Events as a broker would publish them; times are milliseconds after the start."""
 
     def __init__(self, spark: Any, *, group: str | None = "g", broker: int = 1) -> None:
         self.spark = spark
@@ -41,7 +41,7 @@ class Log:
         self.broker = broker
         self.events: list[dict[str, Any]] = []
 
-    def tell(self, at_ms: int, event_type: str, **fields: Any) -> None:
+    def add(self, at_ms: int, event_type: str, **fields: Any) -> None:
         envelope = {
             "v": 1,
             "type": event_type,
@@ -55,10 +55,10 @@ class Log:
         self.events.append(envelope | fields)
 
     def started(self, at_ms: int, generation: int, cause: str, member: str) -> None:
-        self.tell(at_ms, "rebalance_started", generation=generation, cause=cause, member_id=member)
+        self.add(at_ms, "rebalance_started", generation=generation, cause=cause, member_id=member)
 
     def rejoined(self, at_ms: int, generation: int, member: str, owned: dict[str, list[int]] | None = None) -> None:
-        self.tell(
+        self.add(
             at_ms,
             "member_rejoined",
             generation=generation,
@@ -68,24 +68,24 @@ class Log:
         )
 
     def generation(self, at_ms: int, generation: int, members: list[str], join_phase_ms: int) -> None:
-        self.tell(
+        self.add(
             at_ms, "generation_started", generation=generation, member_ids=members, leader_id=members[0],
             protocol_name="range", join_phase_ms=join_phase_ms,
         )  # fmt: skip
 
     def completed(self, at_ms: int, generation: int, sync_phase_ms: int, **assigned: list[int]) -> None:
         for member, partitions in assigned.items():
-            self.tell(
+            self.add(
                 at_ms, "member_assigned", generation=generation, member_id=member, client_id=f"app-{member}",
                 assigned={"t": partitions} if partitions else {},
             )  # fmt: skip
-        self.tell(at_ms, "generation_completed", generation=generation, sync_phase_ms=sync_phase_ms)
+        self.add(at_ms, "generation_completed", generation=generation, sync_phase_ms=sync_phase_ms)
 
     def leader_changed(self, at_ms: int, epoch: int, **fields: Any) -> None:
-        self.tell(at_ms, "leader_changed", **{"topic": "t", "partition": 0, "leader_epoch": epoch, **fields})
+        self.add(at_ms, "leader_changed", **{"topic": "t", "partition": 0, "leader_epoch": epoch, **fields})
 
     def isr_changed(self, at_ms: int, epoch: int, **fields: Any) -> None:
-        self.tell(at_ms, "isr_changed", **{"topic": "t", "partition": 0, "leader_epoch": epoch, **fields})
+        self.add(at_ms, "isr_changed", **{"topic": "t", "partition": 0, "leader_epoch": epoch, **fields})
 
     def frame(self) -> Any:
         rows = [("ottla.events", bytearray(json.dumps(event).encode())) for event in self.events]
@@ -112,7 +112,7 @@ def log(spark: Any) -> Log:
 
 
 def test_only_events_of_a_known_version_are_read_and_once(log: Log) -> None:
-    log.tell(0, "rebalance_started", generation=0)
+    log.add(0, "rebalance_started", generation=0)
     log.events += [log.events[0] | {"v": 2, "seq": 7}, log.events[0], {"no": "event"}]
     others = log.spark.createDataFrame(
         [("t", bytearray(b"{}")), ("ottla.events", bytearray(b"\xff{")), ("ottla.events", None)], RECORDS
@@ -161,7 +161,7 @@ def test_later_of_two_joins_in_one_millisecond_is_slowest(log: Log) -> None:
 def test_a_member_that_never_came_back_is_the_slowest(log: Log) -> None:
     log.started(0, 1, "leader rejoined", "a")
     log.rejoined(0, 1, "a")
-    log.tell(30_000, "member_removed", generation=1, member_id="b", client_id="app-b", cause="did not rejoin in time")
+    log.add(30_000, "member_removed", generation=1, member_id="b", client_id="app-b", cause="did not rejoin in time")
     log.generation(30_000, 2, ["a"], 30_000)
     log.completed(30_010, 2, 10)
 
@@ -171,7 +171,7 @@ def test_a_member_that_never_came_back_is_the_slowest(log: Log) -> None:
 
 
 def test_whose_expiry_begins_a_rebalance_did_not_hold_it_up(log: Log) -> None:
-    log.tell(0, "member_removed", generation=1, member_id="b", client_id="app-b", cause="session expired")
+    log.add(0, "member_removed", generation=1, member_id="b", client_id="app-b", cause="session expired")
     log.started(0, 1, "session expired", "b")
     log.rejoined(500, 1, "a")
     log.generation(500, 2, ["a"], 500)
@@ -188,7 +188,7 @@ def test_how_a_rebalance_can_end(log: Log) -> None:
     log.generation(200, 2, ["a", "b"], 50)
     log.completed(230, 2, 30)
     log.started(1000, 2, "member left", "a")
-    log.tell(1010, "state_changed", generation=3, to_state="Empty")
+    log.add(1010, "state_changed", generation=3, to_state="Empty")
     log.started(2000, 3, "member joined", "c")
 
     assert rows_of(rebalances(log.parsed()), "generation", "outcome", "duration_ms", order="started_ms") == [
@@ -204,7 +204,7 @@ def test_generations_of_a_recreated_group_are_kept_apart(log: Log) -> None:
         log.started(begin, 0, "member joined", "a")
         log.generation(begin + 10, 1, ["a"], 10)
         log.completed(begin + 15, 1, 5)
-        log.tell(begin + 100, "state_changed", generation=1, to_state="Dead")
+        log.add(begin + 100, "state_changed", generation=1, to_state="Dead")
 
     assert rows_of(rebalances(log.parsed()), "incarnation", "generation", "duration_ms", order="started_ms") == [
         (0, 1, 15),
@@ -217,11 +217,11 @@ def test_generations_of_a_recreated_group_are_kept_apart(log: Log) -> None:
 
 def test_a_members_session_from_join_to_leave(log: Log) -> None:
     who = {"member_id": "a", "client_id": "app", "client_host": "/h"}
-    log.tell(0, "member_joined", generation=0, **who)
+    log.add(0, "member_joined", generation=0, **who)
     log.completed(10, 1, 5, a=[0])
     log.rejoined(500, 1, "a")
     log.completed(600, 2, 5, a=[0])
-    log.tell(900, "member_removed", generation=2, **who, cause="member left", client_reason="closed")
+    log.add(900, "member_removed", generation=2, **who, cause="member left", client_reason="closed")
 
     (row,) = member_sessions(log.parsed()).collect()
 
@@ -232,8 +232,8 @@ def test_a_members_session_from_join_to_leave(log: Log) -> None:
 
 
 def test_a_static_restart_ends_one_session_and_begins_another(log: Log) -> None:
-    log.tell(0, "member_joined", generation=0, member_id="i-1", group_instance_id="i", client_id="app")
-    log.tell(
+    log.add(0, "member_joined", generation=0, member_id="i-1", group_instance_id="i", client_id="app")
+    log.add(
         100, "static_member_replaced", generation=1, group_instance_id="i", old_member_id="i-1", new_member_id="i-2"
     )
 
@@ -265,7 +265,7 @@ def test_eager_partition_is_unowned_from_rejoin_to_assignment(log: Log) -> None:
     ]
 
 
-def test_cooperative_rebalance_leaves_only_moved_partitions_unowned(log: Log) -> None:
+def test_cooperative_rebalance_unowns_only_moved_partitions(log: Log) -> None:
     log.completed(0, 1, 5, a=[0, 1])
     log.rejoined(1000, 1, "a", {"t": [0, 1]})
     log.completed(1200, 2, 5, a=[0], b=[])
@@ -281,11 +281,11 @@ def test_cooperative_rebalance_leaves_only_moved_partitions_unowned(log: Log) ->
 
 def test_static_member_keeps_partitions_until_it_is_removed(log: Log) -> None:
     member = {"group_instance_id": "i", "client_id": "app"}
-    log.tell(0, "member_assigned", generation=1, member_id="i-1", **member, assigned={"t": [0]})
-    log.tell(
+    log.add(0, "member_assigned", generation=1, member_id="i-1", **member, assigned={"t": [0]})
+    log.add(
         500, "static_member_replaced", generation=1, group_instance_id="i", old_member_id="i-1", new_member_id="i-2"
     )
-    log.tell(700, "member_removed", generation=1, member_id="i-2", **member, cause="session expired")
+    log.add(700, "member_removed", generation=1, member_id="i-2", **member, cause="session expired")
     log.completed(900, 2, 5, a=[0])
 
     assert owned(log) == [(0, "i", 700, None, None), (0, "a", None, "i", 200)]
@@ -295,7 +295,7 @@ def test_static_member_keeps_partitions_until_it_is_removed(log: Log) -> None:
 
 
 def sample(log: Log, at_ms: int, committed: list[int], end: list[int | None]) -> None:
-    log.tell(at_ms, "lag_sampled", topic="t", partition=list(range(len(end))), committed=committed, end=end)
+    log.add(at_ms, "lag_sampled", topic="t", partition=list(range(len(end))), committed=committed, end=end)
 
 
 def test_lag_by_partition_and_sample(log: Log) -> None:
@@ -339,7 +339,7 @@ def test_a_stretch_ends_with_the_next_commit(log: Log) -> None:
 
 def test_members_dropped_because_others_waited_are_listed(log: Log) -> None:
     for cause in ("did not rejoin in time", "member left", "members never synced"):
-        log.tell(0, "member_removed", generation=1, member_id="m", client_id="app", cause=cause)
+        log.add(0, "member_removed", generation=1, member_id="m", client_id="app", cause=cause)
     assert [row[:2] for row in stuck(log)] == [("did not rejoin in time", "m"), ("members never synced", "m")]
 
 
@@ -396,13 +396,13 @@ def test_moved_coordinator_has_group_count_and_load_time(spark: Any) -> None:
     offsets = {"topic": "__consumer_offsets", "partition": 7}
     first.leader_changed(0, 0, leader=1, isr=[1, 2], **offsets)
     second.leader_changed(900, 1, leader=2, previous_leader=1, isr=[2], **offsets)
-    second.tell(
+    second.add(
         930, "coordinator_moved", partition=7, coordinator=2, previous_coordinator=1, coordinator_epoch=1, groups=4,
         load_ms=30,
     )  # fmt: skip
-    told = leadership(events_of(first.frame().union(second.frame())))
+    changes = leadership(events_of(first.frame().union(second.frame())))
 
-    assert rows_of(told, "topic", "partition", "leader", "led_ms", "groups", "load_ms", order="led_from") == [
+    assert rows_of(changes, "topic", "partition", "leader", "led_ms", "groups", "load_ms", order="led_from") == [
         ("__consumer_offsets", 7, 1, 900, None, None),
         ("__consumer_offsets", 7, 2, None, 4, 30),
     ]

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 
 def eventful(log: Log) -> Log:
-    log.tell(0, "group_loaded", generation=0)
+    log.add(0, "group_loaded", generation=0)
     log.leader_changed(0, 0, leader=1, isr=[1, 2])
     log.leader_changed(5000, 1, previous_leader=1, isr=[1])
     log.leader_changed(6000, 2, leader=1, isr=[1])
@@ -38,9 +38,9 @@ def tables(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("observatory")
     archive, directory = f"{path}/archive", f"{path}/tables"
     eventful(Log(spark)).frame().write.format("delta").save(archive)
-    told: list[str] = []
-    write_tables(spark, archive, directory, no_progress_ms=60_000, tell=told.append)
-    assert told[0] == "rebalances: 2 rows"
+    reported: list[str] = []
+    write_tables(spark, archive, directory, no_progress_ms=60_000, report=reported.append)
+    assert reported[0] == "rebalances: 2 rows"
     return directory
 
 

@@ -1,4 +1,4 @@
-"""Leaders killed under Spark's connector: what a query reads and writes meanwhile, and what it is told of the ends."""
+"""Leaders killed under Spark's connector: what a query reads and writes then, and which end offsets it sees."""
 
 import json
 import threading
@@ -24,8 +24,8 @@ ROUND = 600
 # A producer and a query that are in the middle when the leader goes need several batches to be in the middle of.
 IN_PIECES = {"maxOffsetsPerTrigger": 150}
 LOOK_EVERY_S = 0.02
-# Java's admin client, by which Spark asks for ends, holds a question for a broker that was killed until this is over:
-# it does not ask anew who leads. Spark does, and asks again.
+# Java's admin client, by which Spark asks for ends, holds a request for a broker that was killed until this is over:
+# it does not look the leader up again. Spark does, and asks again.
 ADMIN_GIVES_UP = {"kafka_request_timeout_ms": 4000, "kafka_default_api_timeout_ms": 5000}
 
 
@@ -37,23 +37,23 @@ def numbers(values: range) -> list[str]:
     return [f"{number:05}" for number in values]
 
 
-# What a reader is told
+# The end offsets that a reader sees
 
 
 @dataclass
 class Ends:
-    """The high watermarks of each partition in the order in which they were told."""
+    """The high watermarks of each partition in the order in which a reader saw them."""
 
-    told: dict[int, list[int]] = field(default_factory=lambda: {partition: [] for partition in range(PARTITIONS)})
+    seen: dict[int, list[int]] = field(default_factory=lambda: {partition: [] for partition in range(PARTITIONS)})
 
     @property
     def last(self) -> list[int]:
-        return [told[-1] for told in self.told.values()]
+        return [seen[-1] for seen in self.seen.values()]
 
     @property
     def falls(self) -> list[tuple[int, int, int]]:
-        """Partition, what was told, and what was told after it and is less."""
-        return [(p, a, b) for p, told in self.told.items() for a, b in pairwise(told) if b < a]
+        """Partition, the end that was seen, and the smaller one that was seen after it."""
+        return [(p, a, b) for p, seen in self.seen.items() for a, b in pairwise(seen) if b < a]
 
 
 @contextmanager
@@ -61,8 +61,8 @@ def watching(broker: Reachable, topic: str) -> Iterator[Ends]:
     """Asks for the ends all the while; a last time after the end of the context."""
     ends, over = Ends(), threading.Event()
     watchers = [
-        threading.Thread(target=_watch, args=(broker, topic, partition, told, over), daemon=True)
-        for partition, told in ends.told.items()
+        threading.Thread(target=_watch, args=(broker, topic, partition, seen, over), daemon=True)
+        for partition, seen in ends.seen.items()
     ]
     for watcher in watchers:
         watcher.start()
@@ -72,16 +72,16 @@ def watching(broker: Reachable, topic: str) -> Iterator[Ends]:
         over.set()
         for watcher in watchers:
             watcher.join(WAIT_S)
-    assert not any(watcher.is_alive() for watcher in watchers), "at the end nobody tells the ends"
+    assert not any(watcher.is_alive() for watcher in watchers), "no watcher got the last end offsets"
 
 
-def _watch(broker: Reachable, topic: str, partition: int, told: list[int], over: threading.Event) -> None:
-    is_last_told = False
-    while not is_last_told:
+def _watch(broker: Reachable, topic: str, partition: int, seen: list[int], over: threading.Event) -> None:
+    is_last_seen = False
+    while not is_last_seen:
         is_last = over.is_set()
         for end in _ends_until_an_error(broker, topic, partition):
-            told.append(end)
-            is_last_told = is_last
+            seen.append(end)
+            is_last_seen = is_last
             if is_last or over.wait(LOOK_EVERY_S):
                 break
 
@@ -98,13 +98,13 @@ def _ends_until_an_error(broker: Reachable, topic: str, partition: int) -> Itera
         consumer.close()
 
 
-def ends_told_to(query: Any, topic: str) -> Ends:
+def ends_seen_by(query: Any, topic: str) -> Ends:
     """What the connector took for the ends, batch after batch."""
     ends = Ends()
     for progress in query.recentProgress:
         (source,) = progress.sources
         for partition, end in _offsets(source.latestOffset, topic).items():
-            ends.told[partition].append(end)
+            ends.seen[partition].append(end)
     return ends
 
 
@@ -135,7 +135,7 @@ def test_no_end_goes_back_over_a_kill_of_the_only_broker(spark: Any, tmp_path: P
 class Outcome:
     values: list[str]
     watched: Ends
-    told_to_spark: Ends
+    seen_by_spark: Ends
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +154,8 @@ def read_over_kills(spark: Any, cluster: ClusterProcesses, tmp_path_factory: pyt
             cluster.wait_until_whole()
         fill(cluster, topic, range(2 * ROUND, 3 * ROUND))
         values = running.wait_for(lambda values: len(values) >= 3 * ROUND)
-        told_to_spark = ends_told_to(running.query, topic)
-    return Outcome(values, ends, told_to_spark)
+        seen_by_spark = ends_seen_by(running.query, topic)
+    return Outcome(values, ends, seen_by_spark)
 
 
 def kill_leader(cluster: ClusterProcesses, topic: str, partition: int) -> ServedBroker:
@@ -173,9 +173,9 @@ def test_end_offsets_never_decrease_over_killed_leaders(read_over_kills: Outcome
     assert sum(read_over_kills.watched.last) == 3 * ROUND
 
 
-def test_no_end_that_spark_is_told_goes_back_over_killed_leaders(read_over_kills: Outcome) -> None:
-    assert read_over_kills.told_to_spark.falls == []
-    assert sum(read_over_kills.told_to_spark.last) == 3 * ROUND
+def test_end_that_spark_sees_never_decreases_over_kills(read_over_kills: Outcome) -> None:
+    assert read_over_kills.seen_by_spark.falls == []
+    assert sum(read_over_kills.seen_by_spark.last) == 3 * ROUND
 
 
 # Writing

@@ -1,4 +1,4 @@
-"""Scripted rebalances on a real broker with real clients; the observatory's rows must tell what the script did."""
+"""Scripted rebalances on a real broker with real clients; the observatory's rows must say what the script did."""
 
 import threading
 import time
@@ -175,7 +175,7 @@ def test_members_come_one_is_slow_one_leaves_one_expires(spark: Any, play: Play)
 
 
 def check_ownership(tables: Tables, slow: Any) -> None:
-    """At the end nobody owns anything; while the second dawdled, what the first gave up had no owner for that long."""
+    """At the end no member owns anything; while the second was slow, what the first gave up had no owner."""
     stretches = tables.ownership
     assert all(row["owned_until"] is not None for row in stretches)
     assert {row["partition"] for row in stretches} == {0, 1, 2}
@@ -187,7 +187,7 @@ def check_ownership(tables: Tables, slow: Any) -> None:
 
 def test_a_static_member_restarts_without_a_rebalance(spark: Any, play: Play) -> None:
     for _ in range(2):
-        member = play.member("app", group_instance_id="seat", session_timeout_ms=300_000)
+        member = play.member("app", group_instance_id="static", session_timeout_ms=300_000)
         play.stable_with(1)
         eventually(lambda member=member: member.owned == {0, 1, 2}, threading.Event(), "the member has its share")
         member.close()
@@ -197,10 +197,10 @@ def test_a_static_member_restarts_without_a_rebalance(spark: Any, play: Play) ->
     tables.check(play.watch)
     assert outline(tables) == [("member joined", 1, "completed")]
     assert [(row["group_instance_id"], row["left_cause"]) for row in tables.sessions] == [
-        ("seat", "static member replaced"),
-        ("seat", None),
+        ("static", "static member replaced"),
+        ("static", None),
     ]
-    assert [(row["owner"], row["owned_until"]) for row in tables.ownership] == [("seat", None)] * 3
+    assert [(row["owner"], row["owned_until"]) for row in tables.ownership] == [("static", None)] * 3
 
 
 def test_a_member_that_says_why_it_leaves_is_quoted(spark: Any, play: Play) -> None:
@@ -228,7 +228,7 @@ def test_group_keeps_its_generation_over_a_killed_coordinator(spark: Any, cluste
     play.member("first")
     play.stable_with(1)
     play.shared_out()
-    play.told()
+    play.events_written()
     first_coordinator = brokers.leader_of("__consumer_offsets", offsets_partition)
     assert first_coordinator is not None
     killed_ms = time.time() * 1000

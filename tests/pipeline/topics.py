@@ -50,7 +50,7 @@ def add_partitions(broker: Reachable, topic: str, total: int) -> None:
 
 
 def wait_until_known(broker: Reachable, topic: str, partitions: int) -> None:
-    """Until every broker tells of all partitions: those that did not make them hear of it a moment later."""
+    """Until every broker knows all partitions: brokers that did not create them see them a moment later."""
     for address in broker.bootstrap.split(","):
 
         def knows(address: str = address) -> bool:

@@ -250,7 +250,7 @@ def test_an_append_that_could_not_be_written_is_forgotten():
     assert partition.append(batch(2)) == 7
 
 
-def test_confirmed_batch_is_not_undone():
+def test_confirmed_producer_states_are_not_undone():
     partition = partition_with(batch(0))
     partition.append(batch(1))
     partition.producers.confirm()

@@ -29,7 +29,7 @@ CLIENT_STOPS_WITHIN_S = 90
 PRODUCERS = {
     "confluent": ["confluent_producer"],
     "aiokafka": ["aiokafka_producer"],
-    "impatient": ["confluent_producer", "--patience-ms", "2500"],
+    "impatient": ["confluent_producer", "--delivery-timeout-ms", "2500"],
 }
 READERS = {
     "member-a": ["aiokafka_member"],
@@ -187,7 +187,7 @@ def _compare_replicas(cluster: ClusterProcesses, logs: Mapping[Partition, FinalL
 
 
 def _complaints(cluster: ClusterProcesses) -> list[str]:
-    """What the brokers' logs say of errors that nobody foresaw."""
+    """The brokers' logs with a traceback: errors that the code does not expect."""
     return [
         f"a traceback in {broker.stderr_path}"
         for broker in cluster.brokers.values()
@@ -218,6 +218,6 @@ def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome
         return
     outcome.violations += check(events, logs)
     names = {event.producer for event in events if isinstance(event, Sent)}
-    outcome.counts["producers begun anew"] = len(names) - len(PRODUCERS)
+    outcome.counts["producers restarted"] = len(names) - len(PRODUCERS)
     if not (kinds[Acknowledged] and kinds[Read] and kinds[CommitAcknowledged]):
         outcome.failures.append(f"the storm went past the clients: {dict(outcome.counts)}")

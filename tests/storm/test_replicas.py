@@ -22,7 +22,7 @@ def replica(directory: Path, *segments: bytes) -> Path:
     return directory
 
 
-def test_replicas_may_differ_in_their_segments_and_beyond_the_high_watermark(tmp_path: Path) -> None:
+def test_replicas_may_differ_beyond_the_high_watermark(tmp_path: Path) -> None:
     one = replica(tmp_path / "1", batch(0, 2) + batch(2, 2) + batch(4, 1, content=b"a"))
     other = replica(tmp_path / "2", batch(0, 2), batch(2, 2), batch(4, 1, content=b"b"))
 

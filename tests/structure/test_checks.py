@@ -129,7 +129,7 @@ def test_what_only_tests_or_nothing_uses_is_found(tmp_path: Path) -> None:
     ]
 
 
-def test_exceptions_fail_when_a_line_is_missing_or_too_much() -> None:
+def test_exceptions_fail_when_too_few_or_too_many() -> None:
     found = [Finding("kept", "a.py", 1, "kept"), Finding("new", "a.py", 2, "a new one")]
 
     assert differences(found, ["kept", "gone"]) == [

@@ -131,7 +131,9 @@ class TopicOptions:
         at_least=1,
     )
     preallocate = always_false(
-        "preallocate", "Whether a new segment file is allocated on disk at its full size.", why=NO_PREALLOCATION
+        "preallocate",
+        "Whether a new segment file is allocated on disk at its full size. Only false is supported.",
+        why=NO_PREALLOCATION,
     )
     retention_bytes = long(
         "retention.bytes",

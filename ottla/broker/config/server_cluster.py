@@ -15,14 +15,15 @@ class ClusterOptions:
     broker_session_timeout_ms = integer(
         "broker.session.timeout.ms",
         9000,
-        "A broker whose lease was not renewed for this long counts as dead; other replicas lead then.",
+        "How long a broker may go without renewing its lease before it is fenced and other replicas lead its "
+        "partitions, in milliseconds.",
         at_least=1,
     )
     broker_heartbeat_interval_ms = integer(
         "broker.heartbeat.interval.ms",
         2000,
-        "How often a broker renews its lease in the metadata store. Never less often than three times per session "
-        "timeout.",
+        "Interval at which a broker renews its lease in the metadata store, in milliseconds. At most a third of "
+        "broker.session.timeout.ms is used.",
         at_least=1,
     )
     initial_broker_registration_timeout_ms = integer(
@@ -37,15 +38,14 @@ class ClusterOptions:
     controlled_shutdown_max_retries = integer(
         "controlled.shutdown.max.retries",
         3,
-        "A broker that stops waits at most this many times controlled.shutdown.retry.backoff.ms until it leads no "
-        "partition.",
+        "Maximum time of a controlled shutdown, as a multiple of controlled.shutdown.retry.backoff.ms. After it a "
+        "broker stops even if it still leads partitions.",
         at_least=0,
     )
     controlled_shutdown_retry_backoff_ms = long(
         "controlled.shutdown.retry.backoff.ms",
         5000,
-        "Multiplied by controlled.shutdown.max.retries, the maximum time that a broker that stops waits until it "
-        "leads no partition, in milliseconds.",
+        "Multiplied by controlled.shutdown.max.retries, the maximum time of a controlled shutdown, in milliseconds.",
         at_least=0,
     )
     auto_leader_rebalance_enable = boolean(
@@ -71,7 +71,8 @@ class ReplicationOptions:
     replica_lag_time_max_ms = long(
         "replica.lag.time.max.ms",
         30000,
-        "A follower that has not caught up for this long leaves the ISR.",
+        "A follower that has not caught up with the leader's log end for this many milliseconds is removed from the "
+        "ISR.",
         at_least=1,
     )
     replica_fetch_max_bytes = integer(
@@ -91,7 +92,8 @@ class ReplicationOptions:
     replica_fetch_min_bytes = integer(
         "replica.fetch.min.bytes",
         1,
-        "Minimum number of bytes for which the leader holds a follower's fetch.",
+        "Minimum size of the response to a follower's fetch, in bytes. With fewer the leader holds the fetch for at "
+        "most replica.fetch.wait.max.ms.",
         at_least=0,
     )
     replica_fetch_wait_max_ms = integer(

@@ -29,7 +29,10 @@ class GroupOptions:
 
 class OffsetsOptions:
     offset_metadata_max_bytes = integer(
-        "offset.metadata.max.bytes", 4096, "Maximum length of the metadata text of a committed offset.", at_least=0
+        "offset.metadata.max.bytes",
+        4096,
+        "Maximum length of the metadata of a committed offset, in UTF-16 code units, as Kafka counts it.",
+        at_least=0,
     )
     offsets_load_buffer_size = integer(
         "offsets.load.buffer.size",
@@ -132,7 +135,8 @@ class EventOptions:
     ottla_events_ignored_groups = text_option(
         "ottla.events.ignored.groups",
         "spark-kafka-,ottla-pipeline",
-        "There are no events about groups whose id begins so: those of programs that read the events.",
+        "Prefixes of the ids of groups about which no events are published. The default has the groups of programs "
+        "that read the events.",
         parse=_prefixes,
         bounds="a list of prefixes",
         update=Update.READ_ONLY,

@@ -166,7 +166,7 @@ class LogOptions:
     )
     log_preallocate = always_false(
         "log.preallocate",
-        "Whether a new segment file is allocated on disk at its full size.",
+        "Whether a new segment file is allocated on disk at its full size. Only false is supported.",
         why=NO_PREALLOCATION,
         update=_DYNAMIC,
     )

@@ -32,7 +32,7 @@ class ListenerOptions:
         Kind.LIST,
         (),
         "The address of each listener as clients and other brokers reach it: a client gets the addresses of the "
-        "listener it is connected to. The default is where the listener is, or --advertise.",
+        "listener it is connected to. The default is the address of the listener itself, or --advertise.",
         parse=lambda text: _listeners(text, _advertised),
         bounds="a list of NAME://HOST:PORT",
         update=Update.READ_ONLY,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.cluster.store import MetadataStore
 
 # Until then, the clients that waited for the broker have the processor for themselves.
-SETTLED_AFTER_S = 0.5
+DEFERRED_WORK_AFTER_S = 0.5
 
 
 class ServeOptions(NamedTuple):
@@ -89,33 +89,33 @@ def _server_config(options: ServeOptions) -> ServerConfig:
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return 0 if runner.run(_until_told_to_stop(options, config, data_dir)) else 1
+        return 0 if runner.run(_until_stopped(options, config, data_dir)) else 1
 
 
-async def _until_told_to_stop(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
+async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
     """Gives whether the stop was a clean one."""
     log = LazyLog(options.log_format, options.log_level)
     loop = asyncio.get_running_loop()
-    told = loop.create_future()
+    stop_requested = loop.create_future()
 
     def stop() -> None:
-        if not told.done():
-            told.set_result(None)
+        if not stop_requested.done():
+            stop_requested.set_result(None)
 
     for number in _stop_signals():
         loop.add_signal_handler(number, stop)
     served = _served(options, config, data_dir, log)
-    if not await _started(served, told):
-        log.info("told to stop before the start was over")
+    if not await _started(served, stop_requested):
+        log.info("stopped by a signal before the start was over")
         return True
     with contextlib.suppress(OSError):
         # The terminal, or who reads the pipe, may be gone already: no reason to stop uncleanly.
         print(
             f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True
         )
-    loop.call_later(SETTLED_AFTER_S, loop.run_in_executor, None, _settle, log)
+    loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
     IdleMemory(loop).start()
-    await told
+    await stop_requested
     log.info("stopping")
     return await served.stop()
 
@@ -126,10 +126,10 @@ def _stop_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, signal.SIGINT, *hangup]
 
 
-async def _started(served: Served, told: "asyncio.Future[None]") -> bool:
-    """False if somebody has told to stop first: a start may wait long for a metadata store. Raises StartError."""
+async def _started(served: Served, stop_requested: "asyncio.Future[None]") -> bool:
+    """False if a signal asked for a stop first: a start may wait long for a metadata store. Raises StartError."""
     start = asyncio.create_task(served.start(), name="start")
-    await asyncio.wait([start, told], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([start, stop_requested], return_when=asyncio.FIRST_COMPLETED)
     if not start.done():
         start.cancel()
         await asyncio.wait([start])
@@ -174,13 +174,13 @@ def _etcd_store(url: str, data_dir: Path) -> "MetadataStore":
     return EtcdStore(parse_store_url(url))
 
 
-def _settle(log: LazyLog) -> None:
+def _do_deferred_work(log: LazyLog) -> None:
     """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before. Then
     all that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
     again and again, while every client waits."""
     log.prepare()
     gc.freeze()
-    log.debug("settled")
+    log.debug("deferred start work done")
 
 
 def _raise_file_limit() -> None:

@@ -253,7 +253,7 @@ def metadata_record(group: ClassicGroup, assignments: dict[str, bytes] | None = 
 
 @dataclass(frozen=True, slots=True)
 class EmptyGroupStored:
-    """Nobody waits for it. Without it, a restart finds the members of the last generation, and times them out."""
+    """No request waits for it. Without it, a restart finds the members of the last generation, and times them out."""
 
     group: ClassicGroup
 

@@ -26,7 +26,7 @@ def main(arguments: argparse.Namespace) -> None:
         cluster.check_path(path, master_of(spark), is_shared=arguments.shared_path)
     began = monotonic()
     no_progress_ms = round(arguments.no_progress * 1000)
-    write_tables(spark, arguments.archive, arguments.tables, no_progress_ms=no_progress_ms, tell=say)
+    write_tables(spark, arguments.archive, arguments.tables, no_progress_ms=no_progress_ms, report=say)
     say(f"done in {monotonic() - began:.1f} s")
 
 

@@ -25,7 +25,7 @@ def main(arguments: argparse.Namespace) -> None:
     cluster.check_path(arguments.tables, master_of(spark), is_shared=arguments.shared_path)
     findings = read_tables(spark, arguments.tables, arguments.groups)
     if not findings.rebalances:
-        raise PipelineError(f"the tables in {arguments.tables} tell of no rebalance of these groups")
+        raise PipelineError(f"the tables in {arguments.tables} have no rebalance of these groups")
     say(f"wrote {write_report(findings, arguments.to)}")
 
 

@@ -31,13 +31,13 @@ def tables_of(records: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame
 
 
 def write_tables(
-    spark: SparkSession, archive: str, directory: str, *, no_progress_ms: int, tell: Callable[[str], None]
+    spark: SparkSession, archive: str, directory: str, *, no_progress_ms: int, report: Callable[[str], None]
 ) -> None:
     """Each table is replaced in one commit; readers see the old rows or the new."""
     frames = tables_of(spark.read.format("delta").load(archive), no_progress_ms=no_progress_ms)
     try:
         for name, rows in _written(frames, directory):
-            tell(f"{name}: {rows:,} rows")
+            report(f"{name}: {rows:,} rows")
     finally:
         spark.catalog.clearCache()
 

@@ -163,9 +163,9 @@ def _svg(title: str, draw: Callable[[Any], None], *, height_in: float) -> str:
 
 
 def _beside(axes: Any, x: float, y: float, text: str) -> None:
-    told = axes.annotate(text, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8)
+    label = axes.annotate(text, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8)
     # The scale has room for it; else the longest text would decide how wide the plot is.
-    told.set_in_layout(False)
+    label.set_in_layout(False)
 
 
 def _legend(axes: Any, handles: Sequence[Patch] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What consumers tell one another through JoinGroup and SyncGroup: subscriptions and assignments.
+"""What consumers send one another through JoinGroup and SyncGroup: subscriptions and assignments.
 
 Both travel as bytes behind an int16 of their version. A broker passes them on; it looks into subscriptions only to know
 which topics a group reads.

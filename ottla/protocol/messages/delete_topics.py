@@ -2,7 +2,7 @@
 
 By version:
 - 4 is flexible.
-- 5 tells errors in words.
+- 5 returns errors in words.
 - 6 can name topics by id.
 """
 

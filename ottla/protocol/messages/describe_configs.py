@@ -1,8 +1,8 @@
 """DescribeConfigs: the settings of brokers and topics, and where their values come from.
 
 By version:
-- 1 tells the source of a value and its synonyms.
-- 3 can tell types and documentation (KIP-569).
+- 1 returns the source of a value and its synonyms.
+- 3 can return types and documentation (KIP-569).
 - 4 is flexible.
 """
 

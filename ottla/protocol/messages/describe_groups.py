@@ -1,8 +1,8 @@
 """DescribeGroups: state, members and assignments of groups.
 
 By version:
-- 1 tells the throttle time.
-- 3 can tell authorized operations.
+- 1 returns the throttle time.
+- 3 can return authorized operations.
 - 4 has static members.
 - 5 is flexible.
 - 6 answers for an unknown group with an error and a sentence (KIP-1043).

@@ -3,7 +3,7 @@
 By version:
 - 2 is flexible.
 - 3 can answer with an error for the whole request.
-- 4 tells the size of the volume and how much of it is free (KIP-827).
+- 4 returns the size of the volume and how much of it is free (KIP-827).
 """
 
 from ottla.protocol.schema import define

@@ -7,10 +7,10 @@ By version:
 - 9 fences by leader epoch (KIP-320).
 - 10 allows zstd.
 - 11 has the rack of the client, and answers with a nearer replica (KIP-392).
-- 12 is flexible, and tells a follower where its log diverges (KIP-595).
+- 12 is flexible, and shows a follower where its log diverges (KIP-595).
 - 13 has topic ids in place of names (KIP-516).
 - 15 moves the replica id into a tagged structure with its epoch (KIP-903).
-- 16 can tell the new leader's address (KIP-951).
+- 16 can return the new leader's address (KIP-951).
 - 17 has the follower's directory id (KIP-853).
 """
 

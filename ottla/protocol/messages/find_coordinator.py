@@ -1,7 +1,7 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
 By version:
-- 1 has the kind of key, and tells errors in words.
+- 1 has the kind of key, and returns errors in words.
 - 3 is flexible.
 - 4 asks for several keys at once (KIP-699).
 - 5 and 6 allow other errors and kinds of key.

@@ -1,7 +1,7 @@
 """Heartbeat: a member shows that it lives and hears of rebalances.
 
 By version:
-- 1 tells the throttle time.
+- 1 returns the throttle time.
 - 3 has static members.
 - 4 is flexible.
 """

@@ -2,13 +2,13 @@
 
 By version:
 - 1 has a rebalance timeout apart from the session's.
-- 2 tells the throttle time.
+- 2 returns the throttle time.
 - 4 has the member ask again with the id it is given (KIP-394).
 - 5 has static members (KIP-345).
 - 6 is flexible.
 - 7 answers with the protocol type; the protocol may be null.
 - 8 has the reason for joining (KIP-800).
-- 9 tells a leader to skip the assignment.
+- 9 lets a leader skip the assignment.
 """
 
 from ottla.protocol.schema import define

@@ -1,7 +1,7 @@
 """LeaveGroup: members leave a group.
 
 By version:
-- 1 tells the throttle time.
+- 1 returns the throttle time.
 - 3 removes several members, static ones by their instance id.
 - 4 is flexible.
 - 5 has the reason for leaving (KIP-800).

@@ -1,9 +1,9 @@
 """ListGroups: the groups that a broker coordinates.
 
 By version:
-- 1 tells the throttle time.
+- 1 returns the throttle time.
 - 3 is flexible.
-- 4 tells states and can ask for some of them (KIP-518).
+- 4 returns states and can ask for some of them (KIP-518).
 - 5 does the same with types (KIP-848).
 """
 

@@ -1,16 +1,16 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
 By version:
-- 1 tells the controller, racks and internal topics; a null list of topics asks for all, as an empty one did before.
-- 2 tells the cluster id.
-- 3 tells the throttle time.
+- 1 returns the controller, racks and internal topics; a null list of topics asks for all, as an empty one did before.
+- 2 returns the cluster id.
+- 3 returns the throttle time.
 - 4 lets the client forbid the creation of topics it asks for.
-- 5 tells offline replicas.
-- 7 tells leader epochs.
-- 8 can tell authorized operations.
+- 5 returns offline replicas.
+- 7 returns leader epochs.
+- 8 can return authorized operations.
 - 9 is flexible.
 - 10 has topic ids (KIP-516).
-- 11 drops the cluster's authorized operations, which DescribeCluster tells.
+- 11 drops the cluster's authorized operations, which DescribeCluster returns.
 - 12 can ask by topic id: names may be null.
 - 13 can answer with an error for the whole request.
 """

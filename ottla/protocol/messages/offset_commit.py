@@ -2,7 +2,7 @@
 
 By version:
 - 2 has a retention time for the whole request, until 4.
-- 3 tells the throttle time.
+- 3 returns the throttle time.
 - 5 leaves retention to the broker.
 - 6 has leader epochs.
 - 7 has static members.

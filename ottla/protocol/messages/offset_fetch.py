@@ -2,7 +2,7 @@
 
 By version:
 - 2 asks for all partitions by a null list, and can answer with one error for the group.
-- 3 tells the throttle time.
+- 3 returns the throttle time.
 - 5 has leader epochs.
 - 6 is flexible.
 - 7 can ask for offsets that no open transaction will change (KIP-447).

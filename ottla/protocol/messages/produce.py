@@ -6,7 +6,7 @@ By version:
 - 7 allows zstd (KIP-110).
 - 8 answers with the records at fault (KIP-467).
 - 9 is flexible.
-- 10 can tell the new leader and its address (KIP-951).
+- 10 can return the new leader and its address (KIP-951).
 - 11 knows another error of transactions (KIP-890).
 """
 

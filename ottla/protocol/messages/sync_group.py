@@ -1,7 +1,7 @@
 """SyncGroup: the leader hands in the assignment, and each member gets its part.
 
 By version:
-- 1 tells the throttle time.
+- 1 returns the throttle time.
 - 3 has static members.
 - 4 is flexible.
 - 5 repeats protocol type and name, which are checked (KIP-559).

@@ -39,7 +39,7 @@ def test_brokers_use_the_first_listener_unless_another_is_named() -> None:
     assert Listeners(config()).inter_broker == "INTERNAL"
 
 
-def test_advertised_listeners_name_the_address_of_the_shorthand_too() -> None:
+def test_advertise_shorthand_becomes_an_advertised_listener() -> None:
     listeners = Listeners(ServerConfig({"advertised.listeners": "PLAINTEXT://broker.example:9092"}))
 
     assert listeners.wanted == [WantedListener("PLAINTEXT", "127.0.0.1", 9092, ("broker.example", 9092))]

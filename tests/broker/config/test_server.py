@@ -98,7 +98,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ]
 
 
-def test_values_set_at_run_time_come_first_and_those_of_this_broker_before_those_of_all() -> None:
+def test_value_of_this_broker_precedes_that_of_all_brokers() -> None:
     config = ServerConfig({"log.segment.bytes": "100"})
     option = SERVER_OPTIONS["log.segment.bytes"]
 

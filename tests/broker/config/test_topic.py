@@ -16,7 +16,7 @@ def entry(overrides: dict[str, str], server: ServerConfig, name: str):
     return next(each for each in topic_entries(overrides, server) if each.name == name)
 
 
-def test_a_topic_without_configs_on_a_broker_without_configs_has_kafkas_defaults() -> None:
+def test_topic_without_any_configs_has_kafkas_defaults() -> None:
     assert log_config({}, ServerConfig()) == LogConfig()
 
 
@@ -84,7 +84,7 @@ def test_a_value_is_described_with_every_place_that_gives_it_one() -> None:
     ]
 
 
-def test_a_value_from_a_coarser_property_is_shown_in_the_topics_unit() -> None:
+def test_value_of_a_coarser_property_is_shown_in_topic_units() -> None:
     described = entry({}, ServerConfig({"log.retention.hours": "1"}), "retention.ms")
 
     assert (described.value, described.source) == ("3600000", ConfigSource.STATIC_BROKER)
@@ -123,7 +123,7 @@ def test_alterations_set_remove_append_and_subtract() -> None:
     assert alter(changed, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"))["cleanup.policy"] == "compact"
 
 
-def test_a_topic_without_any_cleanup_policy_keeps_all_its_records() -> None:
+def test_topic_without_a_cleanup_policy_keeps_all_records() -> None:
     """confluent-kafka's own tests take the last policy away."""
     none_left = alter({}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"))
 

@@ -20,13 +20,15 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--history", required=True, type=Path)
     parser.add_argument("--records-per-s", type=int, default=200)
-    parser.add_argument("--patience-ms", type=int, default=ENDLESS_MS)
+    parser.add_argument("--delivery-timeout-ms", type=int, default=ENDLESS_MS)
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with HistoryFile(options.history) as history:
-        client = Client(options.name, options.bootstrap, options.records_per_s, options.patience_ms, history, stopping)
+        client = Client(
+            options.name, options.bootstrap, options.records_per_s, options.delivery_timeout_ms, history, stopping
+        )
         importlib.import_module(f"tests.storm.clients.{options.kind}").run(client)
 
 

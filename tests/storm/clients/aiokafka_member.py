@@ -92,7 +92,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         asked_us = now_us()
-        # What `committed` tells has no metadata, and that is what says which commit it is.
+        # `committed` returns no metadata, and only the metadata says which commit it is.
         found = await self._consumer._coordinator.fetch_committed_offsets(sorted(assigned))
         for partition in assigned:
             commit = found.get(partition)

@@ -41,7 +41,7 @@ class _Life:
             enable_idempotence=True,
             acks="all",
             linger_ms=5,
-            request_timeout_ms=client.patience_ms,
+            request_timeout_ms=client.delivery_timeout_ms,
         )
 
     async def produce(self) -> None:

@@ -18,16 +18,16 @@ class Client:
     name: str
     bootstrap: str
     records_per_s: int
-    patience_ms: int
+    delivery_timeout_ms: int
     """How long a producer tries to write a record; after that, whether it is there is not known."""
     history: HistoryFile
     stopping: threading.Event
 
     @property
     def gives_up(self) -> bool:
-        """A producer that gives a record up begins another epoch, and librdkafka sends anew in that what it had under
-        way in the other: once more, for all that a broker can know. It is not held to writing once and in order."""
-        return self.patience_ms < ENDLESS_MS
+        """A producer that gives a record up begins another epoch, and librdkafka sends again in it what was in
+        flight in the other: a duplicate that no broker can notice. It is not held to writing once and in order."""
+        return self.delivery_timeout_ms < ENDLESS_MS
 
 
 def to_payload(value: str) -> bytes:

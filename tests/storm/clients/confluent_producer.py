@@ -37,7 +37,7 @@ class _Life:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 5,
-                "message.timeout.ms": client.patience_ms,
+                "message.timeout.ms": client.delivery_timeout_ms,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 2,
             }
@@ -71,5 +71,5 @@ class _Life:
             payload, offset = message.value(), message.offset()
             assert payload is not None
             # None: a repeated batch that the broker knows to have, and no more of it (DUPLICATE_SEQUENCE_NUMBER).
-            told = UNKNOWN_OFFSET if offset is None else offset
-            self._client.history.write(Acknowledged(now_us(), to_value(payload), told))
+            acknowledged = UNKNOWN_OFFSET if offset is None else offset
+            self._client.history.write(Acknowledged(now_us(), to_value(payload), acknowledged))

@@ -44,7 +44,7 @@ class Full:
         patch.setattr(AppendQueue, "_write_queue", write)
 
 
-async def test_a_follower_with_a_full_disk_leaves_the_isr_and_comes_back(
+async def test_follower_with_a_full_disk_leaves_the_isr_and_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with three_brokers(tmp_path) as cluster:
@@ -74,7 +74,7 @@ async def test_a_leader_with_a_full_disk_hands_over(tmp_path: Path, monkeypatch:
         await same_everywhere(cluster, 1)
 
 
-async def test_the_only_replica_with_a_full_disk_goes_on_when_there_is_room(
+async def test_only_replica_with_a_full_disk_recovers_with_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_cluster(tmp_path, 2) as cluster:
@@ -89,7 +89,7 @@ async def test_the_only_replica_with_a_full_disk_goes_on_when_there_is_room(
 
 @pytest.mark.parametrize("damaged", [0, 2], ids=["leader", "follower"])
 async def test_a_damaged_segment_is_copied_again(tmp_path: Path, damaged: int) -> None:
-    """Found by a consumer that reads there; nobody reads what is damaged, and nothing that was acknowledged is lost."""
+    """Found by a consumer that reads there; no client gets damaged records, and no acknowledged record is lost."""
     async with three_brokers(tmp_path) as cluster:
         await create_topic(cluster.brokers[0], "t", ALL)
         for value in (b"a", b"b", b"c"):
