@@ -31,7 +31,7 @@ class Cause(StrEnum):
     GROUP_REMOVED = "group expired or deleted"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """What all facts have; a broker has more of them than its groups."""
 
@@ -41,7 +41,7 @@ class Fact:
     """The level of its line in the log; None: it has no line."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged(Fact):
     """The group is in another state."""
 
@@ -59,7 +59,7 @@ class StateChanged(Fact):
     """Why, in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberJoined(Fact):
     """A new member is in the group."""
 
@@ -81,7 +81,7 @@ class MemberJoined(Fact):
     """How many members the group has now."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRejoined(Fact):
     """A member of the group has joined again, and waits for the others."""
 
@@ -102,7 +102,7 @@ class MemberRejoined(Fact):
     """How long the join phase had lasted; 0 when this join began it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSynced(Fact):
     """A member asked for its assignment, for the first time in this generation."""
 
@@ -118,7 +118,7 @@ class MemberSynced(Fact):
     """How long the sync phase had lasted, since the generation began."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAssigned(Fact):
     """The partitions that a member was given. Reported for each member just before `generation_completed`."""
 
@@ -134,7 +134,7 @@ class MemberAssigned(Fact):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberIdHandedOut(Fact):
     """A new member was given its id (MEMBER_ID_REQUIRED). Join phases wait for it until it joins with the id, or for
     its session timeout."""
@@ -146,7 +146,7 @@ class MemberIdHandedOut(Fact):
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingMemberDropped(Fact):
     """A member that was given such an id did not join in time, or left."""
 
@@ -159,7 +159,7 @@ class PendingMemberDropped(Fact):
     """One of the causes below."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRemoved(Fact):
     """A member is out of the group."""
 
@@ -177,7 +177,7 @@ class MemberRemoved(Fact):
     members: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionExpired(Fact):
     """A member sent no heartbeat for its session timeout. `member_removed` follows."""
 
@@ -190,7 +190,7 @@ class SessionExpired(Fact):
     """The session timeout of the member."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StaticMemberReplaced(Fact):
     """A static member has restarted and replaces its former self."""
 
@@ -206,7 +206,7 @@ class StaticMemberReplaced(Fact):
     """The id of the static member now."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StaticMemberRestored(Fact):
     """The replacement of a static member could not be stored, and was undone."""
 
@@ -221,7 +221,7 @@ class StaticMemberRestored(Fact):
     """The name of Kafka's error."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStarted(Fact):
     """A join phase begins."""
 
@@ -240,7 +240,7 @@ class RebalanceStarted(Fact):
     """When the join phase ends by itself: a `mono_ms`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinPhaseExtended(Fact):
     """The join phase ends later than planned."""
 
@@ -252,7 +252,7 @@ class JoinPhaseExtended(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStarted(Fact):
     """The join phase has ended and this generation begins: members wait for their assignment."""
 
@@ -271,7 +271,7 @@ class GenerationStarted(Fact):
     """How long the join phase lasted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationCompleted(Fact):
     """The leader's assignment is stored: all members can consume."""
 
@@ -285,7 +285,7 @@ class GenerationCompleted(Fact):
     sync_phase_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MissingAssignments(Fact):
     """The leader left members out of the assignment: it did not give them so much as an empty list."""
 
@@ -298,7 +298,7 @@ class MissingAssignments(Fact):
     """The members that were left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFailed(Fact):
     """Something about the group could not be written to its log, or not in time."""
 
@@ -312,7 +312,7 @@ class StoreFailed(Fact):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsCommitted(Fact):
     """Too many for an event each: the broker sums them up (`CommitsSummedUp`)."""
 
@@ -321,7 +321,7 @@ class OffsetsCommitted(Fact):
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRemoved(Fact):
     """Committed offsets were removed."""
 
@@ -333,7 +333,7 @@ class OffsetsRemoved(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoaded(Fact):
     """This broker has loaded the group and is its coordinator."""
 
@@ -348,7 +348,7 @@ class GroupLoaded(Fact):
     """Of how many partitions the group has committed an offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsSkipped(Fact):
     """Records of `__consumer_offsets` that this broker does not read, such as those of other group protocols. Reported
     once for each reason when the partition is loaded."""

@@ -72,7 +72,15 @@ class GroupContext(StepContext):
     def transition(self, group: ClassicGroup, state: GroupState, reason: str) -> None:
         from_state = group.state
         group.transition_to(state, self.wall_ms)
-        self.observe(StateChanged(group.group_id, group.generation, from_state, state, reason))
+        self.observe(
+            StateChanged(
+                group_id=group.group_id,
+                generation=group.generation,
+                from_state=from_state,
+                to_state=state,
+                reason=reason,
+            )
+        )
 
     def create_from_log(self, group_id: str) -> None:
         """A group exists from its first committed record on: a simple group has no other beginning."""

@@ -69,7 +69,7 @@ def test_g27_a_stable_group_loses_only_what_it_no_longer_reads(shell: Shell, wri
     heartbeat_for(shell, client, HOUR)
     expire(shell)
     assert (shell.committed("t"), shell.committed("old")) == (1, -1)
-    assert shell.facts_of(OffsetsRemoved) == [OffsetsRemoved("g", 1, "expired")]
+    assert shell.facts_of(OffsetsRemoved) == [OffsetsRemoved(group_id="g", partitions=1, reason="expired")]
 
 
 @pytest.mark.parametrize(

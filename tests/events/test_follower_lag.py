@@ -27,9 +27,9 @@ def test_a_follower_that_is_behind_is_told_of_by_topic() -> None:
     ]
 
     assert FollowerLag().sample(partitions) == [
-        FollowerLagSampled("t", 2, partition=(0, 1), lag=(1, 3), in_sync=(True, False)),
-        FollowerLagSampled("u", 2, partition=(0,), lag=(None,), in_sync=(False,)),
-        FollowerLagSampled("u", 3, partition=(0,), lag=(6,), in_sync=(False,)),
+        FollowerLagSampled(topic="t", follower=2, partition=(0, 1), lag=(1, 3), in_sync=(True, False)),
+        FollowerLagSampled(topic="u", follower=2, partition=(0,), lag=(None,), in_sync=(False,)),
+        FollowerLagSampled(topic="u", follower=3, partition=(0,), lag=(6,), in_sync=(False,)),
     ]
 
 

@@ -29,7 +29,11 @@ def told(before: MetadataImage, after: MetadataImage, node_id: int) -> list[Lead
 def test_the_new_leader_alone_tells_that_it_leads() -> None:
     before, after = image(state(1, (1, 2, 3))), image(state(2, (2, 3), leader_epoch=5))
 
-    assert told(before, after, 2) == [LeaderChanged("t", 0, 2, 1, leader_epoch=5, partition_epoch=52, isr=(2, 3))]
+    assert told(before, after, 2) == [
+        LeaderChanged(
+            topic="t", partition=0, leader=2, previous_leader=1, leader_epoch=5, partition_epoch=52, isr=(2, 3)
+        )
+    ]
     assert [told(before, after, other) for other in (1, 3)] == [[], []]
 
 
@@ -37,7 +41,9 @@ def test_the_controller_alone_tells_that_nobody_leads() -> None:
     before, after = image(state(1, (1,))), image(state(NO_LEADER, (1,), leader_epoch=5, last=1))
 
     assert told(before, after, CONTROLLER) == [
-        LeaderChanged("t", 0, None, 1, leader_epoch=5, partition_epoch=51, isr=(1,))
+        LeaderChanged(
+            topic="t", partition=0, leader=None, previous_leader=1, leader_epoch=5, partition_epoch=51, isr=(1,)
+        )
     ]
     assert [told(before, after, other) for other in (1, 2)] == [[], []]
 
@@ -56,7 +62,9 @@ def test_the_leader_tells_who_came_into_the_isr_and_who_left() -> None:
     before, after = image(state(1, (1, 2))), image(state(1, (1, 3)))
 
     assert told(before, after, 1) == [
-        IsrChanged("t", 0, 1, leader_epoch=4, partition_epoch=42, isr=(1, 3), joined=(3,), left=(2,))
+        IsrChanged(
+            topic="t", partition=0, leader=1, leader_epoch=4, partition_epoch=42, isr=(1, 3), joined=(3,), left=(2,)
+        )
     ]
     assert [told(before, after, other) for other in (2, 3)] == [[], []]
 
@@ -79,7 +87,9 @@ def test_added_partitions_are_told_and_removed_topics_are_not() -> None:
 
 def test_a_topic_made_anew_under_its_name_begins_anew() -> None:
     (only,) = told(image(state(2, (2,))), image(state(1, (1,), leader_epoch=0), topic_id=b"2" * 16), 1)
-    assert only == LeaderChanged("t", 0, 1, None, leader_epoch=0, partition_epoch=1, isr=(1,))
+    assert only == LeaderChanged(
+        topic="t", partition=0, leader=1, previous_leader=None, leader_epoch=0, partition_epoch=1, isr=(1,)
+    )
 
 
 def test_nothing_is_told_of_the_topic_of_events() -> None:

@@ -36,7 +36,18 @@ def told(fact: Fact) -> dict[str, Any]:
 
 
 def rejoined(protocol_type: str, subscription: bytes) -> MemberRejoined:
-    return MemberRejoined("g", 4, "m", None, "app", "/h", None, protocol_type, subscription, 250)
+    return MemberRejoined(
+        group_id="g",
+        generation=4,
+        member_id="m",
+        group_instance_id=None,
+        client_id="app",
+        client_host="/h",
+        client_reason=None,
+        protocol_type=protocol_type,
+        subscription=subscription,
+        join_phase_ms=250,
+    )
 
 
 def test_event_types_differ() -> None:
@@ -44,7 +55,17 @@ def test_event_types_differ() -> None:
 
 
 def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
-    fact = MemberRemoved("g", 3, "m", None, "app", "/10.0.0.1", Cause.MEMBER_LEFT, "going home", 2)
+    fact = MemberRemoved(
+        group_id="g",
+        generation=3,
+        member_id="m",
+        group_instance_id=None,
+        client_id="app",
+        client_host="/10.0.0.1",
+        cause=Cause.MEMBER_LEFT,
+        client_reason="going home",
+        members=2,
+    )
 
     value = build_event(fact, wall_ms=1000, mono_ms=50, broker=1, run=900, seq=7)
 
@@ -57,35 +78,56 @@ def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
 
 
 def test_errors_are_told_by_name() -> None:
-    assert told(StoreFailed("g", 1, "the assignment", ErrorCode.NOT_COORDINATOR))["error"] == "NOT_COORDINATOR"
+    assert (
+        told(StoreFailed(group_id="g", generation=1, what="the assignment", error=ErrorCode.NOT_COORDINATOR))["error"]
+        == "NOT_COORDINATOR"
+    )
 
 
 def test_causes_and_states_are_told_in_words() -> None:
-    removed = MemberRemoved("g", 3, "m", None, "app", "/h", Cause.NOT_REJOINED, None, 2)
-    changed = StateChanged("g", 3, GroupState.STABLE, GroupState.PREPARING_REBALANCE, "why")
+    removed = MemberRemoved(
+        group_id="g",
+        generation=3,
+        member_id="m",
+        group_instance_id=None,
+        client_id="app",
+        client_host="/h",
+        cause=Cause.NOT_REJOINED,
+        client_reason=None,
+        members=2,
+    )
+    changed = StateChanged(
+        group_id="g", generation=3, from_state=GroupState.STABLE, to_state=GroupState.PREPARING_REBALANCE, reason="why"
+    )
 
     assert told(removed)["cause"] == "did not rejoin in time"
     assert (told(changed)["from_state"], told(changed)["to_state"]) == ("Stable", "PreparingRebalance")
 
 
 def test_lists_and_truths_are_told_as_such() -> None:
-    fact = FollowerLagSampled("t", 2, partition=(0, 1), lag=(5, None), in_sync=(True, False))
+    fact = FollowerLagSampled(topic="t", follower=2, partition=(0, 1), lag=(5, None), in_sync=(True, False))
     assert told(fact) == {"topic": "t", "follower": 2, "partition": [0, 1], "lag": [5, None], "in_sync": [True, False]}
 
 
 def test_the_key_is_the_group_or_the_partition_or_the_broker() -> None:
     facts = (
-        StateChanged("g", 3, GroupState.STABLE, GroupState.DEAD, "why"),
-        LeaderChanged("t", 2, 1, None, 0, 0, (1,)),
-        FollowerLagSampled("t", 2, (0,), (5,), (True,)),
-        CoordinatorMoved(7, 1, None, 4, 0, 3),
-        Dropped(3),
+        StateChanged(group_id="g", generation=3, from_state=GroupState.STABLE, to_state=GroupState.DEAD, reason="why"),
+        LeaderChanged(
+            topic="t", partition=2, leader=1, previous_leader=None, leader_epoch=0, partition_epoch=0, isr=(1,)
+        ),
+        FollowerLagSampled(topic="t", follower=2, partition=(0,), lag=(5,), in_sync=(True,)),
+        CoordinatorMoved(
+            partition=7, coordinator=1, previous_coordinator=None, coordinator_epoch=4, groups=0, load_ms=3
+        ),
+        Dropped(count=3),
     )
     assert [key_of(fact, 6) for fact in facts] == ["g", "t-2", "t", "__consumer_offsets-7", "broker-6"]
 
 
 def test_a_partition_that_nobody_leads_has_no_leader_in_its_event() -> None:
-    fact = LeaderChanged("t", 2, leader=None, previous_leader=1, leader_epoch=5, partition_epoch=9, isr=(1,))
+    fact = LeaderChanged(
+        topic="t", partition=2, leader=None, previous_leader=1, leader_epoch=5, partition_epoch=9, isr=(1,)
+    )
 
     assert told(fact) == {
         "topic": "t",
@@ -115,7 +157,18 @@ def test_topics_are_told_of_a_subscription_shorter_than_its_version() -> None:
 
 def test_what_a_consumer_was_given_is_told_by_topic() -> None:
     assignment = build_assignment(ConsumerProtocolAssignment(assigned_partitions=OWNED), 0)
-    fields = told(MemberAssigned("g", 4, "m", "i", "app", "/h", "consumer", assignment))
+    fields = told(
+        MemberAssigned(
+            group_id="g",
+            generation=4,
+            member_id="m",
+            group_instance_id="i",
+            client_id="app",
+            client_host="/h",
+            protocol_type="consumer",
+            assignment=assignment,
+        )
+    )
 
     assert fields["assigned"] == {"t": [0, 2], "u": [1]}
 
@@ -130,4 +183,4 @@ def test_what_cannot_be_read_is_left_out(protocol_type: str, subscription: bytes
 
 
 def test_names_that_no_text_can_have_are_replaced_and_not_refused() -> None:
-    assert told(StoreFailed("\udcff", 1, '"\n', ErrorCode.NONE))["group_id"] == "?"
+    assert told(StoreFailed(group_id="\udcff", generation=1, what='"\n', error=ErrorCode.NONE))["group_id"] == "?"

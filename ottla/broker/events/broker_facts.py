@@ -10,7 +10,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.facts import Fact
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitsSummedUp(Fact):
     """Commits of a member since the last such event, at most `ottla.events.sample.interval.ms` ago."""
 
@@ -24,7 +24,7 @@ class CommitsSummedUp(Fact):
     """Of how many partitions an offset was committed, all those commits together."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LagSampled(Fact):
     """What a group has committed in a topic, and where the partitions end: three lists of equal length, in order of
     partitions, sampled every `ottla.events.sample.interval.ms`."""
@@ -42,7 +42,7 @@ class LagSampled(Fact):
     """The high watermark of each partition; null where the coordinator has no replica of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChanged(Fact):
     """A partition has another leader, its first one, or none."""
 
@@ -67,7 +67,7 @@ class LeaderChanged(Fact):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChanged(Fact):
     """The ISR has shrunk or expanded under the same leader."""
 
@@ -91,7 +91,7 @@ class IsrChanged(Fact):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerLagSampled(Fact):
     """How far a follower is behind this leader: three lists of equal length, in order of partitions, sampled every
     `ottla.events.sample.interval.ms`. Only partitions that are behind or out of sync are listed, and once more, with
@@ -113,7 +113,7 @@ class FollowerLagSampled(Fact):
         return self.topic
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorMoved(Fact):
     """A broker has loaded a partition of `__consumer_offsets` and serves its groups. `group_loaded` has each group."""
 
@@ -137,14 +137,14 @@ class CoordinatorMoved(Fact):
         return f"{CONSUMER_OFFSETS}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStarted(Fact):
     """A run begins."""
 
     event: ClassVar = "broker_started"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped(Fact):
     """Events that were not published."""
 

@@ -48,4 +48,4 @@ def _measured(partitions: Iterable[Partition]) -> Iterator[tuple[str, int, _Row]
 
 def _fact(topic: str, follower: int, rows: list[_Row]) -> FollowerLagSampled:
     partition, lag, in_sync = zip(*rows, strict=True)
-    return FollowerLagSampled(topic, follower, partition, lag, in_sync)
+    return FollowerLagSampled(topic=topic, follower=follower, partition=partition, lag=lag, in_sync=in_sync)

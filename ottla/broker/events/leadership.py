@@ -42,8 +42,8 @@ def _told(
     # Epochs count leaders, so a new one under the same leader means that there was another in between.
     if was is None or was.leader_epoch != now.leader_epoch:
         yield LeaderChanged(
-            topic,
-            index,
+            topic=topic,
+            partition=index,
             leader=_or_none(now.leader),
             previous_leader=None if was is None else _or_none(was.leader),
             leader_epoch=now.leader_epoch,
@@ -52,8 +52,8 @@ def _told(
         )
     elif now.leader != NO_LEADER and set(was.isr) != set(now.isr):
         yield IsrChanged(
-            topic,
-            index,
+            topic=topic,
+            partition=index,
             leader=now.leader,
             leader_epoch=now.leader_epoch,
             partition_epoch=now.partition_epoch,

@@ -152,7 +152,7 @@ class Publisher:
     def _loaded(self, hosted: "HostedPartition[GroupShard]") -> None:
         self._put(
             CoordinatorMoved(
-                hosted.index,
+                partition=hosted.index,
                 coordinator=self._broker.node_id,
                 previous_coordinator=self._former_coordinators.get(hosted.index),
                 coordinator_epoch=hosted.leader_epoch,
@@ -272,7 +272,7 @@ class Publisher:
         count = min(EVENTS_PER_SLICE, len(self._buffer))
         facts = [self._buffer.popleft() for _ in range(count)]
         if self._dropped:
-            facts.append((self._broker.clock.now_ms(), Dropped(self._dropped)))
+            facts.append((self._broker.clock.now_ms(), Dropped(count=self._dropped)))
             self._dropped = 0
         return facts
 

@@ -70,7 +70,9 @@ def test_g19_a_silent_member_goes_exactly_when_its_session_is_over(shell: Shell)
     shell.advance(1)
 
     assert shell.state() == "PreparingRebalance"
-    assert shell.facts_of(SessionExpired) == [SessionExpired("g", 1, c2.member_id, 10_000)]
+    assert shell.facts_of(SessionExpired) == [
+        SessionExpired(group_id="g", generation=1, member_id=c2.member_id, session_timeout_ms=10_000)
+    ]
     (started,) = shell.facts_of(RebalanceStarted)
     assert (started.cause, started.member_id) == (Cause.SESSION_EXPIRED, c2.member_id)
     assert c2.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID

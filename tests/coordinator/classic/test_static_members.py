@@ -38,7 +38,11 @@ def test_g25_a_restart_within_the_session_keeps_the_assignment_without_a_rebalan
     assert again.joined == JoinResult(ErrorCode.NONE, "b-0003", 1, "consumer", "range", pair[0].member_id)
     assert again.sync().assignment == b"c2"
     assert shell.states() == []
-    assert shell.facts_of(StaticMemberReplaced) == [StaticMemberReplaced("g", 1, "b", "b-0002", "b-0003")]
+    assert shell.facts_of(StaticMemberReplaced) == [
+        StaticMemberReplaced(
+            group_id="g", generation=1, group_instance_id="b", old_member_id="b-0002", new_member_id="b-0003"
+        )
+    ]
     assert [member.member_id for member in shell.partition.shard.durable.metadata["g"].members] == ["a-0001", "b-0003"]
 
 

@@ -133,7 +133,9 @@ def test_g15_members_left_out_get_an_empty_assignment_and_are_told_of(shell: She
     leader.sync({leader.member_id: b"all", "stranger": b"ignored"})
 
     assert c2.synced == c3.synced == SyncResult(ErrorCode.NONE, "consumer", "range", b"")
-    assert shell.facts_of(MissingAssignments) == [MissingAssignments("g", 1, (c2.member_id, c3.member_id))]
+    assert shell.facts_of(MissingAssignments) == [
+        MissingAssignments(group_id="g", generation=1, member_ids=(c2.member_id, c3.member_id))
+    ]
     assert "stranger" not in {member.member_id for member in shell.partition.shard.durable.metadata["g"].members}
 
 
