@@ -79,7 +79,7 @@ class Counters:
     def replay_control(self, producer_id: int, *, commit: bool) -> None:
         raise AssertionError("counters have no transactions")
 
-    def create_from_log(self, owner: str) -> None:
+    def on_committed(self, owner: str) -> None:
         self.owners.append(owner)
 
     def on_elected(self) -> None:
