@@ -192,7 +192,7 @@ def test_replayed_log_gives_offsets_and_groups_of_live_state(steps: list[tuple[s
 
 
 @pytest.mark.parametrize("remove", [lambda world: world.delete_group("g"), lambda world: world.expire()])
-def test_removal_that_timed_out_and_is_committed_ends_the_group(remove: Callable[[World], None]) -> None:
+def test_removal_committed_after_its_timeout_ends_the_group(remove: Callable[[World], None]) -> None:
     world = World()
     world.rebalance("g", 1)
     world.leave("g")

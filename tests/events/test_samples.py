@@ -17,7 +17,7 @@ def test_commits_are_summed_up_by_member() -> None:
     assert commits.take() == []
 
 
-def test_commits_of_more_members_than_can_be_counted_are_lost_and_counted() -> None:
+def test_commits_beyond_the_members_counted_are_lost() -> None:
     commits = Commits(most=1)
     for member in "aabc":
         commits.add(OffsetsCommitted(group_id="g", member_id=member, partitions=1))

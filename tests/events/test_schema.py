@@ -29,7 +29,7 @@ ENVELOPE = {"v", "type", "wall_ms", "mono_ms", "broker", "run", "seq"}
 OWNED = [TopicPartition(topic="t", partitions=[2, 0]), TopicPartition(topic="u", partitions=[1])]
 
 
-def told(fact: Fact) -> dict[str, Any]:
+def written(fact: Fact) -> dict[str, Any]:
     """The fields of the event without its envelope."""
     event = json.loads(build_event(fact, 0, 0, 0, 0, 0))
     return {name: value for name, value in event.items() if name not in ENVELOPE}
@@ -77,14 +77,16 @@ def test_an_event_is_one_compact_object_with_its_envelope_first() -> None:
     assert json.loads(value)["v"] == VERSION
 
 
-def test_errors_are_told_by_name() -> None:
+def test_errors_are_written_by_name() -> None:
     assert (
-        told(StoreFailed(group_id="g", generation=1, what="the assignment", error=ErrorCode.NOT_COORDINATOR))["error"]
+        written(StoreFailed(group_id="g", generation=1, what="the assignment", error=ErrorCode.NOT_COORDINATOR))[
+            "error"
+        ]
         == "NOT_COORDINATOR"
     )
 
 
-def test_causes_and_states_are_told_in_words() -> None:
+def test_causes_and_states_are_written_in_words() -> None:
     removed = MemberRemoved(
         group_id="g",
         generation=3,
@@ -100,13 +102,19 @@ def test_causes_and_states_are_told_in_words() -> None:
         group_id="g", generation=3, from_state=GroupState.STABLE, to_state=GroupState.PREPARING_REBALANCE, reason="why"
     )
 
-    assert told(removed)["cause"] == "did not rejoin in time"
-    assert (told(changed)["from_state"], told(changed)["to_state"]) == ("Stable", "PreparingRebalance")
+    assert written(removed)["cause"] == "did not rejoin in time"
+    assert (written(changed)["from_state"], written(changed)["to_state"]) == ("Stable", "PreparingRebalance")
 
 
-def test_lists_and_truths_are_told_as_such() -> None:
+def test_lists_and_booleans_are_written_as_such() -> None:
     fact = FollowerLagSampled(topic="t", follower=2, partition=(0, 1), lag=(5, None), in_sync=(True, False))
-    assert told(fact) == {"topic": "t", "follower": 2, "partition": [0, 1], "lag": [5, None], "in_sync": [True, False]}
+    assert written(fact) == {
+        "topic": "t",
+        "follower": 2,
+        "partition": [0, 1],
+        "lag": [5, None],
+        "in_sync": [True, False],
+    }
 
 
 def test_the_key_is_the_group_or_the_partition_or_the_broker() -> None:
@@ -124,12 +132,12 @@ def test_the_key_is_the_group_or_the_partition_or_the_broker() -> None:
     assert [key_of(fact, 6) for fact in facts] == ["g", "t-2", "t", "__consumer_offsets-7", "broker-6"]
 
 
-def test_a_partition_that_nobody_leads_has_no_leader_in_its_event() -> None:
+def test_partition_without_leader_has_none_in_its_event() -> None:
     fact = LeaderChanged(
         topic="t", partition=2, leader=None, previous_leader=1, leader_epoch=5, partition_epoch=9, isr=(1,)
     )
 
-    assert told(fact) == {
+    assert written(fact) == {
         "topic": "t",
         "partition": 2,
         "previous_leader": 1,
@@ -139,25 +147,25 @@ def test_a_partition_that_nobody_leads_has_no_leader_in_its_event() -> None:
     }
 
 
-def test_what_a_consumer_keeps_is_told_by_topic() -> None:
+def test_owned_partitions_are_written_by_topic() -> None:
     subscription = ConsumerProtocolSubscription(topics=["t", "u"], owned_partitions=OWNED)
-    fields = told(rejoined("consumer", build_subscription(subscription, 1)))
+    fields = written(rejoined("consumer", build_subscription(subscription, 1)))
 
     assert (fields["topics"], fields["owned"]) == (["t", "u"], {"t": [0, 2], "u": [1]})
     assert not {"subscription", "protocol_type"} & set(fields)
 
 
-def test_topics_are_told_of_a_subscription_shorter_than_its_version() -> None:
+def test_topics_of_a_short_subscription_are_written() -> None:
     """kafkajs says version 1 and ends before what that adds."""
-    written = build_subscription(ConsumerProtocolSubscription(topics=["t"]), 0)
-    fields = told(rejoined("consumer", b"\0\1" + written[2:]))
+    subscription = build_subscription(ConsumerProtocolSubscription(topics=["t"]), 0)
+    fields = written(rejoined("consumer", b"\0\1" + subscription[2:]))
 
     assert (fields["topics"], fields["owned"]) == (["t"], {})
 
 
-def test_what_a_consumer_was_given_is_told_by_topic() -> None:
+def test_assigned_partitions_are_written_by_topic() -> None:
     assignment = build_assignment(ConsumerProtocolAssignment(assigned_partitions=OWNED), 0)
-    fields = told(
+    fields = written(
         MemberAssigned(
             group_id="g",
             generation=4,
@@ -177,10 +185,10 @@ def test_what_a_consumer_was_given_is_told_by_topic() -> None:
     ("protocol_type", "subscription"), [("connect", b"\0\0"), ("consumer", b"\0"), ("consumer", b"")]
 )
 def test_what_cannot_be_read_is_left_out(protocol_type: str, subscription: bytes) -> None:
-    fields = told(rejoined(protocol_type, subscription))
+    fields = written(rejoined(protocol_type, subscription))
     assert "owned" not in fields
     assert fields["join_phase_ms"] == 250
 
 
-def test_names_that_no_text_can_have_are_replaced_and_not_refused() -> None:
-    assert told(StoreFailed(group_id="\udcff", generation=1, what='"\n', error=ErrorCode.NONE))["group_id"] == "?"
+def test_characters_that_utf8_does_not_have_are_replaced() -> None:
+    assert written(StoreFailed(group_id="\udcff", generation=1, what='"\n', error=ErrorCode.NONE))["group_id"] == "?"

@@ -1,4 +1,4 @@
-"""What is told at intervals: how far groups are behind, and how often they have committed since the last time."""
+"""What is sampled at intervals: how far groups are behind, and how often they have committed since the last sample."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias

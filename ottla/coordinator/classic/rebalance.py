@@ -29,7 +29,7 @@ from ottla.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What made a rebalance necessary, for those who will ask."""
+    """What made a rebalance necessary."""
 
     cause: Cause
     member_id: str | None = None
@@ -259,7 +259,7 @@ def metadata_record(group: ClassicGroup, assignments: dict[str, bytes] | None = 
 
 @dataclass(frozen=True, slots=True)
 class EmptyGroupStored:
-    """Nobody waits for it. Without it, a restart finds the members of the last generation, and times them out."""
+    """No request waits for it. Without it, a restart finds the members of the last generation, and times them out."""
 
     group: ClassicGroup
 

@@ -82,7 +82,7 @@ def _put_in_place(context: GroupContext, group: ClassicGroup, member: Member, re
 
 
 def _answer_without_rebalance(group: ClassicGroup, member: Member, event: JoinGroup, leader_before: str) -> JoinResult:
-    """A client that cannot be told to skip the assignment is kept from believing that it leads (KIP-814)."""
+    """A client that does not know how to skip the assignment is kept from believing that it leads (KIP-814)."""
     knows_to_skip = event.supports_skip_assignment
     skips = knows_to_skip and group.leader_id == member.member_id
     return JoinResult(
