@@ -77,7 +77,7 @@ bench: $(VENV)/ready-dev
 bench-pipeline: $(PIPELINE_VENV)/ready
 	$(PIPELINE_BIN)/python -m benchmarks.pipeline $(ARGS)
 
-# Regenerate what is made from the code: message stubs, docs/configuration.md, docs/apis.md, docs/cli.md.
+# Regenerate what is made from the code: message stubs, docs/configuration.md, docs/apis.md, docs/cli.md, the tables of docs/events.md.
 docs: $(VENV)/ready-dev
 	$(BIN)/python -m ottla.protocol.stubs
 	$(BIN)/python -m ottla.cli.reference

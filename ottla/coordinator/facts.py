@@ -1,19 +1,20 @@
 """Facts about groups, reported as they happen: for logs, for tests, and to answer "why did it rebalance?".
 
-Every fact names its group and the generation in force when it was reported. A fact is no state: losing one changes
-nothing. Its class says which event it is in `ottla.events` and at which level it is logged.
+A fact is no state: losing one changes nothing. Its class is the one place that says all about it: the event it is in
+the topic `ottla.events`, the level of its line in the log, and, in its docstring and those of its fields, what
+docs/events.md says. A field without a docstring means what the field of that name means in the first fact that has one.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from ottla.coordinator.classic.states import GroupState
 from ottla.protocol.errors import ErrorCode
 
 
 class Cause(StrEnum):
-    """Why a rebalance started, or a member went."""
+    """Why a rebalance started, or a member was removed."""
 
     MEMBER_JOINED = "member joined"
     MEMBER_LEFT = "member left"
@@ -30,10 +31,9 @@ class Cause(StrEnum):
     GROUP_REMOVED = "group expired or deleted"
 
 
-class BaseFact:
-    """What is done with facts of a type."""
-
-    __slots__ = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What all facts have; a broker has more of them than its groups."""
 
     event: ClassVar[str | None] = None
     """The type of its event in `ottla.events`; None: it has none of its own."""
@@ -41,41 +41,55 @@ class BaseFact:
     """The level of its line in the log; None: it has no line."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateChanged(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged(Fact):
+    """The group is in another state."""
+
     event: ClassVar = "state_changed"
 
     group_id: str
+    """The group."""
     generation: int
+    """The generation in force when the event happened; -1 where the event does not depend on one."""
     from_state: GroupState
+    """The state of the group before."""
     to_state: GroupState
+    """The state of the group now."""
     reason: str
+    """Why, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberJoined(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberJoined(Fact):
+    """A new member is in the group."""
+
     event: ClassVar = "member_joined"
 
     group_id: str
     generation: int
     member_id: str
+    """The member, by the id that the coordinator gave it."""
     group_instance_id: str | None
+    """The instance id of a static member."""
     client_id: str
+    """The client id of the member."""
     client_host: str
+    """The address that the member connects from."""
     client_reason: str | None
+    """What the client itself gave as its reason (KIP-800)."""
     members: int
-    """Count with the new one."""
+    """How many members the group has now."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRejoined(BaseFact):
-    """A member that is in the group has joined again, and now waits for the others."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRejoined(Fact):
+    """A member of the group has joined again, and waits for the others."""
 
     event: ClassVar = "member_rejoined"
 
     group_id: str
     generation: int
-    """The one that ends."""
+    """The generation that ends."""
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -83,14 +97,14 @@ class MemberRejoined(BaseFact):
     client_reason: str | None
     protocol_type: str
     subscription: bytes
-    """What it says about itself under the protocol it likes best."""
+    """The member's metadata for the protocol it prefers."""
     join_phase_ms: int
-    """How long the join phase had lasted; 0 when this join begins it."""
+    """How long the join phase had lasted; 0 when this join began it."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSynced(BaseFact):
-    """A member has asked for its assignment for the first time in this generation."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSynced(Fact):
+    """A member asked for its assignment, for the first time in this generation."""
 
     event: ClassVar = "member_synced"
 
@@ -99,13 +113,14 @@ class MemberSynced(BaseFact):
     member_id: str
     group_instance_id: str | None
     is_leader: bool
+    """Whether the member leads the group."""
     sync_phase_ms: int
-    """How long the generation had lasted."""
+    """How long the sync phase had lasted, since the generation began."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberAssigned(BaseFact):
-    """What the leader gave a member; reported for each of them just before the generation is complete."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAssigned(Fact):
+    """The partitions that a member was given. Reported for each member just before `generation_completed`."""
 
     event: ClassVar = "member_assigned"
 
@@ -119,9 +134,10 @@ class MemberAssigned(BaseFact):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MemberIdHandedOut(BaseFact):
-    """Answered MEMBER_ID_REQUIRED; the id holds later join phases open until it joins or its session time is over."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberIdHandedOut(Fact):
+    """A new member was given its id (MEMBER_ID_REQUIRED). Join phases wait for it until it joins with the id, or for
+    its session timeout."""
 
     event: ClassVar = "member_id_handed_out"
 
@@ -130,18 +146,23 @@ class MemberIdHandedOut(BaseFact):
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingMemberDropped(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingMemberDropped(Fact):
+    """A member that was given such an id did not join in time, or left."""
+
     event: ClassVar = "pending_member_dropped"
 
     group_id: str
     generation: int
     member_id: str
     cause: Cause
+    """One of the causes below."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRemoved(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRemoved(Fact):
+    """A member is out of the group."""
+
     event: ClassVar = "member_removed"
     level: ClassVar = "info"
 
@@ -154,21 +175,25 @@ class MemberRemoved(BaseFact):
     cause: Cause
     client_reason: str | None
     members: int
-    """Count of those left."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionExpired(Fact):
+    """A member sent no heartbeat for its session timeout. `member_removed` follows."""
+
     event: ClassVar = "session_expired"
 
     group_id: str
     generation: int
     member_id: str
     session_timeout_ms: int
+    """The session timeout of the member."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaticMemberReplaced(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticMemberReplaced(Fact):
+    """A static member has restarted and replaces its former self."""
+
     event: ClassVar = "static_member_replaced"
     level: ClassVar = "info"
 
@@ -176,12 +201,14 @@ class StaticMemberReplaced(BaseFact):
     generation: int
     group_instance_id: str
     old_member_id: str
+    """The id of the static member before, which is fenced."""
     new_member_id: str
+    """The id of the static member now."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaticMemberRestored(BaseFact):
-    """The replacement of a static member could not be stored and was undone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticMemberRestored(Fact):
+    """The replacement of a static member could not be stored, and was undone."""
 
     event: ClassVar = "static_member_restored"
     level: ClassVar = "warning"
@@ -191,26 +218,32 @@ class StaticMemberRestored(BaseFact):
     group_instance_id: str
     member_id: str
     error: ErrorCode
+    """The name of Kafka's error."""
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceStarted(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceStarted(Fact):
+    """A join phase begins."""
+
     event: ClassVar = "rebalance_started"
     level: ClassVar = "info"
 
     group_id: str
     generation: int
-    """The one that ends."""
+    """The generation that ends."""
     cause: Cause
     member_id: str | None
-    """The member that caused it; None when no single one did."""
+    """The member that caused the rebalance; left out where no single one did."""
     client_reason: str | None
     members: int
     join_deadline_ms: int
+    """When the join phase ends by itself: a `mono_ms`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPhaseExtended(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinPhaseExtended(Fact):
+    """The join phase ends later than planned."""
+
     event: ClassVar = "join_phase_extended"
 
     group_id: str
@@ -219,9 +252,9 @@ class JoinPhaseExtended(BaseFact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationStarted(BaseFact):
-    """The join phase has ended; members now wait for their assignment."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationStarted(Fact):
+    """The join phase has ended and this generation begins: members wait for their assignment."""
 
     event: ClassVar = "generation_started"
     level: ClassVar = "info"
@@ -229,14 +262,18 @@ class GenerationStarted(BaseFact):
     group_id: str
     generation: int
     protocol_name: str
+    """The assignor that the group has chosen."""
     leader_id: str
+    """The member that leads the group."""
     member_ids: tuple[str, ...]
+    """The members of the generation."""
     join_phase_ms: int
+    """How long the join phase lasted."""
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationCompleted(BaseFact):
-    """The leader's assignment is stored; every member can consume."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationCompleted(Fact):
+    """The leader's assignment is stored: all members can consume."""
 
     event: ClassVar = "generation_completed"
     level: ClassVar = "info"
@@ -248,9 +285,9 @@ class GenerationCompleted(BaseFact):
     sync_phase_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class MissingAssignments(BaseFact):
-    """The leader assigned nothing to these members, not even an empty list (G15)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingAssignments(Fact):
+    """The leader left members out of the assignment: it did not give them so much as an empty list."""
 
     event: ClassVar = "missing_assignments"
     level: ClassVar = "warning"
@@ -258,11 +295,12 @@ class MissingAssignments(BaseFact):
     group_id: str
     generation: int
     member_ids: tuple[str, ...]
+    """The members that were left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFailed(BaseFact):
-    """Records could not be appended, or not in time; `what` says which."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFailed(Fact):
+    """Something about the group could not be written to its log, or not in time."""
 
     event: ClassVar = "store_failed"
     level: ClassVar = "warning"
@@ -270,11 +308,12 @@ class StoreFailed(BaseFact):
     group_id: str
     generation: int
     what: str
+    """What could not be written, in words."""
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsCommitted(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCommitted(Fact):
     """Too many for an event each: the broker sums them up (`CommitsSummedUp`)."""
 
     group_id: str
@@ -282,58 +321,43 @@ class OffsetsCommitted(BaseFact):
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsRemoved(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRemoved(Fact):
+    """Committed offsets were removed."""
+
     event: ClassVar = "offsets_removed"
 
     group_id: str
     partitions: int
+    """Of how many partitions offsets were removed."""
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLoaded(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLoaded(Fact):
+    """This broker has loaded the group and is its coordinator."""
+
     event: ClassVar = "group_loaded"
 
     group_id: str
     generation: int
     state: GroupState
+    """The state of the group."""
     members: int
     offsets: int
+    """Of how many partitions the group has committed an offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsSkipped(BaseFact):
-    """Records of `__consumer_offsets` that this coordinator does not read, reported once per reason and load."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsSkipped(Fact):
+    """Records of `__consumer_offsets` that this broker does not read, such as those of other group protocols. Reported
+    once for each reason when the partition is loaded."""
 
     event: ClassVar = "records_skipped"
     level: ClassVar = "warning"
 
     reason: str
     count: int
+    """How many records."""
     first_record_offset: int
-
-
-Fact: TypeAlias = (
-    StateChanged
-    | MemberJoined
-    | MemberRejoined
-    | MemberSynced
-    | MemberAssigned
-    | MemberIdHandedOut
-    | PendingMemberDropped
-    | MemberRemoved
-    | SessionExpired
-    | StaticMemberReplaced
-    | StaticMemberRestored
-    | RebalanceStarted
-    | JoinPhaseExtended
-    | GenerationStarted
-    | GenerationCompleted
-    | MissingAssignments
-    | StoreFailed
-    | OffsetsCommitted
-    | OffsetsRemoved
-    | GroupLoaded
-    | RecordsSkipped
-)
+    """The offset of the first of these records."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.coordinator.classic.group import ClassicGroup
-from ottla.coordinator.classic.states import DEAD, GroupState
+from ottla.coordinator.classic.states import DEAD, EMPTY, GroupState
 from ottla.coordinator.durable_state import DurableState
 from ottla.coordinator.events import CommitOffsets
 from ottla.coordinator.facts import StateChanged
@@ -72,12 +72,30 @@ class GroupContext(StepContext):
     def transition(self, group: ClassicGroup, state: GroupState, reason: str) -> None:
         from_state = group.state
         group.transition_to(state, self.wall_ms)
-        self.observe(StateChanged(group.group_id, group.generation, from_state, state, reason))
+        self.observe(
+            StateChanged(
+                group_id=group.group_id,
+                generation=group.generation,
+                from_state=from_state,
+                to_state=state,
+                reason=reason,
+            )
+        )
 
     def create_from_log(self, group_id: str) -> None:
         """A group exists from its first committed record on: a simple group has no other beginning."""
         if group_id not in self.groups and self.durable.knows(group_id):
             self.groups[group_id] = ClassicGroup(group_id)
+
+    def remove_if_not_in_log(self, group_id: str) -> None:
+        """An Empty group ends when its tombstones are in the log, also those of a removal that was given up because it
+        took too long: the next coordinator would not find it either."""
+        group = self.groups.get(group_id)
+        if group is None or group.state is not EMPTY or not group.generation or group.pending_members:
+            return
+        if not self.durable.knows(group_id) and not self.appends.is_owner_pending(group_id):
+            self.transition(group, DEAD, "its removal is in the log")
+            del self.groups[group_id]
 
     def live_group(self, group_id: str) -> ClassicGroup | None:
         """The group, unless it is Dead: for requests to which both are the same."""

@@ -78,13 +78,15 @@ class GroupRemoved:
         del context.groups[group_id]
         context.create_from_log(group_id)
         if self.offsets:
-            context.observe(OffsetsRemoved(group_id, self.offsets, self.reason))
+            context.observe(OffsetsRemoved(group_id=group_id, partitions=self.offsets, reason=self.reason))
         self._answer(context, ErrorCode.NONE)
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
         group = self.successor
         context.groups[group.group_id] = group
-        context.observe(StoreFailed(group.group_id, group.generation, "the end of the group", error))
+        context.observe(
+            StoreFailed(group_id=group.group_id, generation=group.generation, what="the end of the group", error=error)
+        )
         self._answer(context, group_error(error))
 
     def _answer(self, context: GroupContext, error: ErrorCode) -> None:

@@ -111,8 +111,9 @@ class GroupShard:
     def replay_control(self, producer_id: int, *, commit: bool) -> None:
         self.context.durable.replay_control(producer_id, commit=commit)
 
-    def create_from_log(self, owner: str) -> None:
+    def on_committed(self, owner: str) -> None:
         self.context.create_from_log(owner)
+        self.context.remove_if_not_in_log(owner)
 
     def on_elected(self) -> None:
         loading.on_elected(self.context)

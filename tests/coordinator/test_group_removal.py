@@ -31,7 +31,8 @@ def heartbeat_for(shell: Shell, client: object, duration_ms: int) -> None:
         assert client.heartbeat() is ErrorCode.NONE
 
 
-def test_g27_a_group_that_became_empty_keeps_its_offsets_a_whole_retention_from_then(shell: Shell) -> None:
+def test_emptied_group_keeps_its_offsets_for_a_whole_retention(shell: Shell) -> None:
+    """G27"""
     (client,) = shell.stable_group("c1")
     client.commit(1)
     heartbeat_for(shell, client, HOUR)
@@ -47,8 +48,8 @@ def test_g27_a_group_that_became_empty_keeps_its_offsets_a_whole_retention_from_
     assert shell.appended_for(OFFSET_KEY)[-1] is None
 
 
-def test_g27_the_clock_of_retention_goes_on_over_a_move_of_the_coordinator(shell: Shell) -> None:
-    """§9.7.5"""
+def test_retention_goes_on_when_the_coordinator_moves(shell: Shell) -> None:
+    """G27: §9.7.5"""
     (client,) = shell.stable_group("c1")
     client.commit(1)
     client.leave()
@@ -62,14 +63,15 @@ def test_g27_the_clock_of_retention_goes_on_over_a_move_of_the_coordinator(shell
 
 
 @pytest.mark.parametrize("written", [subscription("t"), short_subscription("t")], ids=["whole", "short"])
-def test_g27_a_stable_group_loses_only_what_it_no_longer_reads(shell: Shell, written: bytes) -> None:
+def test_a_stable_group_loses_only_what_it_no_longer_reads(shell: Shell, written: bytes) -> None:
+    """G27"""
     (client,) = shell.stable_group("c1", protocols=(("range", written),))
     client.commit(1)
     client.commit(2, topic="old")
     heartbeat_for(shell, client, HOUR)
     expire(shell)
     assert (shell.committed("t"), shell.committed("old")) == (1, -1)
-    assert shell.facts_of(OffsetsRemoved) == [OffsetsRemoved("g", 1, "expired")]
+    assert shell.facts_of(OffsetsRemoved) == [OffsetsRemoved(group_id="g", partitions=1, reason="expired")]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,8 @@ def test_g27_a_stable_group_loses_only_what_it_no_longer_reads(shell: Shell, wri
     [{"protocols": (("range", b"unreadable"),)}, {"protocol_type": "connect"}],
     ids=["unreadable", "connect"],
 )
-def test_g27_nothing_expires_when_it_is_unknown_what_is_read(shell: Shell, settings: dict) -> None:
+def test_nothing_expires_when_it_is_unknown_what_is_read(shell: Shell, settings: dict) -> None:
+    """G27"""
     (client,) = shell.stable_group("c1", **settings)
     client.commit(2, topic="old")
     heartbeat_for(shell, client, HOUR)
@@ -85,7 +88,8 @@ def test_g27_nothing_expires_when_it_is_unknown_what_is_read(shell: Shell, setti
     assert shell.committed("old") == 2
 
 
-def test_g27_nothing_expires_during_a_rebalance(shell: Shell) -> None:
+def test_nothing_expires_during_a_rebalance(shell: Shell) -> None:
+    """G27"""
     c1, c2 = shell.stable_group("c1", "c2", session_timeout_ms=1_800_000, rebalance_timeout_ms=3 * HOUR)
     c1.commit(2, topic="old")
     shell.advance(HOUR // 2 - 1)
@@ -100,7 +104,8 @@ def test_g27_nothing_expires_during_a_rebalance(shell: Shell) -> None:
     assert shell.committed("old") == 2
 
 
-def test_g27_a_simple_consumers_offset_lives_a_retention_from_its_commit(shell: Shell) -> None:
+def test_offset_of_simple_group_expires_after_its_commit(shell: Shell) -> None:
+    """G27"""
     shell.commit(1)
     shell.advance(HOUR // 2)
     shell.commit(2, offsets=(OffsetToCommit("t", 1, 2),))
@@ -198,7 +203,7 @@ def test_an_unknown_group_is_not_deleted_nor_one_twice(shell: Shell) -> None:
     assert delete(shell) == DeleteResult(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-def test_a_deletion_that_is_not_stored_leaves_the_group_as_it_was(shell: Shell) -> None:
+def test_deletion_that_is_not_stored_leaves_the_group_as_it_was(shell: Shell) -> None:
     (client,) = shell.stable_group("c1")
     client.commit(1)
     client.leave()

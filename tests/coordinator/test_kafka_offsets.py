@@ -43,7 +43,7 @@ def taken_over() -> Shell:
     return shell
 
 
-def test_keys_and_group_values_come_out_byte_for_byte_as_kafka_wrote_them() -> None:
+def test_keys_and_group_values_are_built_as_kafka_wrote_them() -> None:
     """§11.1, §11.3"""
     groups = 0
     for record in kafkas_records():
@@ -61,7 +61,7 @@ def test_keys_and_group_values_come_out_byte_for_byte_as_kafka_wrote_them() -> N
     assert groups == 5
 
 
-def test_an_offset_value_of_version_4_is_read_and_differs_from_ours_by_its_version_and_tags() -> None:
+def test_offset_value_of_version_4_is_read() -> None:
     """§11.2"""
     (value,) = [
         record.value for record in kafkas_records() if record.key == build_offset_commit_key("golden", "foo", 0)
@@ -77,17 +77,17 @@ def test_an_offset_value_of_version_4_is_read_and_differs_from_ours_by_its_versi
     assert value[-1:] == b"\x00", "no tagged fields"
 
 
-def test_the_generations_that_kafka_stored_are_those_of_the_story() -> None:
+def test_generations_are_those_that_kafka_stored() -> None:
     values = [record.value for record in kafkas_records() if record.key == build_group_metadata_key("golden")]
     stored = [parse_group_metadata_value(value) for value in values if value is not None]
 
-    told = [
+    generations = [
         (group.generation, group.protocol_name, [(m.group_instance_id, m.assignment) for m in group.members])
         for group in stored
         if group is not None
     ]
 
-    assert told == [
+    assert generations == [
         (0, None, []),
         (1, "range", [(None, ASSIGNMENT)]),
         (2, None, []),
@@ -103,11 +103,11 @@ def test_the_group_goes_on_where_kafka_left_it() -> None:
     offset = shell.fetch("foo", 0, group_id="golden")
     assert (offset.offset, offset.leader_epoch, offset.metadata) == (2, 0, "note")
 
-    seat = shell.client("golden-client", group_id="golden", instance_id="seat-1")
+    member = shell.client("golden-client", group_id="golden", instance_id="seat-1")
     (member_id,) = shell.group("golden").members
-    seat.member_id, seat.generation = member_id, 4
-    assert seat.heartbeat().name == "NONE"
-    assert seat.sync().assignment == ASSIGNMENT
+    member.member_id, member.generation = member_id, 4
+    assert member.heartbeat().name == "NONE"
+    assert member.sync().assignment == ASSIGNMENT
 
 
 def test_the_group_that_kafka_knew_expires_its_member_here() -> None:

@@ -1,7 +1,7 @@
 """Random lives of one partition's groups, and what must hold after every step (§20: I-8, I-11 to I-14, I-16 to I-19).
 
-The dumb model is what clients were told: which answers succeeded, and which commits were acknowledged. Whatever order
-of requests, timers, append results and coordinator moves Hypothesis comes up with, the answers must fit together.
+The simple model is what clients were answered: which answers succeeded, and which commits were acknowledged. Whatever
+order of requests, timers, append results and coordinator moves Hypothesis comes up with, the answers must fit together.
 """
 
 from collections import defaultdict
@@ -62,7 +62,7 @@ class Groups(RuleBasedStateMachine):
         self.shell.hold_appends = not instant_log
         self.clients: list[Client] = [self.shell.client(**spec) for spec in CLIENTS]
         self.seen_tokens: set[int] = set()
-        # By group object and generation: a group that was deleted or loaded anew is another.
+        # By group object and generation: a group that was deleted or loaded again is another.
         self.joins: dict[tuple[ClassicGroup, int], set[tuple[Any, ...]]] = defaultdict(set)
         self.handed_out: dict[tuple[ClassicGroup, int], set[bytes]] = defaultdict(set)
         self.generations: dict[ClassicGroup, int] = {}
@@ -86,7 +86,7 @@ class Groups(RuleBasedStateMachine):
         self.requests += 1
         group = self.shell.group(who.group_id)
         members = list(group.members) if group is not None else []
-        # Every request of a leader is told apart by what it hands out.
+        # Every request of a leader differs in what it hands out.
         assignments = {member_id: f"{self.requests}".encode() for member_id in members} if gives else {}
         who.sync(assignments, generation=who.generation - old)
 
@@ -117,10 +117,10 @@ class Groups(RuleBasedStateMachine):
         offsets = (OffsetToCommit("t", 0, offset),)
         self.shell.send(CommitOffsets(token, group_id, member_id, instance_id, generation, offsets))
 
-    @rule(client=clients, by_seat=st.booleans())
-    def leave(self, client: int, by_seat: bool) -> None:
+    @rule(client=clients, by_instance=st.booleans())
+    def leave(self, client: int, by_instance: bool) -> None:
         who = self.clients[client]
-        leaving = LeavingMember("" if by_seat else who.member_id, who.instance_id)
+        leaving = LeavingMember("" if by_instance else who.member_id, who.instance_id)
         self.shell.send(LeaveGroup(self.shell.token(), who.group_id, (leaving,)))
 
     @rule(
@@ -220,7 +220,7 @@ class Groups(RuleBasedStateMachine):
         self._learn()
 
     def _learn(self) -> None:
-        """Take in what clients have been told since, and check it against what they were told before."""
+        """Take in what clients have been answered since, and check it against earlier answers."""
         for client in self.clients:
             if client.join_tokens and (answer := self.shell.answers.get(client.join_tokens[-1])) is not None:
                 assert client.joined is answer
@@ -242,11 +242,11 @@ class Groups(RuleBasedStateMachine):
         self.seen_tokens.add(token)
         assert answer.members == () or answer.leader_id == answer.member_id, "I-11: only the leader gets the members"
         group = self.shell.group(client.group_id)
-        # After the replacement of a leader some are told its former id (§7.2.2).
+        # After the replacement of a leader some are given its former id (§7.2.2).
         if group is not None and not any(member.is_static for member in group.members.values()):
-            told = self.joins[group, answer.generation]
-            told.add((answer.leader_id, answer.protocol_name, answer.protocol_type))
-            assert len(told) == 1, "I-11"
+            given = self.joins[group, answer.generation]
+            given.add((answer.leader_id, answer.protocol_name, answer.protocol_type))
+            assert len(given) == 1, "I-11"
 
     def _learn_sync(self, client: Client, answer: Any) -> None:
         group = self.shell.group(client.group_id)
@@ -311,7 +311,7 @@ class Groups(RuleBasedStateMachine):
             assert self.shell.committed(group_id=group_id) == expected
 
     def teardown(self) -> None:
-        """I-20: when faults stop, everything settles; nothing is left waiting and no timer stays."""
+        """I-20: when faults stop, everything comes to rest; nothing is left waiting and no timer stays."""
         if not hasattr(self, "shell"):
             return
         while self.shell.held:

@@ -100,7 +100,7 @@ def test_offset_values_are_written_as_kafka_does(version: int) -> None:
     assert build_offset_commit_value(committed) == value
 
 
-def test_an_unknown_version_of_a_value_is_no_offset_and_no_metadata() -> None:
+def test_unknown_value_version_is_no_offset_and_no_metadata() -> None:
     assert parse_offset_commit_value(b"\0\5rest") is None
     assert parse_group_metadata_value(b"\0\5rest") is None
 

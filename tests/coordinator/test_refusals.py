@@ -27,7 +27,7 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def requests(group_id: str) -> list[tuple[Request, ErrorCode]]:
-    """One of each, with what it is told while the partition loads."""
+    """One of each, with its answer while the partition loads."""
     return [
         (Client(Shell(), "c").join_event(1, group_id=group_id), LOADING),
         (SyncGroup(1, group_id, "m", None, 1), ErrorCode.REBALANCE_IN_PROGRESS),
@@ -53,13 +53,15 @@ def answer(shell: Shell, request: Request) -> ErrorCode:
 
 
 @pytest.mark.parametrize(("request_", "error"), requests("g"), ids=NAMES)
-def test_g03_while_loading(shell: Shell, request_: Request, error: ErrorCode) -> None:
+def test_while_loading(shell: Shell, request_: Request, error: ErrorCode) -> None:
+    """G03"""
     shell.partition = shell.empty_partition()
     assert answer(shell, request_) is error
 
 
 @pytest.mark.parametrize("request_", [request for request, _ in requests("g")], ids=NAMES)
-def test_g03_after_unloading_or_a_failed_load(shell: Shell, request_: Request) -> None:
+def test_after_unloading_or_a_failed_load(shell: Shell, request_: Request) -> None:
+    """G03"""
     shell.unload()
     assert answer(shell, request_) is ErrorCode.NOT_COORDINATOR
     shell.partition = shell.empty_partition()
@@ -75,7 +77,7 @@ def test_only_offsets_and_administration_take_the_empty_group_id(shell: Shell, r
     assert (answer(shell, request_) is ErrorCode.INVALID_GROUP_ID) == refused
 
 
-def test_unloading_answers_everything_that_waits_and_leaves_no_timer(shell: Shell) -> None:
+def test_unloading_answers_all_requests_and_leaves_no_timer(shell: Shell) -> None:
     joining = [shell.client(name, group_id="joining", instance_id=name) for name in ("c1", "c2")]
     for client in joining:
         client.join()

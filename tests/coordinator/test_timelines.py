@@ -13,7 +13,7 @@ CYCLE = ["PreparingRebalance", "CompletingRebalance", "Stable"]
 
 
 def assert_share(clients: list[Client], generation: int) -> None:
-    """All are in the generation and hold what the leader gave them, and nobody else's."""
+    """All are in the generation and hold what the leader gave them, and no more."""
     for client in clients:
         assert client.generation == generation
         assert client.synced.assignment == client.name.encode()
@@ -21,7 +21,7 @@ def assert_share(clients: list[Client], generation: int) -> None:
 
 
 def rejoin(shell: Shell, clients: list[Client]) -> None:
-    """What clients do that are told of a rebalance."""
+    """What clients do when a heartbeat says that the group rebalances."""
     for client in clients:
         assert client.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
         client.join()
@@ -34,7 +34,8 @@ def sync(clients: list[Client]) -> None:
     clients[0].sync_all(clients)
 
 
-def test_g08_three_join_together_and_rebalance_once(shell: Shell, show_timeline: Callable[[Shell], None]) -> None:
+def test_three_join_together_and_rebalance_once(shell: Shell, show_timeline: Callable[[Shell], None]) -> None:
+    """G08"""
     c1, c2, c3 = clients = [shell.client(name) for name in ("c1", "c2", "c3")]
     c1.join()
     shell.advance(1)
@@ -53,7 +54,8 @@ def test_g08_three_join_together_and_rebalance_once(shell: Shell, show_timeline:
     show_timeline(shell)
 
 
-def test_g09_two_join_a_stable_one_and_rebalance_twice(shell: Shell, show_timeline: Callable[[Shell], None]) -> None:
+def test_two_join_a_stable_one_and_rebalance_twice(shell: Shell, show_timeline: Callable[[Shell], None]) -> None:
+    """G09"""
     c1, c2, c3 = clients = [shell.client(name) for name in ("c1", "c2", "c3")]
     c1.join()
     shell.advance(1)
@@ -71,9 +73,8 @@ def test_g09_two_join_a_stable_one_and_rebalance_twice(shell: Shell, show_timeli
     show_timeline(shell)
 
 
-def test_g10_one_after_the_other_and_rebalance_three_times(
-    shell: Shell, show_timeline: Callable[[Shell], None]
-) -> None:
+def test_one_after_the_other_and_rebalance_three_times(shell: Shell, show_timeline: Callable[[Shell], None]) -> None:
+    """G10"""
     clients: list[Client] = []
     for name in ("c1", "c2", "c3"):
         newcomer = shell.client(name)
@@ -91,7 +92,8 @@ def test_g10_one_after_the_other_and_rebalance_three_times(
     show_timeline(shell)
 
 
-def test_g11_a_follower_that_lost_its_join_answer_catches_up_without_a_rebalance(shell: Shell) -> None:
+def test_follower_that_lost_its_join_answer_needs_no_rebalance(shell: Shell) -> None:
+    """G11"""
     c1, c2, _ = clients = [shell.client(name) for name in ("c1", "c2", "c3")]
     for client in clients:
         client.join()
@@ -111,7 +113,8 @@ def test_g11_a_follower_that_lost_its_join_answer_catches_up_without_a_rebalance
     assert shell.states() == states
 
 
-def test_g12_a_leader_that_lost_its_join_answer_completes_the_same_generation(shell: Shell) -> None:
+def test_leader_that_lost_its_join_answer_completes_generation(shell: Shell) -> None:
+    """G12"""
     clients = [shell.client(name) for name in ("c1", "c2", "c3")]
     for client in clients:
         client.join()

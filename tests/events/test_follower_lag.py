@@ -27,24 +27,24 @@ def test_a_follower_that_is_behind_is_told_of_by_topic() -> None:
     ]
 
     assert FollowerLag().sample(partitions) == [
-        FollowerLagSampled("t", 2, partition=(0, 1), lag=(1, 3), in_sync=(True, False)),
-        FollowerLagSampled("u", 2, partition=(0,), lag=(None,), in_sync=(False,)),
-        FollowerLagSampled("u", 3, partition=(0,), lag=(6,), in_sync=(False,)),
+        FollowerLagSampled(topic="t", follower=2, partition=(0, 1), lag=(1, 3), in_sync=(True, False)),
+        FollowerLagSampled(topic="u", follower=2, partition=(0,), lag=(None,), in_sync=(False,)),
+        FollowerLagSampled(topic="u", follower=3, partition=(0,), lag=(6,), in_sync=(False,)),
     ]
 
 
 def test_a_follower_that_has_caught_up_is_told_of_once_more() -> None:
     lag = FollowerLag()
-    told = [lag.sample([led("t", 0, end=10, followers={2: offset}, isr=(1, 2))]) for offset in (10, 7, 10, 10)]
+    samples = [lag.sample([led("t", 0, end=10, followers={2: offset}, isr=(1, 2))]) for offset in (10, 7, 10, 10)]
 
-    assert [[fact.lag for fact in sample] for sample in told] == [[], [(3,)], [(0,)], []]
+    assert [[fact.lag for fact in sample] for sample in samples] == [[], [(3,)], [(0,)], []]
 
 
-def test_one_that_has_everything_and_is_not_in_sync_yet_is_told_of() -> None:
+def test_follower_with_everything_but_out_of_sync_is_sampled() -> None:
     (fact,) = FollowerLag().sample([led("t", 0, end=10, followers={2: 10}, isr=(1,))])
     assert (fact.lag, fact.in_sync) == ((0,), (False,))
 
 
-def test_nothing_is_told_of_the_topic_of_events_or_of_what_others_lead() -> None:
+def test_events_topic_and_other_leaders_partitions_are_left_out() -> None:
     followed = SimpleNamespace(topic="t", index=0, leadership=None)
     assert FollowerLag().sample([led("ottla.events", 0, end=9, followers={2: 0}, isr=(1,)), followed]) == []

@@ -22,7 +22,17 @@ EVENTS = {"ottla.events.enable": "true", "ottla.events.flush.interval.ms": "5"}
 
 
 def left(group: str, number: int = 0) -> MemberRemoved:
-    return MemberRemoved(group, number, "m", None, "app", "/h", Cause.MEMBER_LEFT, None, 0)
+    return MemberRemoved(
+        group_id=group,
+        generation=number,
+        member_id="m",
+        group_instance_id=None,
+        client_id="app",
+        client_host="/h",
+        cause=Cause.MEMBER_LEFT,
+        client_reason=None,
+        members=0,
+    )
 
 
 def logged(partition: Partition) -> Iterator[dict[str, Any]]:
@@ -136,7 +146,7 @@ async def test_groups_of_readers_are_not_told_of(tmp_path: Path) -> None:
     async with running(tmp_path, {**EVENTS, "ottla.events.ignored.groups": "mine-, yours"}) as broker:
         for group in ("mine-1", "yours", "theirs", "mine"):
             broker.broker.events.observe(left(group))
-            broker.broker.events.observe(OffsetsCommitted(group, "m", 1))
+            broker.broker.events.observe(OffsetsCommitted(group_id=group, member_id="m", partitions=1))
         broker.broker.events._sum_up_commits()
         events = await flushed(broker)
 

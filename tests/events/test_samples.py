@@ -8,19 +8,19 @@ from ottla.coordinator.facts import OffsetsCommitted
 def test_commits_are_summed_up_by_member() -> None:
     commits = Commits(most=10)
     for member, partitions in [("a", 1), ("b", 2), ("a", 3)]:
-        commits.add(OffsetsCommitted("g", member, partitions))
+        commits.add(OffsetsCommitted(group_id="g", member_id=member, partitions=partitions))
 
     assert commits.take() == [
-        CommitsSummedUp("g", "a", commits=2, partitions=4),
-        CommitsSummedUp("g", "b", commits=1, partitions=2),
+        CommitsSummedUp(group_id="g", member_id="a", commits=2, partitions=4),
+        CommitsSummedUp(group_id="g", member_id="b", commits=1, partitions=2),
     ]
     assert commits.take() == []
 
 
-def test_commits_of_more_members_than_can_be_counted_are_lost_and_counted() -> None:
+def test_commits_beyond_the_members_counted_are_lost() -> None:
     commits = Commits(most=1)
     for member in "aabc":
-        commits.add(OffsetsCommitted("g", member, 1))
+        commits.add(OffsetsCommitted(group_id="g", member_id=member, partitions=1))
 
     assert commits.lost == 2
     assert len(commits.take()) == 1
@@ -31,6 +31,6 @@ def test_lag_is_told_by_group_and_topic_in_order_of_partitions() -> None:
     ends = {("t", 0): 10, ("u", 0): 9}
 
     assert list(lag_samples(groups, lambda topic, partition: ends.get((topic, partition)))) == [
-        LagSampled("g", "t", partition=(0, 1), committed=(7, 5), end=(10, None)),
-        LagSampled("g", "u", partition=(0,), committed=(9,), end=(9,)),
+        LagSampled(group_id="g", topic="t", partition=(0, 1), committed=(7, 5), end=(10, None)),
+        LagSampled(group_id="g", topic="u", partition=(0,), committed=(9,), end=(9,)),
     ]

@@ -28,7 +28,7 @@ def check_the_generation_first(patch):
 
 
 def an_unknown_member_with_an_old_generation():
-    test_sync.test_g14_t1_order_of_checks(Shell(), *test_sync.CHECKS["T-1: unknown member before generation"])
+    test_sync.test_order_of_checks(Shell(), *test_sync.CHECKS["T-1: unknown member before generation"])
 
 
 def apply_whatever_was_stored(patch):
@@ -36,7 +36,7 @@ def apply_whatever_was_stored(patch):
 
 
 def a_late_store():
-    test_sync.test_g16_t9_a_late_store_of_an_older_generation_changes_nothing(Shell())
+    test_sync.test_late_store_of_older_generation_changes_nothing(Shell())
 
 
 def answer_while_loading(patch):
@@ -86,11 +86,11 @@ def hash_code_points(patch):
 
 
 def a_group_beyond_the_basic_plane():
-    test_hashing.test_g03_t27_the_hash_is_javas_over_utf16_units("😀", 1772899, 49)
+    test_hashing.test_the_hash_is_javas_over_utf16_units("😀", 1772899, 49)
 
 
 def offsets_of_a_coordinator_that_loads():
-    test_commit.test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(Shell(), "loading")
+    test_commit.test_coordinator_that_is_not_loaded_answers_no_offset(Shell(), "loading")
 
 
 PLANTED = {

@@ -1,140 +1,154 @@
-"""What a broker has to tell beside the facts of its coordinator (`ottla.coordinator.facts`): of partitions, of itself,
-and samples.
+"""Facts of a broker beside those of its groups (`ottla.coordinator.facts`): of partitions, of itself, and samples.
 
-They are news as well: nobody needs to hear them, and losing one changes nothing. Those that concern no group have a
-`key` where they belong to a partition or topic.
+Those that concern no group have a `key` where they belong to a partition or a topic.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
-from ottla.coordinator.facts import BaseFact
+from ottla.coordinator.facts import Fact
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged(BaseFact):
-    """A partition has another leader, the first it ever had, or none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitsSummedUp(Fact):
+    """Commits of a member since the last such event, at most `ottla.events.sample.interval.ms` ago."""
+
+    event: ClassVar = "offsets_committed"
+
+    group_id: str
+    member_id: str
+    commits: int
+    """How many commits the member made."""
+    partitions: int
+    """Of how many partitions an offset was committed, all those commits together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagSampled(Fact):
+    """What a group has committed in a topic, and where the partitions end: three lists of equal length, in order of
+    partitions, sampled every `ottla.events.sample.interval.ms`."""
+
+    event: ClassVar = "lag_sampled"
+
+    group_id: str
+    topic: str
+    """The topic."""
+    partition: tuple[int, ...]
+    """The partitions."""
+    committed: tuple[int, ...]
+    """The offset that the group has committed, for each partition."""
+    end: tuple[int | None, ...]
+    """The high watermark of each partition; null where the coordinator has no replica of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChanged(Fact):
+    """A partition has another leader, its first one, or none."""
 
     event: ClassVar = "leader_changed"
 
     topic: str
     partition: int
+    """The partition."""
     leader: int | None
-    """None: it has no leader."""
+    """The broker that leads the partition; left out where none does."""
     previous_leader: int | None
-    """None: it had no leader."""
+    """The broker that led it before; left out where none did, as for a new topic."""
     leader_epoch: int
+    """Counts leaders of the partition."""
     partition_epoch: int
+    """Counts changes of the partition's state."""
     isr: tuple[int, ...]
+    """The ISR as it is now."""
 
     @property
     def key(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChanged(BaseFact):
-    """The leader is the same, the replicas that are in sync with it are others."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChanged(Fact):
+    """The ISR has shrunk or expanded under the same leader."""
 
     event: ClassVar = "isr_changed"
 
     topic: str
     partition: int
+    """The partition."""
     leader: int
+    """The broker that leads the partition."""
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
     joined: tuple[int, ...]
+    """The brokers that joined the ISR."""
     left: tuple[int, ...]
+    """The brokers that left the ISR."""
 
     @property
     def key(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerLagSampled(BaseFact):
-    """How far a follower is behind in partitions of a topic: three lists of equal length, in order of partitions."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerLagSampled(Fact):
+    """How far a follower is behind this leader: three lists of equal length, in order of partitions, sampled every
+    `ottla.events.sample.interval.ms`. Only partitions that are behind or out of sync are listed, and once more, with
+    `lag` 0, those that were behind at the previous sample: in a partition that is not listed it has everything."""
 
     event: ClassVar = "follower_lag_sampled"
 
     topic: str
     follower: int
+    """The broker that follows."""
     partition: tuple[int, ...]
     lag: tuple[int | None, ...]
-    """Records between the follower's end and the leader's; None where it has not fetched in this leader's term."""
+    """Records between the follower's log end and the leader's, for each partition; null before its first fetch."""
     in_sync: tuple[bool, ...]
+    """Whether the follower is in the ISR, for each partition."""
 
     @property
     def key(self) -> str:
         return self.topic
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorMoved(BaseFact):
-    """A partition of a coordinator topic is loaded: its groups are served here."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorMoved(Fact):
+    """A broker has loaded a partition of `__consumer_offsets` and serves its groups. `group_loaded` has each group."""
 
     event: ClassVar = "coordinator_moved"
 
     coordinator_topic: str
     partition: int
+    """The partition of `__consumer_offsets`."""
     coordinator: int
+    """The broker that serves the groups now."""
     previous_coordinator: int | None
-    """None where this broker has not seen another."""
+    """The broker that served the groups before; left out where this one has not seen another, as after a start."""
     coordinator_epoch: int
+    """The leader epoch of the partition."""
     groups: int
+    """How many groups the partition has."""
     load_ms: int
-    """From the beginning of the term."""
+    """How long the broker had led the partition by then."""
 
     @property
     def key(self) -> str:
         return f"{self.coordinator_topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class LagSampled(BaseFact):
-    """How far a group is in a topic: three lists of equal length, in order of partitions."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStarted(Fact):
+    """A run begins."""
 
-    event: ClassVar = "lag_sampled"
-
-    group_id: str
-    topic: str
-    partition: tuple[int, ...]
-    committed: tuple[int, ...]
-    end: tuple[int | None, ...]
-    """High watermarks; None where this broker has no replica."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitsSummedUp(BaseFact):
-    event: ClassVar = "offsets_committed"
-
-    group_id: str
-    member_id: str
-    commits: int
-    partitions: int
-    """Of all those commits together."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStarted(BaseFact):
     event: ClassVar = "broker_started"
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped(BaseFact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped(Fact):
+    """Events that were not published."""
+
     event: ClassVar = "dropped"
 
     count: int
-
-
-BrokerFact: TypeAlias = (
-    LeaderChanged
-    | IsrChanged
-    | FollowerLagSampled
-    | CoordinatorMoved
-    | LagSampled
-    | CommitsSummedUp
-    | BrokerStarted
-    | Dropped
-)
+    """How many events."""

@@ -1,7 +1,7 @@
 """How far followers are behind, as their leader knows it.
 
-A follower that has everything is no news, so an idle cluster tells nothing however many partitions it has. That one has
-caught up is news: a partition that was told of at a sample is told of at the next one too, whatever its lag is by then.
+A follower that has everything is not sampled, so an idle cluster publishes nothing however many partitions it has.
+That it has caught up is: a partition that was behind at a sample is in the next one too, whatever its lag is by then.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _Row = tuple[int, int | None, bool]
 
 class FollowerLag:
     def __init__(self) -> None:
-        # (topic, partition, follower) of what was told of at the last sample, and had not caught up then.
+        # (topic, partition, follower) of what was behind at the last sample.
         self._behind: set[tuple[str, int, int]] = set()
 
     def sample(self, partitions: Iterable[Partition]) -> list[FollowerLagSampled]:
@@ -48,4 +48,4 @@ def _measured(partitions: Iterable[Partition]) -> Iterator[tuple[str, int, _Row]
 
 def _fact(topic: str, follower: int, rows: list[_Row]) -> FollowerLagSampled:
     partition, lag, in_sync = zip(*rows, strict=True)
-    return FollowerLagSampled(topic, follower, partition, lag, in_sync)
+    return FollowerLagSampled(topic=topic, follower=follower, partition=partition, lag=lag, in_sync=in_sync)

@@ -1,7 +1,7 @@
-"""What an update of the metadata means for leaders and ISRs, as this broker is to tell it.
+"""What an update of the metadata changes about leaders and ISRs, as facts that this broker is to publish.
 
-Every broker sees every update. The one that a state names as the leader tells of it, and where it names none the
-controller does, so each change is told once.
+Every broker sees every update. The broker that a state names as the leader publishes the change, and where the state
+names none the controller does, so each change is published once.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ottla.cluster.updates import ImageUpdate
 
 
 def leadership_told(before: MetadataImage, update: ImageUpdate, node_id: int) -> Iterator[LeaderChanged | IsrChanged]:
-    """Nothing is told of partitions that are gone, nor of the topic of events."""
+    """None about partitions that are gone, nor about the topic of events."""
     for name, indexes in update.topics.items():
         topic = update.image.topic(name)
         if topic is None or name == EVENTS_TOPIC:
@@ -23,27 +23,27 @@ def leadership_told(before: MetadataImage, update: ImageUpdate, node_id: int) ->
         for index in indexes:
             if index < len(topic.partitions):
                 was = known[index] if index < len(known) else None
-                yield from _told(name, index, was, topic.partitions[index], node_id, update.image.controller_id)
+                yield from _changes(name, index, was, topic.partitions[index], node_id, update.image.controller_id)
 
 
 def last_leader(state: PartitionInfo | None) -> int | None:
-    """Who leads, or led before there was no leader; None where nobody ever did."""
+    """The leader, or the last one before there was none; None where there never was one."""
     if state is None:
         return None
     return _or_none(state.leader if state.leader != NO_LEADER else state.last_leader)
 
 
-def _told(
+def _changes(
     topic: str, index: int, was: PartitionInfo | None, now: PartitionInfo, node_id: int, controller_id: int
 ) -> Iterator[LeaderChanged | IsrChanged]:
-    teller = now.leader if now.leader != NO_LEADER else controller_id
-    if teller != node_id:
+    publisher = now.leader if now.leader != NO_LEADER else controller_id
+    if publisher != node_id:
         return
     # Epochs count leaders, so a new one under the same leader means that there was another in between.
     if was is None or was.leader_epoch != now.leader_epoch:
         yield LeaderChanged(
-            topic,
-            index,
+            topic=topic,
+            partition=index,
             leader=_or_none(now.leader),
             previous_leader=None if was is None else _or_none(was.leader),
             leader_epoch=now.leader_epoch,
@@ -52,8 +52,8 @@ def _told(
         )
     elif now.leader != NO_LEADER and set(was.isr) != set(now.isr):
         yield IsrChanged(
-            topic,
-            index,
+            topic=topic,
+            partition=index,
             leader=now.leader,
             leader_epoch=now.leader_epoch,
             partition_epoch=now.partition_epoch,

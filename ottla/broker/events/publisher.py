@@ -163,8 +163,8 @@ class Publisher:
         """A partition of a coordinator topic is served here from now on, with so many groups."""
         self._put(
             CoordinatorMoved(
-                hosted.topic,
-                hosted.index,
+                coordinator_topic=hosted.topic,
+                partition=hosted.index,
                 coordinator=self._runtime.node_id,
                 previous_coordinator=self._former_coordinators.get((hosted.topic, hosted.index)),
                 coordinator_epoch=hosted.leader_epoch,
@@ -276,7 +276,7 @@ class Publisher:
         count = min(EVENTS_PER_SLICE, len(self._buffer))
         facts = [self._buffer.popleft() for _ in range(count)]
         if self._dropped:
-            facts.append((self._runtime.clock.now_ms(), Dropped(self._dropped)))
+            facts.append((self._runtime.clock.now_ms(), Dropped(count=self._dropped)))
             self._dropped = 0
         return facts
 

@@ -1,4 +1,4 @@
-"""What is told at intervals: how far groups are behind, and how often they have committed since the last time."""
+"""What is sampled at intervals: how far groups are behind, and how often they have committed since the last sample."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -38,7 +38,7 @@ class Commits:
         """One fact for each member that has committed since the last call."""
         taken, self._counts = self._counts, {}
         return [
-            CommitsSummedUp(group_id, member_id, commits, partitions)
+            CommitsSummedUp(group_id=group_id, member_id=member_id, commits=commits, partitions=partitions)
             for (group_id, member_id), (commits, partitions) in taken.items()
         ]
 
@@ -53,4 +53,4 @@ def lag_samples(groups: Iterable[tuple[str, CommittedOffsets]], end_of: EndOf) -
         for topic, rows in by_topic.items():
             partitions, committed = zip(*sorted(rows), strict=True)
             ends = tuple(end_of(topic, partition) for partition in partitions)
-            yield LagSampled(group_id, topic, partitions, committed, ends)
+            yield LagSampled(group_id=group_id, topic=topic, partition=partitions, committed=committed, end=ends)

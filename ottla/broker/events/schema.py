@@ -1,19 +1,21 @@
 """Facts as events: one flat JSON object each.
 
 It begins with an envelope that all have; the fields of its type follow, which carry the names of the fact's attributes.
-A field that is null in the fact is left out. What the fields mean is written in docs/events.md; a change that breaks
-readers raises `VERSION`.
+A field that is null in the fact is left out. What the fields mean is said by the facts, and docs/events.md is generated
+from them; a change that breaks readers raises `VERSION`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, get_args
+from types import ModuleType
+from typing import Any, Final
 
-from ottla.broker.events.broker_facts import BrokerFact
+from ottla.broker.events import broker_facts
 from ottla.broker.events.writing import More, to_json, writer_of
-from ottla.coordinator.facts import BaseFact, MemberAssigned, MemberRejoined
-from ottla.coordinator.facts import Fact as GroupFact
+from ottla.coordinator import facts
+from ottla.coordinator.facts import Fact as Fact
+from ottla.coordinator.facts import MemberAssigned, MemberRejoined
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     parse_assignment,
@@ -25,19 +27,19 @@ from ottla.protocol.primitives import DecodeError
 VERSION: Final = 1
 EVENTS_TOPIC: Final = "ottla.events"
 
-Fact: TypeAlias = GroupFact | BrokerFact
 
-TYPES: Final[Mapping[type[BaseFact], str]] = {
-    kind: kind.event for kind in (*get_args(GroupFact), *get_args(BrokerFact)) if kind.event is not None
-}
+def _types(module: ModuleType) -> Iterator[tuple[type[Fact], str]]:
+    """The facts of a module that are events."""
+    for kind in vars(module).values():
+        if isinstance(kind, type) and issubclass(kind, Fact) and kind.event is not None:
+            yield kind, kind.event
+
+
+TYPES: Final[Mapping[type[Fact], str]] = dict((*_types(facts), *_types(broker_facts)))
 # Counts are distinguished from lists by name, so that every field has one type.
 _RENAMED: Final = {"members": "member_count", "offsets": "offset_count", "partitions": "partition_count"}
 # Bytes of consumers, which are parsed first, and what the event's key says.
 _NOT_WRITTEN: Final = frozenset({"subscription", "assignment", "protocol_type", "coordinator_topic"})
-_MORE_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
-    MemberRejoined: ("topics", "owned"),
-    MemberAssigned: ("assigned",),
-}
 
 
 def build_event(fact: Fact, wall_ms: int, mono_ms: int, broker: int, run: int, seq: int) -> bytes:
@@ -50,18 +52,23 @@ def key_of(fact: Fact, broker: int) -> str:
     return getattr(fact, "group_id", None) or getattr(fact, "key", None) or f"broker-{broker}"
 
 
-def field_names(kind: type) -> tuple[str, ...]:
-    """Names that events made of this fact can have, beyond the envelope."""
-    return (*_names(kind).values(), *_MORE_NAMES.get(kind, ()))
-
-
-def _names(kind: type) -> dict[str, str]:
-    """The attributes that are fields, and as which."""
+def written_fields(kind: type[Fact]) -> dict[str, str]:
+    """The attributes of a fact that are fields of its event, and under which names."""
     names = [field.name for field in fields(kind) if field.name not in _NOT_WRITTEN]
     return {name: _RENAMED.get(name, name) for name in names}
 
 
 # What consumers say and are given.
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Fields that are read from the bytes of a fact."""
+
+    write: More
+    fields: Mapping[str, str]
+    """What each means."""
+
 
 # Members of a group say much the same, and many are given the same again. Longer ones would fill the memory.
 _SHORT: Final = 512
@@ -113,8 +120,22 @@ def _by_topic(rows: Iterable[Any]) -> dict[str, list[int]]:
     return {topic: sorted(partitions) for topic, partitions in found.items()}
 
 
-_MORE: Final[Mapping[type, More]] = {MemberRejoined: _subscribed, MemberAssigned: _assigned}
+PARSED: Final[Mapping[type[Fact], Parsed]] = {
+    MemberRejoined: Parsed(
+        _subscribed,
+        {
+            "topics": "The topics that the member subscribes to.",
+            "owned": "The partitions that the member keeps during the rebalance, by topic: none if it is eager.",
+        },
+    ),
+    MemberAssigned: Parsed(_assigned, {"assigned": "The partitions that the member was given, by topic."}),
+}
 _WRITERS: Final = {
-    kind: writer_of(kind, f'"v":{VERSION},"type":"{name}"', _names(kind), _MORE.get(kind))
+    kind: writer_of(
+        kind,
+        f'"v":{VERSION},"type":"{name}"',
+        written_fields(kind),
+        PARSED[kind].write if kind in PARSED else None,
+    )
     for kind, name in TYPES.items()
 }

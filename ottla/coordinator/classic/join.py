@@ -93,7 +93,7 @@ def _hand_out_member_id(context: GroupContext, group: ClassicGroup, event: JoinG
     context.groups.setdefault(group.group_id, group)
     deadline_ms = group.pending_members[member_id] = context.now_ms + event.session_timeout_ms
     context.set_timer(PendingMemberTimer(group.group_id, member_id), deadline_ms)
-    context.observe(MemberIdHandedOut(group.group_id, group.generation, member_id))
+    context.observe(MemberIdHandedOut(group_id=group.group_id, generation=group.generation, member_id=member_id))
     refuse(context, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
 
@@ -114,22 +114,20 @@ def _add_member(context: GroupContext, group: ClassicGroup, event: JoinGroup, me
         group.join_phase.new_member_added = True
     group.add(member, event.protocol_type)
     group.park_join(member, event.token)
-    sessions.arm(context, member, sessions.NEW_MEMBER_JOIN_TIMEOUT_MS)
-    context.observe(_member_joined(group, member, event.reason))
-    rebalance.rebalance(context, group, Why(Cause.MEMBER_JOINED, member_id, event.reason))
-
-
-def _member_joined(group: ClassicGroup, member: Member, client_reason: str | None) -> MemberJoined:
-    return MemberJoined(
-        group.group_id,
-        group.generation,
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        client_reason,
-        len(group.members),
+    sessions.renew(context, member, sessions.NEW_MEMBER_JOIN_TIMEOUT_MS)
+    context.observe(
+        MemberJoined(
+            group_id=group.group_id,
+            generation=group.generation,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            client_reason=event.reason,
+            members=len(group.members),
+        )
     )
+    rebalance.rebalance(context, group, Why(Cause.MEMBER_JOINED, member_id, event.reason))
 
 
 # Members, and clients that say they are
@@ -157,24 +155,22 @@ def _join_with_id(context: GroupContext, group: ClassicGroup, event: JoinGroup) 
     replaced = group.park_join(member, event.token)
     if replaced is not None:
         context.reply(replaced, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-    context.observe(_member_rejoined(context, group, member, event))
-    rebalance.rebalance(context, group, Why(cause, member.member_id, event.reason))
-
-
-def _member_rejoined(context: GroupContext, group: ClassicGroup, member: Member, event: JoinGroup) -> MemberRejoined:
     phase = group.join_phase
-    return MemberRejoined(
-        group.group_id,
-        group.generation,
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        event.reason,
-        event.protocol_type,
-        event.protocols[0][1] if event.protocols else b"",
-        0 if phase is None else context.now_ms - phase.started_ms,
+    context.observe(
+        MemberRejoined(
+            group_id=group.group_id,
+            generation=group.generation,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            client_reason=event.reason,
+            protocol_type=event.protocol_type,
+            subscription=event.protocols[0][1] if event.protocols else b"",
+            join_phase_ms=0 if phase is None else context.now_ms - phase.started_ms,
+        )
     )
+    rebalance.rebalance(context, group, Why(cause, member.member_id, event.reason))
 
 
 def _reason_to_rebalance(group: ClassicGroup, member: Member, event: JoinGroup) -> Cause | None:

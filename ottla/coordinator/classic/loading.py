@@ -15,11 +15,21 @@ from ottla.protocol.errors import ErrorCode
 def on_elected(context: GroupContext) -> None:
     """Make the groups of what the log says. Every session starts again: members could not heartbeat here until now."""
     for reason, skipped in context.durable.skipped.items():
-        context.observe(RecordsSkipped(reason, skipped.records, skipped.first_record_offset))
+        context.observe(
+            RecordsSkipped(reason=reason, count=skipped.records, first_record_offset=skipped.first_record_offset)
+        )
     for group_id in context.durable.group_ids():
         group = context.groups[group_id] = _restore(group_id, context.durable.metadata.get(group_id))
         offsets = len(context.durable.offsets.get(group_id, {}))
-        context.observe(GroupLoaded(group_id, group.generation, group.state, len(group.members), offsets))
+        context.observe(
+            GroupLoaded(
+                group_id=group_id,
+                generation=group.generation,
+                state=group.state,
+                members=len(group.members),
+                offsets=offsets,
+            )
+        )
         for member in group.members.values():
             sessions.renew(context, member)
         if len(group.members) > context.config.group_max_size:

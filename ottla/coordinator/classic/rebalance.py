@@ -29,7 +29,7 @@ from ottla.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What made a rebalance necessary, for those who will ask."""
+    """What made a rebalance necessary."""
 
     cause: Cause
     member_id: str | None = None
@@ -52,13 +52,13 @@ def _start(context: GroupContext, group: ClassicGroup, why: Why) -> None:
     context.transition(group, PREPARING_REBALANCE, why.cause)
     context.observe(
         RebalanceStarted(
-            group.group_id,
-            group.generation,
-            why.cause,
-            why.member_id,
-            why.client_reason,
-            len(group.members),
-            phase.deadline_ms,
+            group_id=group.group_id,
+            generation=group.generation,
+            cause=why.cause,
+            member_id=why.member_id,
+            client_reason=why.client_reason,
+            members=len(group.members),
+            join_deadline_ms=phase.deadline_ms,
         )
     )
 
@@ -137,7 +137,9 @@ def forget_pending_member(context: GroupContext, group: ClassicGroup, member_id:
 def drop_pending_member(context: GroupContext, group: ClassicGroup, member_id: str, cause: Cause) -> None:
     """It will not join. To see whether the join phase, which waited for it, can now end is up to the caller."""
     forget_pending_member(context, group, member_id)
-    context.observe(PendingMemberDropped(group.group_id, group.generation, member_id, cause))
+    context.observe(
+        PendingMemberDropped(group_id=group.group_id, generation=group.generation, member_id=member_id, cause=cause)
+    )
 
 
 # The end of a join phase
@@ -166,7 +168,11 @@ def _wait_again(context: GroupContext, group: ClassicGroup, phase: JoinPhase) ->
 def _extend(context: GroupContext, group: ClassicGroup, phase: JoinPhase, wait_ms: int, reason: str) -> None:
     phase.deadline_ms = context.now_ms + wait_ms
     context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms)
-    context.observe(JoinPhaseExtended(group.group_id, group.generation, phase.deadline_ms, reason))
+    context.observe(
+        JoinPhaseExtended(
+            group_id=group.group_id, generation=group.generation, join_deadline_ms=phase.deadline_ms, reason=reason
+        )
+    )
 
 
 def end_join_phase_if_complete(context: GroupContext, group: ClassicGroup) -> None:
@@ -202,12 +208,12 @@ def _start_generation(context: GroupContext, group: ClassicGroup, phase: JoinPha
     context.transition(group, COMPLETING_REBALANCE, "join phase ended")
     context.observe(
         GenerationStarted(
-            group.group_id,
-            group.generation,
-            group.protocol_name,
-            group.leader_id,
-            tuple(group.members),
-            context.now_ms - phase.started_ms,
+            group_id=group.group_id,
+            generation=group.generation,
+            protocol_name=group.protocol_name,
+            leader_id=group.leader_id,
+            member_ids=tuple(group.members),
+            join_phase_ms=context.now_ms - phase.started_ms,
         )
     )
     for member in group.members.values():
@@ -261,4 +267,8 @@ class EmptyGroupStored:
         pass
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
-        context.observe(StoreFailed(self.group.group_id, self.group.generation, "the empty group", error))
+        context.observe(
+            StoreFailed(
+                group_id=self.group.group_id, generation=self.group.generation, what="the empty group", error=error
+            )
+        )

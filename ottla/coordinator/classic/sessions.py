@@ -22,13 +22,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 a client that gave up and joined again, can hold its group open. Fixed in Kafka too."""
 
 
-def renew(context: GroupContext, member: Member) -> None:
-    """The member is alive: its session starts again."""
-    arm(context, member, member.session_timeout_ms)
-
-
-def arm(context: GroupContext, member: Member, timeout_ms: int) -> None:
-    member.session_deadline_ms = context.now_ms + timeout_ms
+def renew(context: GroupContext, member: Member, timeout_ms: int | None = None) -> None:
+    """The member is alive: its session starts again, for `timeout_ms` if that is given."""
+    member.session_deadline_ms = context.now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
     if member.session_deadline_ms < member.armed_ms:
         _set_timer(context, member)
 
@@ -56,7 +52,14 @@ def has_expired(context: GroupContext, group: ClassicGroup, key: SessionTimer) -
         member.armed_ms = NOT_ARMED
         renew(context, member)
         return False
-    context.observe(SessionExpired(group.group_id, group.generation, member.member_id, member.session_timeout_ms))
+    context.observe(
+        SessionExpired(
+            group_id=group.group_id,
+            generation=group.generation,
+            member_id=member.member_id,
+            session_timeout_ms=member.session_timeout_ms,
+        )
+    )
     return True
 
 
@@ -69,15 +72,15 @@ def drop_member(
     group.remove(member)
     context.observe(
         MemberRemoved(
-            group.group_id,
-            group.generation,
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            cause,
-            client_reason,
-            len(group.members),
+            group_id=group.group_id,
+            generation=group.generation,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            cause=cause,
+            client_reason=client_reason,
+            members=len(group.members),
         )
     )
 

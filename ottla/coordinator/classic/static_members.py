@@ -40,7 +40,11 @@ def replace_static_member(context: GroupContext, group: ClassicGroup, event: Joi
     _put_in_place(context, group, member, replacement)
     context.observe(
         StaticMemberReplaced(
-            group.group_id, group.generation, group_instance_id, replaced.member_id, replacement.member_id
+            group_id=group.group_id,
+            generation=group.generation,
+            group_instance_id=group_instance_id,
+            old_member_id=replaced.member_id,
+            new_member_id=replacement.member_id,
         )
     )
     if group.state is STABLE and group.choose_protocol() == group.protocol_name:
@@ -109,13 +113,24 @@ class ReplacementStored:
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
         group, member = self.group, self.member
-        context.observe(StoreFailed(group.group_id, group.generation, "the replacement of a static member", error))
+        context.observe(
+            StoreFailed(
+                group_id=group.group_id,
+                generation=group.generation,
+                what="the replacement of a static member",
+                error=error,
+            )
+        )
         if self._can_be_undone():
             _put_in_place(context, group, member, self.replaced)
             assert member.group_instance_id is not None, "a static member has an instance id"
             context.observe(
                 StaticMemberRestored(
-                    group.group_id, group.generation, member.group_instance_id, member.member_id, error
+                    group_id=group.group_id,
+                    generation=group.generation,
+                    group_instance_id=member.group_instance_id,
+                    member_id=member.member_id,
+                    error=error,
                 )
             )
         self._refuse(context, group_error(error))

@@ -36,7 +36,16 @@ def sync_group(context: GroupContext, event: SyncGroup) -> None:
         return
     member = group.members[event.member_id]
     if member.member_id in group.pending_sync:
-        context.observe(_member_synced(context, group, member))
+        context.observe(
+            MemberSynced(
+                group_id=group.group_id,
+                generation=group.generation,
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                is_leader=member.member_id == group.leader_id,
+                sync_phase_ms=context.now_ms - group.generation_started_ms,
+            )
+        )
     rebalance.has_synced(context, group, member)
     if group.state is STABLE:
         sessions.renew(context, member)
@@ -45,17 +54,6 @@ def sync_group(context: GroupContext, event: SyncGroup) -> None:
     _park(context, group, member, event.token)
     if member.member_id == group.leader_id:
         _store_assignment(context, group, dict(event.assignments))
-
-
-def _member_synced(context: GroupContext, group: ClassicGroup, member: Member) -> MemberSynced:
-    return MemberSynced(
-        group.group_id,
-        group.generation,
-        member.member_id,
-        member.group_instance_id,
-        member.member_id == group.leader_id,
-        context.now_ms - group.generation_started_ms,
-    )
 
 
 def _error_in(group: ClassicGroup, event: SyncGroup) -> ErrorCode | None:
@@ -94,7 +92,7 @@ def _store_assignment(context: GroupContext, group: ClassicGroup, assignments: d
     group.storing_generation = group.generation
     missing = tuple(member_id for member_id in group.members if member_id not in assignments)
     if missing:
-        context.observe(MissingAssignments(group.group_id, group.generation, missing))
+        context.observe(MissingAssignments(group_id=group.group_id, generation=group.generation, member_ids=missing))
     after = AssignmentStored(group, group.generation, assignments)
     context.append(group.group_id, [rebalance.metadata_record(group, assignments)], after)
 
@@ -111,7 +109,9 @@ class AssignmentStored:
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
         group = self.group
-        context.observe(StoreFailed(group.group_id, self.generation, "the assignment", error))
+        context.observe(
+            StoreFailed(group_id=group.group_id, generation=self.generation, what="the assignment", error=error)
+        )
         if self._is_awaited():
             rebalance.refuse_parked_syncs(context, group, group_error(error))
             rebalance.rebalance(context, group, Why(Cause.SYNC_STORE_FAILED, group.leader_id))
@@ -128,26 +128,24 @@ def _hand_out(context: GroupContext, group: ClassicGroup, assignments: dict[str,
         if sync is not None:
             sessions.renew(context, member)
             context.reply(sync, assigned(group, member))
-        context.observe(_member_assigned(group, member))
+        context.observe(
+            MemberAssigned(
+                group_id=group.group_id,
+                generation=group.generation,
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                protocol_type=group.protocol_type or "",
+                assignment=member.assignment,
+            )
+        )
     context.observe(
         GenerationCompleted(
-            group.group_id,
-            group.generation,
-            group.leader_id or "",
-            tuple(group.members),
-            context.now_ms - group.generation_started_ms,
+            group_id=group.group_id,
+            generation=group.generation,
+            leader_id=group.leader_id or "",
+            member_ids=tuple(group.members),
+            sync_phase_ms=context.now_ms - group.generation_started_ms,
         )
-    )
-
-
-def _member_assigned(group: ClassicGroup, member: Member) -> MemberAssigned:
-    return MemberAssigned(
-        group.group_id,
-        group.generation,
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        group.protocol_type or "",
-        member.assignment,
     )

@@ -69,7 +69,9 @@ class CommitStored:
     stored: int
 
     def completed(self, context: GroupContext) -> None:
-        context.observe(OffsetsCommitted(self.event.group_id, self.event.member_id, self.stored))
+        context.observe(
+            OffsetsCommitted(group_id=self.event.group_id, member_id=self.event.member_id, partitions=self.stored)
+        )
         context.reply(self.event.token, self.result)
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:

@@ -56,7 +56,9 @@ class OffsetsDeleted:
     removed: int
 
     def completed(self, context: GroupContext) -> None:
-        context.observe(OffsetsRemoved(self.event.group_id, self.removed, "deleted by request"))
+        context.observe(
+            OffsetsRemoved(group_id=self.event.group_id, partitions=self.removed, reason="deleted by request")
+        )
         context.reply(self.event.token, self.result)
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
@@ -86,10 +88,12 @@ class OffsetsDropped:
     reason: str
 
     def completed(self, context: GroupContext) -> None:
-        context.observe(OffsetsRemoved(self.group_id, self.removed, self.reason))
+        context.observe(OffsetsRemoved(group_id=self.group_id, partitions=self.removed, reason=self.reason))
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
-        context.observe(StoreFailed(self.group_id, -1, f"removal of offsets: {self.reason}", error))
+        context.observe(
+            StoreFailed(group_id=self.group_id, generation=-1, what=f"removal of offsets: {self.reason}", error=error)
+        )
 
 
 # Expiry
@@ -157,4 +161,6 @@ class EarlierTombstones:
         """No request waits for a part."""
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
-        context.observe(StoreFailed(self.group_id, -1, "a part of the removal of offsets", error))
+        context.observe(
+            StoreFailed(group_id=self.group_id, generation=-1, what="a part of the removal of offsets", error=error)
+        )

@@ -65,8 +65,9 @@ class CoordinatorShard(Protocol):
         """Apply the marker that ends a transaction."""
         ...
 
-    def create_from_log(self, owner: str) -> None:
-        """Records of this owner have been committed: what exists only because of them exists now."""
+    def on_committed(self, owner: str) -> None:
+        """Records of this owner have been committed: what exists only because of them exists now, what they remove does
+        not any more."""
         ...
 
     def on_elected(self) -> None:
@@ -189,7 +190,7 @@ class CoordinatorPartition(Generic[S]):
         else:
             for record, record_offset in context.appends.newest(in_flight, event.base_offset):
                 self.shard.replay(record.key, record.value, record_offset)
-        self.shard.create_from_log(in_flight.owner)
+        self.shard.on_committed(in_flight.owner)
         if in_flight.after is not None:
             in_flight.after.completed(context)
 

@@ -69,7 +69,8 @@ class CooperativeClient:
         return bool(revoked)
 
 
-def test_g29_partitions_that_stay_are_never_revoked_and_the_second_step_completes(shell: Shell) -> None:
+def test_cooperative_rebalance_revokes_only_partitions_that_move(shell: Shell) -> None:
+    """G29"""
     c1, c2, c3 = members = [CooperativeClient(shell, name) for name in ("c1", "c2", "c3")]
     c1.join()
     shell.advance(0)

@@ -14,7 +14,8 @@ def describe(shell: Shell, group_id: str = "g") -> DescribeResult:
     return shell.send(DescribeGroup(shell.token(), group_id))
 
 
-def test_g01_everything_about_a_stable_group_is_visible(shell: Shell) -> None:
+def test_everything_about_a_stable_group_is_visible(shell: Shell) -> None:
+    """G01"""
     shell.stable_group("c1", instance_id="instance", protocols=PROTOCOLS, session_timeout_ms=7_000)
     assert describe(shell) == DescribeResult(
         error=ErrorCode.NONE,
@@ -41,7 +42,8 @@ def test_g01_everything_about_a_stable_group_is_visible(shell: Shell) -> None:
     )
 
 
-def test_g01_in_other_states_members_have_neither_metadata_nor_assignment(shell: Shell) -> None:
+def test_members_of_unstable_group_are_shown_without_metadata(shell: Shell) -> None:
+    """G01"""
     c1, _ = shell.stable_group("c1", "c2")
     c1.join()
     described = describe(shell)

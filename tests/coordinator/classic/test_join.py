@@ -19,16 +19,18 @@ def refused(error: ErrorCode, member_id: str = "") -> JoinResult:
 # Order of checks
 
 
-def test_g26_session_timeouts_outside_the_bounds_are_refused_before_anything_else(shell: Shell) -> None:
-    client = shell.client("c", member_id="nobody")
+def test_session_timeout_out_of_bounds_is_refused_first(shell: Shell) -> None:
+    """G26"""
+    client = shell.client("c", member_id="unknown")
     for session_timeout_ms in (5_999, 1_800_001):
         answer = client.join(session_timeout_ms=session_timeout_ms, protocols=())
-        assert answer == refused(ErrorCode.INVALID_SESSION_TIMEOUT, "nobody")
+        assert answer == refused(ErrorCode.INVALID_SESSION_TIMEOUT, "unknown")
     assert shell.group() is None
 
 
 @pytest.mark.parametrize("session_timeout_ms", [6_000, 1_800_000])
-def test_g26_session_timeouts_at_the_bounds_are_accepted(shell: Shell, session_timeout_ms: int) -> None:
+def test_session_timeouts_at_the_bounds_are_accepted(shell: Shell, session_timeout_ms: int) -> None:
+    """G26"""
     assert shell.client("c").join(session_timeout_ms=session_timeout_ms) is None
     assert shell.state() == "PreparingRebalance"
 
@@ -48,7 +50,8 @@ def dead_group(shell: Shell) -> Client:
     return client
 
 
-def test_g04_a_dead_group_accepts_nobody(shell: Shell) -> None:
+def test_a_dead_group_accepts_nobody(shell: Shell) -> None:
+    """G04"""
     client = dead_group(shell)
 
     assert client.join() == refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, client.member_id)
@@ -64,22 +67,24 @@ INCOMPATIBLE = {
 
 
 @pytest.mark.parametrize("changes", INCOMPATIBLE.values(), ids=INCOMPATIBLE.keys())
-def test_g26_incompatible_protocols_are_refused_before_the_member_is_looked_up(shell: Shell, changes: dict) -> None:
+def test_incompatible_protocols_are_refused_before_member_lookup(shell: Shell, changes: dict) -> None:
+    """G26"""
     shell.stable_group("c1", "c2")
 
-    for member_id in ("", "nobody"):
+    for member_id in ("", "unknown"):
         answer = shell.client("new", member_id=member_id).join(**changes)
         assert answer == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     assert shell.state() == "Stable"
 
 
 @pytest.mark.parametrize("changes", [{"protocols": ()}, {"protocol_type": ""}])
-def test_g26_an_empty_group_wants_a_type_and_protocols(shell: Shell, changes: dict) -> None:
+def test_an_empty_group_wants_a_type_and_protocols(shell: Shell, changes: dict) -> None:
+    """G26"""
     assert shell.client("c").join(**changes) == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 IDENTITIES = {
-    "unknown id": ("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
+    "unknown id": ("unknown", None, ErrorCode.UNKNOWN_MEMBER_ID),
     "unknown instance id": ("static-0002", "elsewhere", ErrorCode.UNKNOWN_MEMBER_ID),
     "another's instance id": ("c1-0001", "static", ErrorCode.FENCED_INSTANCE_ID),
     "old id of the static member": ("static-0000", "static", ErrorCode.FENCED_INSTANCE_ID),
@@ -87,7 +92,8 @@ IDENTITIES = {
 
 
 @pytest.mark.parametrize(("member_id", "instance_id", "error"), IDENTITIES.values(), ids=IDENTITIES.keys())
-def test_g04_g25_a_member_is_who_its_ids_say(shell: Shell, member_id: str, instance_id: str, error: ErrorCode) -> None:
+def test_a_member_is_who_its_ids_say(shell: Shell, member_id: str, instance_id: str, error: ErrorCode) -> None:
+    """G04, G25"""
     plain, static = shell.client("c1"), shell.client("c2", instance_id="static")
     plain.join()
     static.join()
@@ -102,7 +108,8 @@ def test_g04_g25_a_member_is_who_its_ids_say(shell: Shell, member_id: str, insta
 # By state
 
 
-def test_g04_empty_the_first_member_starts_the_rebalance(shell: Shell) -> None:
+def test_empty_the_first_member_starts_the_rebalance(shell: Shell) -> None:
+    """G04"""
     client = shell.client("c1")
 
     assert client.join(reason="starting up") is None
@@ -122,14 +129,16 @@ def test_g04_empty_the_first_member_starts_the_rebalance(shell: Shell) -> None:
     )
 
 
-def test_g04_empty_after_members_left_a_known_id_is_unknown(shell: Shell) -> None:
+def test_empty_after_members_left_a_known_id_is_unknown(shell: Shell) -> None:
+    """G04"""
     (client,) = shell.stable_group("c1")
     client.leave()
     assert shell.state() == "Empty"
     assert client.join() == refused(ErrorCode.UNKNOWN_MEMBER_ID, "c1-0001")
 
 
-def test_g04_preparing_new_and_known_members_keep_waiting(shell: Shell) -> None:
+def test_preparing_new_and_known_members_keep_waiting(shell: Shell) -> None:
+    """G04"""
     c1, c2, _c3 = shell.stable_group("c1", "c2", "c3")
     c3_new = shell.client("c4")
     c3_new.join()
@@ -152,7 +161,8 @@ def completing_group(shell: Shell) -> tuple[Client, Client]:
     return leader, follower
 
 
-def test_g04_completing_an_unchanged_member_is_answered_at_once(shell: Shell) -> None:
+def test_completing_an_unchanged_member_is_answered_at_once(shell: Shell) -> None:
+    """G04"""
     leader, follower = completing_group(shell)
     first_leader, first_follower = leader.joined, follower.joined
 
@@ -164,7 +174,8 @@ def test_g04_completing_an_unchanged_member_is_answered_at_once(shell: Shell) ->
     assert shell.state() == "CompletingRebalance"
 
 
-def test_g04_completing_a_changed_member_restarts_the_rebalance(shell: Shell) -> None:
+def test_completing_a_changed_member_restarts_the_rebalance(shell: Shell) -> None:
+    """G04"""
     leader, follower = completing_group(shell)
     follower.sync()
 
@@ -175,13 +186,15 @@ def test_g04_completing_a_changed_member_restarts_the_rebalance(shell: Shell) ->
     assert shell.facts_of(RebalanceStarted)[0].cause is Cause.METADATA_CHANGED
 
 
-def test_g04_completing_a_new_member_restarts_the_rebalance(shell: Shell) -> None:
+def test_completing_a_new_member_restarts_the_rebalance(shell: Shell) -> None:
+    """G04"""
     completing_group(shell)
     assert shell.client("c3").join() is None
     assert shell.states() == ["CompletingRebalance", "PreparingRebalance"]
 
 
-def test_g04_stable_an_unchanged_follower_is_answered_at_once(shell: Shell) -> None:
+def test_stable_an_unchanged_follower_is_answered_at_once(shell: Shell) -> None:
+    """G04"""
     _, follower = shell.stable_group("c1", "c2")
     first = follower.joined
 
@@ -189,7 +202,8 @@ def test_g04_stable_an_unchanged_follower_is_answered_at_once(shell: Shell) -> N
     assert shell.states() == []
 
 
-def test_g04_stable_the_leader_restarts_the_rebalance(shell: Shell) -> None:
+def test_stable_the_leader_restarts_the_rebalance(shell: Shell) -> None:
+    """G04"""
     leader, _ = shell.stable_group("c1", "c2")
 
     assert leader.join(reason="topics changed") is None
@@ -200,21 +214,23 @@ def test_g04_stable_the_leader_restarts_the_rebalance(shell: Shell) -> None:
     assert (started.client_reason, started.generation, started.members) == ("topics changed", 1, 2)
 
 
-def test_g04_stable_a_changed_follower_restarts_the_rebalance(shell: Shell) -> None:
+def test_stable_a_changed_follower_restarts_the_rebalance(shell: Shell) -> None:
+    """G04"""
     _, follower = shell.stable_group("c1", "c2")
     assert follower.join(protocols=OTHER) is None
     assert shell.states() == ["Stable", "PreparingRebalance"]
     assert shell.facts_of(RebalanceStarted)[0].cause is Cause.METADATA_CHANGED
 
 
-def test_g04_stable_a_new_member_restarts_the_rebalance(shell: Shell) -> None:
+def test_stable_a_new_member_restarts_the_rebalance(shell: Shell) -> None:
+    """G04"""
     shell.stable_group("c1", "c2")
     assert shell.client("c3").join() is None
     assert shell.states() == ["Stable", "PreparingRebalance"]
     assert shell.facts_of(RebalanceStarted)[0].cause is Cause.MEMBER_JOINED
 
 
-def test_a_repeated_join_replaces_the_parked_one_and_both_are_answered(shell: Shell) -> None:
+def test_repeated_join_replaces_the_parked_one(shell: Shell) -> None:
     """§7.1.6"""
     c1, c2 = shell.stable_group("c1", "c2")
     c1.join()
@@ -232,7 +248,7 @@ def test_a_repeated_join_replaces_the_parked_one_and_both_are_answered(shell: Sh
 # Protocols
 
 
-def test_the_protocol_with_most_votes_among_the_common_ones_is_chosen(shell: Shell) -> None:
+def test_common_protocol_with_most_votes_is_chosen(shell: Shell) -> None:
     """§5.7"""
     preferences = [("a", "b", "c"), ("c", "b"), ("x", "c", "b")]
     clients = [
@@ -269,7 +285,8 @@ def test_a_protocol_named_twice_counts_once(shell: Shell) -> None:
 # Member ids (KIP-394)
 
 
-def test_g24_a_new_member_first_gets_an_id_from_its_client_id(shell: Shell) -> None:
+def test_a_new_member_first_gets_an_id_from_its_client_id(shell: Shell) -> None:
+    """G24"""
     client = shell.client("app", knows_member_ids=True)
 
     answer = shell.send(client.join_event(shell.token()))
@@ -284,7 +301,8 @@ def test_g24_a_new_member_first_gets_an_id_from_its_client_id(shell: Shell) -> N
     assert client.joined.member_id == "app-0001"
 
 
-def test_g24_a_promised_id_expires_with_its_session_timeout(shell: Shell) -> None:
+def test_a_promised_id_expires_with_its_session_timeout(shell: Shell) -> None:
+    """G24"""
     client = shell.client("app", knows_member_ids=True, session_timeout_ms=6_000)
     client.member_id = shell.send(client.join_event(shell.token())).member_id
 
@@ -297,20 +315,22 @@ def test_g24_a_promised_id_expires_with_its_session_timeout(shell: Shell) -> Non
     assert client.join() == refused(ErrorCode.UNKNOWN_MEMBER_ID, "app-0001")
 
 
-def test_g24_a_promised_id_belongs_to_no_static_member(shell: Shell) -> None:
+def test_a_promised_id_belongs_to_no_static_member(shell: Shell) -> None:
+    """G24"""
     client = shell.client("app", knows_member_ids=True)
     member_id = shell.send(client.join_event(shell.token())).member_id
     answer = client.join(member_id=member_id, group_instance_id="instance")
     assert answer == refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
 
 
-def test_g24_older_clients_and_static_members_are_let_in_at_once(shell: Shell) -> None:
+def test_older_clients_and_static_members_are_let_in_at_once(shell: Shell) -> None:
+    """G24"""
     assert shell.client("old").join() is None
     assert shell.client("static", instance_id="instance", knows_member_ids=True).join() is None
     assert list(shell.group().members) == ["old-0001", "instance-0002"]
 
 
-def test_a_newcomer_that_never_hears_its_id_is_dropped_after_five_minutes() -> None:
+def test_new_member_that_never_returns_goes_after_five_minutes() -> None:
     """§8.6"""
     shell = Shell(GroupConfig(group_initial_rebalance_delay_ms=1_000))
     first, ghost = shell.client("c1", rebalance_timeout_ms=600_000), shell.client("c2", rebalance_timeout_ms=600_000)
@@ -339,7 +359,8 @@ def sized(size: int) -> Shell:
 FULL = refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-def test_g26_a_full_group_takes_nobody_in() -> None:
+def test_a_full_group_takes_nobody_in() -> None:
+    """G26"""
     shell = sized(2)
     _leader, follower = shell.stable_group("c1", "c2")
     assert shell.client("c3").join() == FULL
@@ -347,7 +368,8 @@ def test_g26_a_full_group_takes_nobody_in() -> None:
     assert follower.join().error is ErrorCode.NONE
 
 
-def test_g25_g26_a_static_member_may_restart_while_its_group_is_full() -> None:
+def test_static_member_may_restart_while_its_group_is_full() -> None:
+    """G25, G26"""
     shell = sized(2)
     shell.stable_group("c1", "c2")
     shell.send(LeaveGroup(shell.token(), "g", (LeavingMember("c2-0002"),)))
@@ -361,14 +383,16 @@ def test_g25_g26_a_static_member_may_restart_while_its_group_is_full() -> None:
     assert list(shell.group().members) == ["c1-0001", "instance-0004"]
 
 
-def test_g26_a_full_group_takes_nobody_in_while_it_completes() -> None:
+def test_a_full_group_takes_nobody_in_while_it_completes() -> None:
+    """G26"""
     shell = sized(2)
     leader, _ = completing_group(shell)
     assert shell.client("c3").join() == FULL
     assert leader.join().error is ErrorCode.NONE
 
 
-def test_g26_while_joins_are_collected_the_first_come_are_served() -> None:
+def test_while_joins_are_collected_the_first_come_are_served() -> None:
+    """G26"""
     shell = sized(2)
     c1, c2 = shell.stable_group("c1", "c2")
     c1.join()
@@ -382,7 +406,8 @@ def test_g26_while_joins_are_collected_the_first_come_are_served() -> None:
     assert list(shell.group().members) == ["c1-0001", "c3-0003"]
 
 
-def test_g26_a_promised_member_that_is_turned_away_holds_nothing_up() -> None:
+def test_pending_member_of_full_group_holds_nothing_up() -> None:
+    """G26"""
     shell = sized(2)
     c1, c2 = shell.stable_group("c1", "c2")
     c2.leave()

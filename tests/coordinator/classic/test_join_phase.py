@@ -26,7 +26,8 @@ def end_of_phase(shell: Shell, joins_at: list[int], rebalance_timeout_ms: int) -
     return next(now_ms for now_ms, fact in shell.facts if isinstance(fact, GenerationStarted))
 
 
-def test_g05_a_single_member_waits_the_delay(delayed: Shell) -> None:
+def test_a_single_member_waits_the_delay(delayed: Shell) -> None:
+    """G05"""
     assert end_of_phase(delayed, [0], 60_000) == 3_000
 
 
@@ -42,20 +43,21 @@ def test_g05_a_single_member_waits_the_delay(delayed: Shell) -> None:
         ([0, 1_000, 4_000, 7_000, 9_500], 10_000),
     ],
 )
-def test_g05_new_members_prolong_the_wait_up_to_the_rebalance_timeout(
-    delayed: Shell, joins_at: list[int], end_ms: int
-) -> None:
+def test_new_members_prolong_wait_up_to_the_rebalance_timeout(delayed: Shell, joins_at: list[int], end_ms: int) -> None:
+    """G05"""
     assert end_of_phase(delayed, joins_at, 10_000) == end_ms
 
 
-def test_g05_everybody_who_came_in_time_is_in_the_first_generation(delayed: Shell) -> None:
+def test_all_that_joined_in_time_are_in_the_first_generation(delayed: Shell) -> None:
+    """G05"""
     end_of_phase(delayed, [0, 1_000, 4_000], 10_000)
     (started,) = delayed.facts_of(GenerationStarted)
     assert (started.generation, len(started.member_ids), started.join_phase_ms) == (1, 3, 9_000)
     assert len(delayed.facts_of(JoinPhaseExtended)) == 2
 
 
-def test_g05_g06_t4_the_initial_delay_does_not_end_when_all_have_joined(delayed: Shell) -> None:
+def test_initial_delay_does_not_end_when_all_have_joined(delayed: Shell) -> None:
+    """G05, G06, T-4"""
     client = delayed.client("c1")
     client.join()
     client.join(member_id="c1-0001")
@@ -65,7 +67,8 @@ def test_g05_g06_t4_the_initial_delay_does_not_end_when_all_have_joined(delayed:
     assert client.joined.generation == 1
 
 
-def test_g05_a_delay_of_zero_ends_at_the_first_tick(shell: Shell) -> None:
+def test_a_delay_of_zero_ends_at_the_first_tick(shell: Shell) -> None:
+    """G05"""
     client = shell.client("c1")
     assert client.join() is None
     assert shell.timers[JoinPhaseTimer("g")][0] == shell.now_ms
@@ -73,7 +76,8 @@ def test_g05_a_delay_of_zero_ends_at_the_first_tick(shell: Shell) -> None:
     assert client.joined.generation == 1
 
 
-def test_g06_a_later_rebalance_ends_when_the_last_member_has_rejoined(shell: Shell) -> None:
+def test_later_rebalance_ends_when_the_last_member_has_rejoined(shell: Shell) -> None:
+    """G06"""
     c1, c2, c3 = shell.stable_group("c1", "c2", "c3")
     c1.join()
     c2.join()
@@ -85,7 +89,8 @@ def test_g06_a_later_rebalance_ends_when_the_last_member_has_rejoined(shell: She
     assert JoinPhaseTimer("g") not in shell.timers
 
 
-def test_g06_t6_a_promised_member_id_holds_the_phase_open(shell: Shell) -> None:
+def test_a_promised_member_id_holds_the_phase_open(shell: Shell) -> None:
+    """G06, T-6"""
     (c1,) = shell.stable_group("c1")
     newcomer = shell.client("c2", knows_member_ids=True)
     newcomer.member_id = shell.send(newcomer.join_event(shell.token())).member_id
@@ -98,9 +103,8 @@ def test_g06_t6_a_promised_member_id_holds_the_phase_open(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("goes", [lambda client: client.leave(), lambda client: client.shell.advance(10_000)])
-def test_g06_t6_a_promised_member_that_leaves_or_times_out_is_not_waited_for(
-    shell: Shell, goes: Callable[[Client], object]
-) -> None:
+def test_pending_member_that_is_gone_is_not_waited_for(shell: Shell, goes: Callable[[Client], object]) -> None:
+    """G06, T-6"""
     (c1,) = shell.stable_group("c1")
     newcomer = shell.client("c2", knows_member_ids=True)
     newcomer.member_id = shell.send(newcomer.join_event(shell.token())).member_id
@@ -111,7 +115,8 @@ def test_g06_t6_a_promised_member_that_leaves_or_times_out_is_not_waited_for(
     assert c1.joined.generation == 2
 
 
-def test_g07_members_that_have_not_rejoined_in_time_are_removed(shell: Shell) -> None:
+def test_members_that_have_not_rejoined_in_time_are_removed(shell: Shell) -> None:
+    """G07"""
     clients = shell.stable_group("c1", "c2", "c3", session_timeout_ms=100_000)
     clients[1].rebalance_timeout_ms = 60_000
     clients[0].join()
@@ -130,7 +135,8 @@ def test_g07_members_that_have_not_rejoined_in_time_are_removed(shell: Shell) ->
     assert clients[1].heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_g07_the_largest_rebalance_timeout_of_the_members_counts(shell: Shell) -> None:
+def test_the_largest_rebalance_timeout_of_the_members_counts(shell: Shell) -> None:
+    """G07"""
     short = shell.client("c1", rebalance_timeout_ms=6_000)
     long = shell.client("c2", rebalance_timeout_ms=20_000)
     short.join()
@@ -142,8 +148,8 @@ def test_g07_the_largest_rebalance_timeout_of_the_members_counts(shell: Shell) -
     assert shell.timers[JoinPhaseTimer("g")][0] == 20_000
 
 
-def test_g07_static_members_outlast_the_phase_in_the_new_generation(shell: Shell) -> None:
-    """T-5 and §8.4.2: a static member that has not rejoined stays a member and is assigned partitions."""
+def test_static_member_that_has_not_rejoined_stays(shell: Shell) -> None:
+    """G07: T-5 and §8.4.2: a static member that has not rejoined stays a member and is assigned partitions."""
     leader = shell.client("c1", session_timeout_ms=100_000)
     static = shell.client("c2", instance_id="instance", session_timeout_ms=100_000)
     leader.join()
@@ -160,7 +166,8 @@ def test_g07_static_members_outlast_the_phase_in_the_new_generation(shell: Shell
     assert static.sync(generation=2).assignment == b"for the static one"
 
 
-def test_g07_when_only_static_members_are_left_and_none_rejoins_their_sessions_drain_the_group(shell: Shell) -> None:
+def test_sessions_drain_group_of_absent_static_members(shell: Shell) -> None:
+    """G07"""
     dynamic = shell.client("c1", session_timeout_ms=10_000, rebalance_timeout_ms=20_000)
     static = shell.client("c2", instance_id="instance", session_timeout_ms=50_000, rebalance_timeout_ms=20_000)
     dynamic.join()
@@ -179,7 +186,7 @@ def test_g07_when_only_static_members_are_left_and_none_rejoins_their_sessions_d
     assert shell.group().generation == 2
 
 
-def test_the_earliest_joined_of_those_present_leads_when_the_leader_is_not_there(shell: Shell) -> None:
+def test_earliest_member_present_leads_when_leader_is_absent(shell: Shell) -> None:
     leader = shell.client("c1", instance_id="instance", session_timeout_ms=100_000)
     others = [shell.client(f"c{i}", session_timeout_ms=100_000) for i in (2, 3, 4)]
     for client in (leader, *others):
@@ -197,8 +204,8 @@ def test_the_earliest_joined_of_those_present_leads_when_the_leader_is_not_there
     assert {client.joined.leader_id for client in others[1:]} == {others[1].member_id}
 
 
-def test_t8_a_parked_member_outlives_its_session(shell: Shell) -> None:
-    """§8.1.2: nobody can heartbeat while its join waits."""
+def test_a_parked_member_outlives_its_session(shell: Shell) -> None:
+    """T-8: §8.1.2: a member cannot heartbeat while its join waits."""
     patient, slow = shell.stable_group("c1", "c2", session_timeout_ms=6_000)
     patient.join()
     for _ in range(10):

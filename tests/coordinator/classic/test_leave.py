@@ -14,7 +14,8 @@ def leave(shell: Shell, *members: LeavingMember) -> LeaveResult:
     return shell.send(LeaveGroup(shell.token(), "g", members))
 
 
-def test_g21_the_leave_of_the_last_missing_member_ends_the_wait(shell: Shell) -> None:
+def test_the_leave_of_the_last_missing_member_ends_the_wait(shell: Shell) -> None:
+    """G21"""
     c1, c2, c3 = shell.stable_group("c1", "c2", "c3")
     c1.join()
     c2.join()
@@ -26,7 +27,8 @@ def test_g21_the_leave_of_the_last_missing_member_ends_the_wait(shell: Shell) ->
     assert len(c1.joined.members) == 2
 
 
-def test_g22_a_leave_from_a_stable_group_starts_a_rebalance(shell: Shell) -> None:
+def test_a_leave_from_a_stable_group_starts_a_rebalance(shell: Shell) -> None:
+    """G22"""
     c1, c2 = shell.stable_group("c1", "c2")
 
     assert c2.leave(reason="shutting down") is ErrorCode.NONE
@@ -45,7 +47,8 @@ def test_g22_a_leave_from_a_stable_group_starts_a_rebalance(shell: Shell) -> Non
     assert c1.synced.assignment == b"everything"
 
 
-def test_g22_a_leave_from_a_completing_group_starts_a_rebalance(shell: Shell) -> None:
+def test_a_leave_from_a_completing_group_starts_a_rebalance(shell: Shell) -> None:
+    """G22"""
     clients = [shell.client(name) for name in ("c1", "c2", "c3")]
     for client in clients:
         client.join()
@@ -79,7 +82,8 @@ def test_a_parked_join_of_a_member_that_is_removed_is_answered(shell: Shell) -> 
     assert c2.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_g23_the_last_leave_empties_the_group_which_keeps_its_offsets_until_they_expire() -> None:
+def test_group_emptied_by_last_leave_keeps_offsets_until_expiry() -> None:
+    """G23"""
     shell = Shell(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_minutes=60))
     (client,) = shell.stable_group("c1")
     assert client.commit(42) is ErrorCode.NONE
@@ -102,7 +106,7 @@ def test_g23_the_last_leave_empties_the_group_which_keeps_its_offsets_until_they
 def test_several_members_leave_and_one_rebalance_starts(shell: Shell) -> None:
     """§7.5.5"""
     clients = shell.stable_group("c1", "c2", "c3", "c4")
-    result = leave(shell, *(LeavingMember(client.member_id) for client in clients[:3]), LeavingMember("nobody"))
+    result = leave(shell, *(LeavingMember(client.member_id) for client in clients[:3]), LeavingMember("unknown"))
 
     assert [member.error for member in result.members] == [ErrorCode.NONE] * 3 + [ErrorCode.UNKNOWN_MEMBER_ID]
     assert len(shell.facts_of(RebalanceStarted)) == 1
@@ -110,7 +114,7 @@ def test_several_members_leave_and_one_rebalance_starts(shell: Shell) -> None:
     assert clients[3].joined.generation == 2
 
 
-def test_all_members_leave_at_once_without_a_generation_in_between(shell: Shell) -> None:
+def test_members_of_one_leave_go_in_one_rebalance(shell: Shell) -> None:
     clients = shell.stable_group("c1", "c2")
     leave(shell, *(LeavingMember(client.member_id) for client in clients))
     assert shell.states() == ["Stable", "PreparingRebalance", "Empty"]
@@ -123,7 +127,7 @@ IDENTITIES = [
     (LeavingMember("instance-0002"), ErrorCode.NONE),
     (LeavingMember("", "elsewhere"), ErrorCode.UNKNOWN_MEMBER_ID),
     (LeavingMember(""), ErrorCode.UNKNOWN_MEMBER_ID),
-    (LeavingMember("nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+    (LeavingMember("unknown"), ErrorCode.UNKNOWN_MEMBER_ID),
     (LeavingMember("c1-0001", "instance"), ErrorCode.FENCED_INSTANCE_ID),
     (LeavingMember("c1-0001", "elsewhere"), ErrorCode.UNKNOWN_MEMBER_ID),
     (LeavingMember("promised-0003"), ErrorCode.NONE),
@@ -131,7 +135,8 @@ IDENTITIES = [
 
 
 @pytest.mark.parametrize(("leaving", "error"), IDENTITIES, ids=[repr(row[0]) for row in IDENTITIES])
-def test_g25_who_leaves(shell: Shell, leaving: LeavingMember, error: ErrorCode) -> None:
+def test_who_leaves(shell: Shell, leaving: LeavingMember, error: ErrorCode) -> None:
+    """G25"""
     plain, static = shell.client("c1"), shell.client("c2", instance_id="instance")
     plain.join()
     static.join()
@@ -154,7 +159,7 @@ def test_a_group_that_is_unknown_or_dead(shell: Shell) -> None:
     assert leave(shell, gone) == LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def test_an_empty_group_that_cannot_be_stored_is_empty_all_the_same(shell: Shell) -> None:
+def test_group_is_empty_even_if_that_cannot_be_stored(shell: Shell) -> None:
     """§8.4.4"""
     (client,) = shell.stable_group("c1")
     shell.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS

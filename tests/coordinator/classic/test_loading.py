@@ -36,7 +36,7 @@ class Loading(Shell):
         self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
 
 
-def test_a_stable_group_comes_back_stable_with_everything_that_was_stored(shell: Shell) -> None:
+def test_loaded_stable_group_has_everything_that_was_stored(shell: Shell) -> None:
     leader, follower = shell.stable_group("c1", "c2", instance_id=None)
     leader.commit(5)
     before = shell.group().metadata()
@@ -69,7 +69,7 @@ def test_offsets_without_metadata_make_a_simple_group(shell: Shell) -> None:
     assert (shell.state(), shell.group().protocol_type, shell.committed()) == ("Empty", None, 5)
 
 
-def test_a_rebalance_that_was_under_way_is_forgotten_and_begun_again(shell: Shell) -> None:
+def test_rebalance_under_way_begins_again_after_loading(shell: Shell) -> None:
     """§11.6: a crash loses only membership that the clients rebuild."""
     leader, follower = shell.stable_group("c1", "c2")
     leader.join()
@@ -122,7 +122,7 @@ def test_the_last_record_of_a_key_counts_and_a_tombstone_removes() -> None:
     assert list(shell.partition.shard.groups) == ["g"]
 
 
-def test_records_of_other_kinds_and_versions_are_passed_over_with_a_notice() -> None:
+def test_unread_records_are_skipped_and_reported() -> None:
     shell = Loading()
     records = [
         (b"\0\3\0\1g", b"\0\0\0\0\0\1\0"),
@@ -194,7 +194,7 @@ def test_a_plain_commit_after_a_transactional_one_wins() -> None:
     assert shell.committed() == 9
 
 
-def test_offsets_of_an_open_transaction_stay_pending_and_unstable() -> None:
+def test_offsets_of_open_transaction_stay_pending_and_unstable() -> None:
     shell = transactional(2)
     shell.finish()
     assert shell.committed() == 1

@@ -1,4 +1,4 @@
-"""What members did in the two phases of a rebalance, and when: told so that a slow one can be named."""
+"""What members did in the two phases of a rebalance, and when, so that a slow one can be named."""
 
 from ottla.coordinator.facts import GenerationCompleted, MemberAssigned, MemberRejoined, MemberSynced, RebalanceStarted
 from tests.coordinator.harness import CONSUMER, Client, Shell, subscription
@@ -13,7 +13,7 @@ def rebalanced(shell: Shell, slow_ms: int) -> tuple[Client, Client]:
     leader, follower = shell.stable_group("c1", "c2")
     leader.join()
     shell.advance(slow_ms)
-    follower.join(reason="told to rejoin")
+    follower.join(reason="asked to rejoin")
     return leader, follower
 
 
@@ -21,7 +21,7 @@ def test_every_rejoin_tells_how_long_the_join_phase_had_lasted(shell: Shell) -> 
     rebalanced(shell, 3000)
 
     assert rejoined(shell) == [("c1", 1, 0), ("c2", 1, 3000)]
-    assert [type(fact) for _, fact in shell.facts][:1] == [MemberRejoined], "told before the rebalance it starts"
+    assert [type(fact) for _, fact in shell.facts][:1] == [MemberRejoined], "reported before the rebalance it starts"
     assert len(shell.facts_of(RebalanceStarted)) == 1
 
 
@@ -32,7 +32,7 @@ def test_a_rejoin_carries_who_and_what_it_says_of_itself(shell: Shell) -> None:
     assert (last.member_id, last.client_host, last.client_reason) == (
         follower.member_id,
         "/c2.example",
-        "told to rejoin",
+        "asked to rejoin",
     )
     assert (last.protocol_type, last.subscription) == (CONSUMER, subscription("t"))
 
@@ -56,7 +56,7 @@ def test_the_first_sync_of_each_member_is_told_with_its_time(shell: Shell) -> No
     assert synced == [(follower.member_id, False, 200), (leader.member_id, True, 500)]
 
 
-def test_assignments_are_told_member_by_member_before_the_generation_is_complete(shell: Shell) -> None:
+def test_assignments_are_reported_before_generation_completes(shell: Shell) -> None:
     leader, follower = rebalanced(shell, 0)
     assert leader.joined.generation == follower.joined.generation
     leader.sync_all([leader, follower])

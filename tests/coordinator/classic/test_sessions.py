@@ -11,7 +11,8 @@ from ottla.protocol.errors import ErrorCode
 from tests.coordinator.harness import Client, Shell
 
 
-def test_g20_preparing_is_told_to_rejoin_and_its_session_is_renewed(shell: Shell) -> None:
+def test_heartbeat_while_preparing_renews_and_asks_to_rejoin(shell: Shell) -> None:
+    """G20"""
     c1, c2 = shell.stable_group("c1", "c2", session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
     c1.join()
     for _ in range(5):
@@ -20,7 +21,8 @@ def test_g20_preparing_is_told_to_rejoin_and_its_session_is_renewed(shell: Shell
     assert shell.facts_of(MemberRemoved) == []
 
 
-def test_t2_a_heartbeat_in_completing_rebalance_is_answered_none(shell: Shell) -> None:
+def test_a_heartbeat_in_completing_rebalance_is_answered_none(shell: Shell) -> None:
+    """T-2"""
     c1, c2 = shell.client("c1"), shell.client("c2")
     c1.join()
     c2.join()
@@ -44,20 +46,22 @@ def test_heartbeat_in_an_empty_unknown_or_dead_group(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"member_id": "nobody", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"member_id": "unknown", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
         ({"group_instance_id": "other", "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"member_id": "nobody", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation": 9}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
         ({}, ErrorCode.NONE),
     ],
 )
-def test_t1_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -> None:
+def test_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -> None:
+    """T-1"""
     (client,) = shell.stable_group("c1", instance_id="instance")
     assert client.heartbeat(**changes) is error
 
 
-def test_g19_a_silent_member_goes_exactly_when_its_session_is_over(shell: Shell) -> None:
+def test_silent_member_is_removed_at_its_session_timeout(shell: Shell) -> None:
+    """G19"""
     c1, c2 = shell.stable_group("c1", "c2", session_timeout_ms=10_000)
     shell.advance(4_000)
     c1.heartbeat()
@@ -70,13 +74,16 @@ def test_g19_a_silent_member_goes_exactly_when_its_session_is_over(shell: Shell)
     shell.advance(1)
 
     assert shell.state() == "PreparingRebalance"
-    assert shell.facts_of(SessionExpired) == [SessionExpired("g", 1, c2.member_id, 10_000)]
+    assert shell.facts_of(SessionExpired) == [
+        SessionExpired(group_id="g", generation=1, member_id=c2.member_id, session_timeout_ms=10_000)
+    ]
     (started,) = shell.facts_of(RebalanceStarted)
     assert (started.cause, started.member_id) == (Cause.SESSION_EXPIRED, c2.member_id)
     assert c2.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_g19_the_last_silent_member_leaves_an_empty_group(shell: Shell) -> None:
+def test_the_last_silent_member_leaves_an_empty_group(shell: Shell) -> None:
+    """G19"""
     shell.stable_group("c1", session_timeout_ms=10_000)
     shell.advance(10_000)
     assert shell.states() == ["Stable", "PreparingRebalance", "Empty"]
@@ -86,7 +93,7 @@ def test_g19_the_last_silent_member_leaves_an_empty_group(shell: Shell) -> None:
 def test_a_session_timer_of_nobody_does_nothing(shell: Shell) -> None:
     """§8.1.4"""
     shell.stable_group("c1")
-    assert shell.happen(TimerFired(SessionTimer("g", "nobody"))) == []
+    assert shell.happen(TimerFired(SessionTimer("g", "unknown"))) == []
 
 
 RENEWALS = {
@@ -98,7 +105,8 @@ RENEWALS = {
 
 
 @pytest.mark.parametrize("request_of", RENEWALS.values(), ids=RENEWALS.keys())
-def test_g18_every_request_of_a_member_renews_its_session(shell: Shell, request_of: Callable[[Client], object]) -> None:
+def test_every_request_of_a_member_renews_its_session(shell: Shell, request_of: Callable[[Client], object]) -> None:
+    """G18"""
     c1, c2 = shell.stable_group("c1", "c2", session_timeout_ms=10_000)
     shell.advance(6_000)
     request_of(c2)
@@ -110,7 +118,8 @@ def test_g18_every_request_of_a_member_renews_its_session(shell: Shell, request_
     assert c2.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_g18_a_moved_coordinator_starts_every_session_anew(shell: Shell) -> None:
+def test_a_moved_coordinator_starts_every_session_anew(shell: Shell) -> None:
+    """G18"""
     c1, c2 = shell.stable_group("c1", "c2", session_timeout_ms=10_000)
     shell.advance(9_000)
 
@@ -154,8 +163,8 @@ def test_a_session_that_was_made_shorter_ends_earlier(shell: Shell) -> None:
     assert shell.state() == "Empty"
 
 
-def test_g19_sessions_start_when_the_join_phase_ends(shell: Shell) -> None:
-    """§8.4.4: a new member's five minutes are over with its first answer, delivered or not (§8.4.5)."""
+def test_sessions_start_when_the_join_phase_ends(shell: Shell) -> None:
+    """G19: §8.4.4: a new member's five minutes are over with its first answer, delivered or not (§8.4.5)."""
     silent, lively = shell.client("c1", session_timeout_ms=10_000), shell.client("c2", session_timeout_ms=10_000)
     silent.join()
     lively.join()

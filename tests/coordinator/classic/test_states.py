@@ -28,7 +28,8 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(GroupState, GroupState)))
-def test_g02_only_kafkas_transitions_are_legal(before: GroupState, after: GroupState) -> None:
+def test_only_kafkas_transitions_are_legal(before: GroupState, after: GroupState) -> None:
+    """G02"""
     group = ClassicGroup("g", before)
 
     if (before, after) in LEGAL:

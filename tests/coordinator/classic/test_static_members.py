@@ -27,9 +27,8 @@ def restarted(client: Client, **settings: object) -> Client:
     return client.shell.client(client.name, instance_id=client.instance_id, **settings)
 
 
-def test_g25_a_restart_within_the_session_keeps_the_assignment_without_a_rebalance(
-    shell: Shell, pair: tuple[Client, Client]
-) -> None:
+def test_static_restart_keeps_assignment_without_rebalance(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     _, follower = pair
     again = restarted(follower)
 
@@ -38,11 +37,16 @@ def test_g25_a_restart_within_the_session_keeps_the_assignment_without_a_rebalan
     assert again.joined == JoinResult(ErrorCode.NONE, "b-0003", 1, "consumer", "range", pair[0].member_id)
     assert again.sync().assignment == b"c2"
     assert shell.states() == []
-    assert shell.facts_of(StaticMemberReplaced) == [StaticMemberReplaced("g", 1, "b", "b-0002", "b-0003")]
+    assert shell.facts_of(StaticMemberReplaced) == [
+        StaticMemberReplaced(
+            group_id="g", generation=1, group_instance_id="b", old_member_id="b-0002", new_member_id="b-0003"
+        )
+    ]
     assert [member.member_id for member in shell.partition.shard.durable.metadata["g"].members] == ["a-0001", "b-0003"]
 
 
-def test_g25_the_second_with_the_same_instance_id_fences_the_first(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_second_with_the_same_instance_id_fences_the_first(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     _, follower = pair
     restarted(follower).join()
 
@@ -53,7 +57,8 @@ def test_g25_the_second_with_the_same_instance_id_fences_the_first(shell: Shell,
     assert follower.leave() is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_g25_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     again = restarted(pair[0])
     again.join()
     assert again.joined.leader_id == "a-0001"
@@ -63,20 +68,23 @@ def test_g25_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, pair
     assert shell.group().leader_id == "a-0003"
 
 
-def test_g25_a_new_client_that_led_leads_and_skips_the_assignment(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_replaced_leader_still_leads_and_skips_the_assignment(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     again = restarted(pair[0], skips_assignment=True)
     again.join()
     assert (again.joined.leader_id, again.joined.skip_assignment) == ("a-0003", True)
     assert [member.group_instance_id for member in again.joined.members] == ["a", "b"]
 
 
-def test_g25_a_new_client_that_follows_has_nothing_to_skip(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_a_new_client_that_follows_has_nothing_to_skip(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     again = restarted(pair[1], skips_assignment=True)
     again.join()
     assert (again.joined.leader_id, again.joined.skip_assignment, again.joined.members) == ("a-0001", False, ())
 
 
-def test_g25_the_answer_waits_for_the_log(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_the_answer_waits_for_the_log(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     shell.hold_appends = True
     again = restarted(pair[1])
     assert again.join() is None
@@ -84,7 +92,8 @@ def test_g25_the_answer_waits_for_the_log(shell: Shell, pair: tuple[Client, Clie
     assert again.joined.error is ErrorCode.NONE
 
 
-def test_g25_a_replacement_that_would_change_the_protocol_rebalances(shell: Shell) -> None:
+def test_replacement_that_changes_the_protocol_rebalances(shell: Shell) -> None:
+    """G25"""
     both = (("range", b"1"), ("sticky", b"2"))
     leader = shell.client("c1", instance_id="a", protocols=both)
     follower = shell.client("c2", protocols=both)
@@ -103,7 +112,8 @@ def test_g25_a_replacement_that_would_change_the_protocol_rebalances(shell: Shel
     assert again.joined.protocol_name == follower.joined.protocol_name == "sticky"
 
 
-def test_g25_a_replacement_while_the_group_completes_rebalances_and_fences_what_is_parked(shell: Shell) -> None:
+def test_replacement_while_completing_fences_and_rebalances(shell: Shell) -> None:
+    """G25"""
     leader, follower = shell.client("c1", instance_id="a"), shell.client("c2", instance_id="b")
     leader.join()
     follower.join()
@@ -117,9 +127,8 @@ def test_g25_a_replacement_while_the_group_completes_rebalances_and_fences_what_
     assert shell.states()[-1] == "PreparingRebalance"
 
 
-def test_g25_a_replacement_while_joins_are_collected_waits_and_fences_what_is_parked(
-    shell: Shell, pair: tuple[Client, Client]
-) -> None:
+def test_replacement_while_preparing_fences_and_waits(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     leader, follower = pair
     shell.client("c3").join()
     follower.join()
@@ -133,10 +142,10 @@ def test_g25_a_replacement_while_joins_are_collected_waits_and_fences_what_is_pa
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT])
-def test_g25_a_replacement_that_is_not_stored_is_undone(
+def test_a_replacement_that_is_not_stored_is_undone(
     shell: Shell, pair: tuple[Client, Client], error: ErrorCode
 ) -> None:
-    """§7.2.3: the old protocols come back, not the new ones."""
+    """G25: §7.2.3: the old protocols come back, not the new ones."""
     leader, _ = pair
     shell.fail_appends = error
     again = restarted(leader, protocols=(("range", subscription("other")),), session_timeout_ms=50_000)
@@ -153,7 +162,8 @@ def test_g25_a_replacement_that_is_not_stored_is_undone(
     assert sorted(key.member_id for key in shell.timers) == ["a-0001", "b-0002"]
 
 
-def test_g25_a_replacement_overtaken_by_the_next_is_fenced(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_a_replacement_overtaken_by_the_next_is_fenced(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     shell.hold_appends = True
     first, second = restarted(pair[1]), restarted(pair[1])
     first.join()
@@ -166,8 +176,8 @@ def test_g25_a_replacement_overtaken_by_the_next_is_fenced(shell: Shell, pair: t
     assert second.joined.member_id == "b-0004"
 
 
-def test_g25_a_replacement_is_not_undone_once_the_group_has_moved_on(shell: Shell, pair: tuple[Client, Client]) -> None:
-    """Others may have joined with what only the newcomer supports."""
+def test_replacement_stays_once_the_group_has_changed(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25: Others may have joined with what only the newcomer supports."""
     shell.hold_appends = True
     again = restarted(pair[1], protocols=(("range", b"1"), ("sticky", b"2")))
     again.join()
@@ -183,9 +193,8 @@ def test_g25_a_replacement_is_not_undone_once_the_group_has_moved_on(shell: Shel
     assert again.joined.generation == newcomer.joined.generation == 2
 
 
-def test_g25_a_member_removed_while_its_replacement_is_stored_is_unknown(
-    shell: Shell, pair: tuple[Client, Client]
-) -> None:
+def test_member_removed_during_its_replacement_is_unknown(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     shell.hold_appends = True
     again = restarted(pair[1])
     again.join()
@@ -196,7 +205,8 @@ def test_g25_a_member_removed_while_its_replacement_is_stored_is_unknown(
     assert again.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_g25_a_replacement_inherits_the_duty_to_sync(shell: Shell) -> None:
+def test_a_replacement_inherits_the_duty_to_sync(shell: Shell) -> None:
+    """G25"""
     leader, follower = shell.client("c1"), shell.client("c2", instance_id="b", rebalance_timeout_ms=20_000)
     leader.rebalance_timeout_ms = 20_000
     leader.session_timeout_ms = 100_000
@@ -211,19 +221,20 @@ def test_g25_a_replacement_inherits_the_duty_to_sync(shell: Shell) -> None:
     assert "b-0003" not in shell.group().members
 
 
-def test_g25_a_replaced_member_keeps_its_place(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_a_replaced_member_keeps_its_place(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25"""
     restarted(pair[0]).join()
     assert list(shell.group().members) == ["a-0003", "b-0002"]
 
 
-def test_g25_the_old_id_has_no_timer_any_more(shell: Shell, pair: tuple[Client, Client]) -> None:
-    """§8.1.4"""
+def test_the_old_id_has_no_timer_any_more(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25: §8.1.4"""
     restarted(pair[0]).join()
     assert sorted(key.member_id for key in shell.timers) == ["a-0003", "b-0002"]
 
 
-def test_g25_a_static_member_that_knows_its_id_rejoins_like_anyone(shell: Shell, pair: tuple[Client, Client]) -> None:
-    """§7.2.5"""
+def test_static_member_that_knows_its_id_rejoins_normally(shell: Shell, pair: tuple[Client, Client]) -> None:
+    """G25: §7.2.5"""
     _, follower = pair
     before = follower.joined
     assert follower.join() == before

@@ -21,23 +21,27 @@ def completing(shell: Shell, *names: str, **settings: object) -> list[Client]:
 # By state
 
 
-def test_g13_empty_nobody_is_known(shell: Shell) -> None:
+def test_empty_nobody_is_known(shell: Shell) -> None:
+    """G13"""
     (client,) = shell.stable_group("c1")
     client.leave()
     assert client.sync() == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def test_g13_unknown_group(shell: Shell) -> None:
+def test_unknown_group(shell: Shell) -> None:
+    """G13"""
     assert shell.client("c1", member_id="m", generation=1).sync() == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def test_g13_preparing_is_told_to_rejoin(shell: Shell) -> None:
+def test_preparing_is_told_to_rejoin(shell: Shell) -> None:
+    """G13"""
     leader, follower = shell.stable_group("c1", "c2")
     leader.join()
     assert follower.sync() == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def test_g13_completing_waits_for_the_leader_whose_sync_is_stored_and_releases_all(shell: Shell) -> None:
+def test_stored_sync_of_leader_releases_all_members(shell: Shell) -> None:
+    """G13"""
     leader, follower = completing(shell, "c1", "c2")
     shell.hold_appends = True
     assert follower.sync() is None
@@ -55,12 +59,14 @@ def test_g13_completing_waits_for_the_leader_whose_sync_is_stored_and_releases_a
     assert completed.member_ids == (leader.member_id, follower.member_id)
 
 
-def test_g13_stable_gives_the_stored_assignment(shell: Shell) -> None:
+def test_stable_gives_the_stored_assignment(shell: Shell) -> None:
+    """G13"""
     _, follower = shell.stable_group("c1", "c2")
     assert follower.sync().assignment == b"c2"
 
 
-def test_g13_dead(shell: Shell) -> None:
+def test_dead(shell: Shell) -> None:
+    """G13"""
     (client,) = shell.stable_group("c1")
     client.leave()
     shell.hold_appends = True
@@ -83,7 +89,7 @@ CHECKS = {
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     ),
     "fenced instance": (
-        {"member_id": "nobody", "group_instance_id": "instance", "generation": 9, "protocol_type": "x"},
+        {"member_id": "unknown", "group_instance_id": "instance", "generation": 9, "protocol_type": "x"},
         ErrorCode.FENCED_INSTANCE_ID,
     ),
     "unknown instance": (
@@ -91,7 +97,7 @@ CHECKS = {
         ErrorCode.UNKNOWN_MEMBER_ID,
     ),
     "T-1: unknown member before generation": (
-        {"member_id": "nobody", "generation": 9, "protocol_type": "x"},
+        {"member_id": "unknown", "generation": 9, "protocol_type": "x"},
         ErrorCode.UNKNOWN_MEMBER_ID,
     ),
     "generation": ({"generation": 9, "protocol_type": "x"}, ErrorCode.ILLEGAL_GENERATION),
@@ -103,7 +109,8 @@ CHECKS = {
 
 
 @pytest.mark.parametrize(("changes", "error"), CHECKS.values(), ids=CHECKS.keys())
-def test_g14_t1_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -> None:
+def test_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -> None:
+    """G14, T-1"""
     plain, static = completing(shell, "c1", "c2")[0], shell.client("c3", instance_id="instance")
     static.join()
     plain.join()
@@ -114,7 +121,8 @@ def test_g14_t1_order_of_checks(shell: Shell, changes: dict, error: ErrorCode) -
     assert plain.sync(**changes).error is error
 
 
-def test_g14_the_group_id_comes_first_even_while_loading(shell: Shell) -> None:
+def test_the_group_id_comes_first_even_while_loading(shell: Shell) -> None:
+    """G14"""
     client = shell.client("c1", member_id="m", group_id="", generation=1)
     assert client.sync() == SyncResult(ErrorCode.INVALID_GROUP_ID)
     shell.partition = shell.empty_partition()
@@ -126,14 +134,17 @@ def test_g14_the_group_id_comes_first_even_while_loading(shell: Shell) -> None:
 # Assignments
 
 
-def test_g15_members_left_out_get_an_empty_assignment_and_are_told_of(shell: Shell) -> None:
+def test_members_left_out_get_an_empty_assignment(shell: Shell) -> None:
+    """G15"""
     leader, c2, c3 = completing(shell, "c1", "c2", "c3")
     c2.sync()
     c3.sync()
     leader.sync({leader.member_id: b"all", "stranger": b"ignored"})
 
     assert c2.synced == c3.synced == SyncResult(ErrorCode.NONE, "consumer", "range", b"")
-    assert shell.facts_of(MissingAssignments) == [MissingAssignments("g", 1, (c2.member_id, c3.member_id))]
+    assert shell.facts_of(MissingAssignments) == [
+        MissingAssignments(group_id="g", generation=1, member_ids=(c2.member_id, c3.member_id))
+    ]
     assert "stranger" not in {member.member_id for member in shell.partition.shard.durable.metadata["g"].members}
 
 
@@ -151,9 +162,8 @@ def test_g15_members_left_out_get_an_empty_assignment_and_are_told_of(shell: She
         (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_g16_a_failed_store_is_told_to_all_and_starts_a_rebalance(
-    shell: Shell, error: ErrorCode, answer: ErrorCode
-) -> None:
+def test_failed_store_is_answered_to_all_and_rebalances(shell: Shell, error: ErrorCode, answer: ErrorCode) -> None:
+    """G16"""
     leader, follower = completing(shell, "c1", "c2")
     shell.facts.clear()
     shell.fail_appends = error
@@ -167,7 +177,8 @@ def test_g16_a_failed_store_is_told_to_all_and_starts_a_rebalance(
     assert all(member.assignment == b"" for member in shell.group().members.values())
 
 
-def test_g16_t9_a_late_store_of_an_older_generation_changes_nothing(shell: Shell) -> None:
+def test_late_store_of_older_generation_changes_nothing(shell: Shell) -> None:
+    """G16, T-9"""
     leader, follower = completing(shell, "c1", "c2")
     shell.hold_appends = True
     leader.sync_all([leader, follower])
@@ -188,7 +199,8 @@ def test_g16_t9_a_late_store_of_an_older_generation_changes_nothing(shell: Shell
     assert follower.synced.assignment == b"second"
 
 
-def test_g16_t9_a_late_failure_of_an_older_generation_changes_nothing(shell: Shell) -> None:
+def test_late_failure_of_older_generation_changes_nothing(shell: Shell) -> None:
+    """G16, T-9"""
     leader, follower = completing(shell, "c1", "c2")
     shell.hold_appends = True
     leader.sync_all([leader, follower])
@@ -202,7 +214,7 @@ def test_g16_t9_a_late_failure_of_an_older_generation_changes_nothing(shell: She
     assert shell.states() == states
 
 
-def test_a_store_that_timed_out_and_was_committed_after_all_changes_only_what_the_log_says(shell: Shell) -> None:
+def test_store_committed_after_its_timeout_changes_only_the_log(shell: Shell) -> None:
     (leader,) = completing(shell, "c1")
     shell.fail_appends = ErrorCode.REQUEST_TIMED_OUT
     leader.sync_all([leader])
@@ -215,7 +227,7 @@ def test_a_store_that_timed_out_and_was_committed_after_all_changes_only_what_th
     assert shell.partition.shard.durable.metadata["g"].generation == 1
 
 
-def test_a_leader_that_repeats_itself_is_stored_once_and_both_requests_are_answered(shell: Shell) -> None:
+def test_repeated_sync_of_leader_is_stored_once(shell: Shell) -> None:
     """I-12: what members get and what the log says come from one request."""
     (leader,) = completing(shell, "c1")
     shell.hold_appends = True
@@ -230,7 +242,8 @@ def test_a_leader_that_repeats_itself_is_stored_once_and_both_requests_are_answe
     assert leader.synced.assignment == b"first"
 
 
-def test_g17_who_syncs_after_the_leader_is_answered_at_once(shell: Shell) -> None:
+def test_who_syncs_after_the_leader_is_answered_at_once(shell: Shell) -> None:
+    """G17"""
     c1, c2, c3 = completing(shell, "c1", "c2", "c3")
     c2.sync()
     c1.sync_all([c1, c2, c3])
@@ -243,7 +256,8 @@ def test_g17_who_syncs_after_the_leader_is_answered_at_once(shell: Shell) -> Non
 # Members that never sync (§8.5)
 
 
-def test_t7_a_member_that_heartbeats_but_never_syncs_is_removed(shell: Shell) -> None:
+def test_a_member_that_heartbeats_but_never_syncs_is_removed(shell: Shell) -> None:
+    """T-7"""
     c1, c2 = completing(shell, "c1", "c2", rebalance_timeout_ms=20_000)
     c1.sync_all([c1, c2])
     for _ in range(4):
@@ -259,7 +273,8 @@ def test_t7_a_member_that_heartbeats_but_never_syncs_is_removed(shell: Shell) ->
     assert c1.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_t7_a_leader_that_never_syncs_is_removed_and_the_waiting_told(shell: Shell) -> None:
+def test_leader_that_never_syncs_is_removed(shell: Shell) -> None:
+    """T-7"""
     _, c2 = completing(shell, "c1", "c2", session_timeout_ms=30_000, rebalance_timeout_ms=20_000)
     c2.sync()
     shell.advance(20_000)

@@ -15,22 +15,24 @@ def committed_to(error: ErrorCode) -> CommitResult:
 # Who may commit
 
 
-def test_g27_a_member_commits_and_everybody_can_fetch(shell: Shell) -> None:
+def test_a_member_commits_and_everybody_can_fetch(shell: Shell) -> None:
+    """G27"""
     (client,) = shell.stable_group("c1")
     offset = OffsetToCommit("t", 0, 42, leader_epoch=7, metadata="note")
     assert client.commit(0, offsets=(offset,)) is ErrorCode.NONE
     assert shell.fetch() == FetchedOffset("t", 0, 42, 7, "note", ErrorCode.NONE)
 
 
-def test_g27_a_simple_consumer_makes_a_group_by_committing(shell: Shell) -> None:
+def test_a_simple_consumer_makes_a_group_by_committing(shell: Shell) -> None:
+    """G27"""
     assert shell.commit(5) == committed_to(ErrorCode.NONE)
     assert shell.committed() == 5
     assert shell.state() == "Empty"
     assert shell.group().protocol_type is None
 
 
-def test_g27_an_unknown_group_has_no_generation(shell: Shell) -> None:
-    """§9.2.1"""
+def test_an_unknown_group_has_no_generation(shell: Shell) -> None:
+    """G27: §9.2.1"""
     assert shell.commit(5, generation=3) == committed_to(ErrorCode.ILLEGAL_GENERATION)
     answer = shell.commit(5, generation=3, supports_group_id_not_found=True)
     assert answer == committed_to(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -40,9 +42,9 @@ def test_g27_an_unknown_group_has_no_generation(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"member_id": "nobody", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"member_id": "unknown", "group_instance_id": "instance", "generation": 9}, ErrorCode.FENCED_INSTANCE_ID),
         ({"group_instance_id": "other", "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"member_id": "nobody", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "unknown", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_id": "", "group_instance_id": None, "generation": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation": -1}, ErrorCode.ILLEGAL_GENERATION),
@@ -50,13 +52,15 @@ def test_g27_an_unknown_group_has_no_generation(shell: Shell) -> None:
         ({}, ErrorCode.NONE),
     ],
 )
-def test_g27_t1_order_of_checks_in_a_stable_group(shell: Shell, changes: dict, error: ErrorCode) -> None:
+def test_order_of_checks_in_a_stable_group(shell: Shell, changes: dict, error: ErrorCode) -> None:
+    """G27, T-1"""
     (client,) = shell.stable_group("c1", instance_id="instance")
     assert client.commit(1, **changes) is error
     assert shell.committed() == (1 if error is ErrorCode.NONE else -1)
 
 
-def test_g27_simple_commits_need_an_empty_group(shell: Shell) -> None:
+def test_simple_commits_need_an_empty_group(shell: Shell) -> None:
+    """G27"""
     (client,) = shell.stable_group("c1")
     assert shell.commit(5) == committed_to(ErrorCode.UNKNOWN_MEMBER_ID)
     client.leave()
@@ -64,14 +68,16 @@ def test_g27_simple_commits_need_an_empty_group(shell: Shell) -> None:
     assert client.commit(7) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_g27_t3_the_old_generation_may_commit_while_joins_are_collected(shell: Shell) -> None:
+def test_old_generation_may_commit_while_preparing(shell: Shell) -> None:
+    """G27, T-3"""
     c1, c2 = shell.stable_group("c1", "c2")
     c1.join()
     assert c2.commit(9) is ErrorCode.NONE
     assert shell.committed() == 9
 
 
-def test_g27_nobody_commits_before_it_knows_its_assignment(shell: Shell) -> None:
+def test_nobody_commits_before_it_knows_its_assignment(shell: Shell) -> None:
+    """G27"""
     c1, c2 = shell.stable_group("c1", "c2")
     c1.join()
     c2.join()
@@ -80,7 +86,8 @@ def test_g27_nobody_commits_before_it_knows_its_assignment(shell: Shell) -> None
     assert c2.commit(9, generation=1) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_g27_a_dead_group_takes_no_commit(shell: Shell) -> None:
+def test_a_dead_group_takes_no_commit(shell: Shell) -> None:
+    """G27"""
     shell.commit(5)
     shell.hold_appends = True
     shell.send(DeleteGroup(shell.token(), "g"))
@@ -95,7 +102,8 @@ def test_the_empty_group_id_may_commit_and_fetch(shell: Shell) -> None:
 # What is stored, and when it shows
 
 
-def test_g27_long_metadata_is_refused_for_its_partition_only(shell: Shell) -> None:
+def test_long_metadata_is_refused_for_its_partition_only(shell: Shell) -> None:
+    """G27"""
     offsets = (
         OffsetToCommit("t", 0, 1, metadata="x" * 4096),
         OffsetToCommit("t", 1, 2, metadata="x" * 4097),
@@ -126,7 +134,8 @@ def test_all_partitions_of_a_request_go_into_one_batch(shell: Shell) -> None:
     assert [len(batch.records) for batch in shell.log] == [5]
 
 
-def test_g27_an_offset_shows_only_once_the_log_has_it(shell: Shell) -> None:
+def test_an_offset_shows_only_once_the_log_has_it(shell: Shell) -> None:
+    """G27"""
     shell.commit(1)
     shell.hold_appends = True
     assert shell.commit(2) is None
@@ -135,7 +144,8 @@ def test_g27_an_offset_shows_only_once_the_log_has_it(shell: Shell) -> None:
     assert shell.committed() == 2
 
 
-def test_g27_t12_of_commits_in_flight_the_later_in_the_log_wins(shell: Shell) -> None:
+def test_of_commits_in_flight_the_later_in_the_log_wins(shell: Shell) -> None:
+    """G27, T-12"""
     shell.hold_appends = True
     for offset in (1, 2, 3):
         shell.commit(offset)
@@ -145,7 +155,8 @@ def test_g27_t12_of_commits_in_flight_the_later_in_the_log_wins(shell: Shell) ->
     assert len(shell.answers) >= 3
 
 
-def test_t12_a_removal_is_not_undone_by_an_earlier_commit_that_is_reported_later(shell: Shell) -> None:
+def test_earlier_commit_reported_later_does_not_undo_a_removal(shell: Shell) -> None:
+    """T-12"""
     shell.commit(1)
     shell.hold_appends = True
     shell.commit(2)
@@ -172,9 +183,7 @@ def test_t12_a_removal_is_not_undone_by_an_earlier_commit_that_is_reported_later
         (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_commit_that_is_not_stored_is_told_so_and_does_not_show(
-    shell: Shell, error: ErrorCode, answer: ErrorCode
-) -> None:
+def test_commit_that_is_not_stored_fails_and_does_not_show(shell: Shell, error: ErrorCode, answer: ErrorCode) -> None:
     shell.commit(1)
     shell.fail_appends = error
     offsets = (OffsetToCommit("t", 0, 2), OffsetToCommit("t", 1, 3))
@@ -182,7 +191,7 @@ def test_a_commit_that_is_not_stored_is_told_so_and_does_not_show(
     assert shell.committed() == 1
 
 
-def test_a_commit_that_timed_out_shows_if_the_log_commits_it_after_all(shell: Shell) -> None:
+def test_commit_that_timed_out_shows_once_it_is_committed(shell: Shell) -> None:
     shell.fail_appends = ErrorCode.REQUEST_TIMED_OUT
     shell.commit(2)
     assert shell.committed() == -1
@@ -190,7 +199,7 @@ def test_a_commit_that_timed_out_shows_if_the_log_commits_it_after_all(shell: Sh
     assert shell.committed() == 2
 
 
-def test_the_commit_time_is_the_coordinators_and_a_retention_becomes_an_expiry(shell: Shell) -> None:
+def test_commit_has_the_coordinators_time_and_an_expiry(shell: Shell) -> None:
     """§9.2.8"""
     shell.advance(1_000)
     shell.commit(1)
@@ -211,7 +220,8 @@ def test_any_offset_is_taken(shell: Shell, offset: int) -> None:
 # Fetch
 
 
-def test_g27_a_missing_offset_is_no_error(shell: Shell) -> None:
+def test_a_missing_offset_is_no_error(shell: Shell) -> None:
+    """G27"""
     missing = FetchedOffset("t", 0, -1, -1, "", ErrorCode.NONE)
     assert shell.fetch() == missing
     shell.stable_group("c1")
@@ -222,7 +232,7 @@ def test_no_topics_given_means_all_that_have_offsets(shell: Shell) -> None:
     shell.commit(1, offsets=(OffsetToCommit("t", 1, 1), OffsetToCommit("u", 0, 2)))
     result = shell.send(FetchOffsets(shell.token(), "g", None))
     assert [(found.topic, found.partition, found.offset) for found in result.partitions] == [("t", 1, 1), ("u", 0, 2)]
-    assert shell.send(FetchOffsets(shell.token(), "nobody", None)) == FetchResult(ErrorCode.NONE, ())
+    assert shell.send(FetchOffsets(shell.token(), "unknown", None)) == FetchResult(ErrorCode.NONE, ())
 
 
 def test_require_stable_waits_for_what_is_in_flight(shell: Shell) -> None:
@@ -235,7 +245,7 @@ def test_require_stable_waits_for_what_is_in_flight(shell: Shell) -> None:
     assert shell.fetch(require_stable=True).offset == 2
 
 
-def test_a_group_that_is_being_deleted_still_shows_its_offsets_until_it_is(shell: Shell) -> None:
+def test_group_being_deleted_shows_its_offsets_until_it_is(shell: Shell) -> None:
     """T-10: -1 sends consumers to their reset policy, and the deletion may yet fail."""
     shell.commit(7)
     shell.hold_appends = True
@@ -246,7 +256,8 @@ def test_a_group_that_is_being_deleted_still_shows_its_offsets_until_it_is(shell
 
 
 @pytest.mark.parametrize("phase", ["loading", "failed", "unloaded"])
-def test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(shell: Shell, phase: str) -> None:
+def test_coordinator_that_is_not_loaded_answers_no_offset(shell: Shell, phase: str) -> None:
+    """T-10"""
     shell.commit(7)
     if phase == "unloaded":
         shell.unload()
@@ -258,7 +269,8 @@ def test_t10_no_offset_is_answered_by_a_coordinator_that_has_none(shell: Shell, 
     assert shell.fetch().error is (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR)
 
 
-def test_g27_offsets_survive_a_move_of_the_coordinator(shell: Shell) -> None:
+def test_offsets_survive_a_move_of_the_coordinator(shell: Shell) -> None:
+    """G27"""
     (client,) = shell.stable_group("c1")
     client.commit(42)
     shell.move_coordinator()
@@ -267,7 +279,7 @@ def test_g27_offsets_survive_a_move_of_the_coordinator(shell: Shell) -> None:
     assert client.commit(43) is ErrorCode.NONE
 
 
-def test_a_commit_in_flight_when_the_coordinator_moves_is_refused_and_kept_if_the_log_has_it(shell: Shell) -> None:
+def test_commit_in_flight_when_coordinator_moves_is_refused(shell: Shell) -> None:
     shell.hold_appends = True
     event = simple_commit(shell.token(), 5)
     shell.send(event)
@@ -310,20 +322,20 @@ def test_offset_delete_leaves_what_the_group_is_subscribed_to(shell: Shell) -> N
     assert [shell.committed("t"), shell.committed("old")] == [1, -1]
 
 
-def test_offset_delete_reads_subscriptions_shorter_than_their_version(shell: Shell) -> None:
+def test_offset_delete_reads_short_subscriptions(shell: Shell) -> None:
     (client,) = shell.stable_group("c1", protocols=(("range", short_subscription("t")),))
     client.commit(1, topic="old")
     assert errors(delete(shell, ("t", (0,)), ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
     assert shell.committed("old") == -1
 
 
-def test_offset_delete_touches_nothing_when_the_subscription_cannot_be_read(shell: Shell) -> None:
+def test_offset_delete_keeps_all_under_unreadable_subscription(shell: Shell) -> None:
     (client,) = shell.stable_group("c1", protocols=(("range", b"\0\0\xff"),))
     client.commit(1, topic="old")
     assert errors(delete(shell, ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_offset_delete_needs_an_empty_group_when_it_is_not_of_consumers(shell: Shell) -> None:
+def test_offset_delete_needs_an_empty_group_of_other_protocols(shell: Shell) -> None:
     clients: list[Client] = shell.stable_group("c1", protocol_type="connect")
     assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)
     clients[0].leave()

@@ -47,7 +47,8 @@ def removed_by(shell: Shell, how: str) -> list[Effect]:
 
 
 @pytest.mark.parametrize("how", ["expiry", "deletion of the topic", "deletion of the group", "request"])
-def test_g27_offsets_that_fill_several_batches_go_in_several(shell: Shell, how: str) -> None:
+def test_offsets_that_fill_several_batches_go_in_several(shell: Shell, how: str) -> None:
+    """G27"""
     sizes = batch_sizes(removed_by(shell, how))
 
     assert len(sizes) > 1
@@ -55,7 +56,7 @@ def test_g27_offsets_that_fill_several_batches_go_in_several(shell: Shell, how: 
     assert not shell.partition.shard.durable.offsets
 
 
-def test_a_part_that_cannot_be_stored_is_told_and_goes_the_next_time(shell: Shell) -> None:
+def test_part_that_cannot_be_stored_is_reported_and_retried(shell: Shell) -> None:
     shell.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
     removed_by(shell, "expiry")
     failures = [fact for _, fact in shell.facts if isinstance(fact, StoreFailed)]

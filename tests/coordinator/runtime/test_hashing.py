@@ -21,7 +21,8 @@ from ottla.coordinator.runtime.hashing import java_hash, java_length, partition_
         ("polygenelubricants", -2147483648, 0),
     ],
 )
-def test_g03_t27_the_hash_is_javas_over_utf16_units(group_id: str, hash_code: int, partition: int) -> None:
+def test_the_hash_is_javas_over_utf16_units(group_id: str, hash_code: int, partition: int) -> None:
+    """G03, T-27"""
     assert java_hash(group_id) == hash_code
     assert partition_for(group_id, 50) == partition
 

@@ -13,7 +13,8 @@ from tests.coordinator.harness import NO_DELAY, Client, Shell
 STEP_BUDGET_S = 0.050
 
 
-def test_g28_requests_of_a_group_are_handled_in_order_of_arrival(shell: Shell) -> None:
+def test_requests_of_a_group_are_handled_in_order_of_arrival(shell: Shell) -> None:
+    """G28"""
     leader, follower = shell.stable_group("c1", "c2")
     shell.hold_appends = True
     follower.commit(1)
@@ -26,8 +27,8 @@ def test_g28_requests_of_a_group_are_handled_in_order_of_arrival(shell: Shell) -
     assert shell.committed() == 2
 
 
-def test_g28_a_thousand_groups_rebalance_at_once_without_waiting_for_one_another(shell: Shell) -> None:
-    """Of every group the leader's store hangs but for one, which becomes Stable all the same."""
+def test_thousand_groups_rebalance_at_once(shell: Shell) -> None:
+    """G28: Of every group the leader's store hangs but for one, which becomes Stable all the same."""
     leaders: list[Client] = []
     for index in range(1_000):
         leader, follower = (shell.client(f"c{n}", group_id=f"g{index}") for n in (1, 2))

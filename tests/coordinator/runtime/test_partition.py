@@ -31,6 +31,20 @@ class Show(NamedTuple):
     name: str
 
 
+class ShowAll(NamedTuple):
+    """As ListGroups: what is committed."""
+
+    token: int
+    name: str = "all"
+
+
+class Count(NamedTuple):
+    """As a round of expiry: what the next step decides on."""
+
+    token: int
+    name: str = "all"
+
+
 class Stored(NamedTuple):
     token: int
     result: int
@@ -43,23 +57,29 @@ class Stored(NamedTuple):
 
 
 class Counters:
-    """A step adds to the latest value; Show gives the committed one."""
+    """A step adds to the latest value, and removes one that has come to 0; what is shown is committed."""
 
     def __init__(self) -> None:
         self.context = StepContext()
         self.timeline = Timeline()
         self.values = TimelineMap[str, int](self.timeline)
-        self.requests = {Add: self._add, Show: self._show}
+        self.requests = {Add: self._add, Show: self._show, ShowAll: self._show_all, Count: self._count}
         self.events = {TimerFired: self._timer_fired}
         self.owners: list[str] = []
 
     def _add(self, context: StepContext, event: Add) -> None:
         total = (self.values.latest(event.name) or 0) + event.amount
-        record = CoordinatorRecord(event.name.encode(), str(total).encode())
+        record = CoordinatorRecord(event.name.encode(), str(total).encode() if total else None)
         context.append(event.name, [record], Stored(event.token, total))
 
     def _show(self, context: StepContext, event: Show) -> None:
         context.reply(event.token, self.values.committed(event.name))
+
+    def _show_all(self, context: StepContext, event: ShowAll) -> None:
+        context.reply(event.token, dict(self.values.committed_items()))
+
+    def _count(self, context: StepContext, event: Count) -> None:
+        context.reply(event.token, dict(self.values.latest_items()))
 
     def _timer_fired(self, context: StepContext, event: TimerFired) -> None:
         context.set_timer(event.key, context.now_ms + 10)
@@ -79,7 +99,7 @@ class Counters:
     def replay_control(self, producer_id: int, *, commit: bool) -> None:
         raise AssertionError("counters have no transactions")
 
-    def create_from_log(self, owner: str) -> None:
+    def on_committed(self, owner: str) -> None:
         self.owners.append(owner)
 
     def on_elected(self) -> None:
@@ -125,6 +145,17 @@ def test_the_next_step_sees_what_is_appended_and_not_committed() -> None:
     assert shown(partition) == 2
     assert step(partition, AppendCompleted(second, 2)) == [Reply(2, 3)]
     assert (shown(partition), partition.shard.owners) == (3, ["n", "n"])
+
+
+def test_lists_are_of_committed_values_and_decisions_of_latest() -> None:
+    partition = loaded(("n", 1), ("o", 2))
+    (removal,) = step(partition, Add(1, "n", -1))
+    step(partition, Add(2, "p", 3))
+    assert step(partition, ShowAll(3)) == [Reply(3, {"n": 1, "o": 2})]
+    assert step(partition, Count(4)) == [Reply(4, {"o": 2, "p": 3})]
+    assert isinstance(removal, Append)
+    step(partition, AppendCompleted(removal.append_id, 2))
+    assert step(partition, ShowAll(5)) == [Reply(5, {"o": 2})]
 
 
 def test_a_failed_append_is_undone() -> None:
