@@ -352,6 +352,7 @@ class Broker:
             inter_broker_listener=self.listeners.inter_broker,
             part=lambda name: getattr(self, name),
         )
+        self.turns = self.server.turns
         self.log_manager = LogManager(
             runtime, directory, self.replicas, checkpoints, self.server.receive_buffers.release_idle
         )
