@@ -10,6 +10,7 @@ from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.turns import Turns
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
@@ -32,6 +33,7 @@ NOT_TOLD = -1
 def handle(
     replicas: ReplicaManager,
     fetch_sessions: FetchSessionCache,
+    turns: Turns,
     runtime: Runtime,
     context: RequestContext,
     request: FetchRequest,
@@ -68,6 +70,7 @@ def handle(
         runtime,
         context,
         fetch,
+        turns=turns,
         deadline_ms=deadline_ms,
         min_bytes=min_bytes,
         max_bytes=min(request.max_bytes, runtime.config.fetch_max_bytes),

@@ -1,6 +1,7 @@
 """One fetch request of a consumer: read what is there, and wait if that is too little (§15.3).
 
-start ── enough, an error, or nothing to wait for ───────────────────────────→ answer
+start ── other fetches have read much in this step of the loop: wait for a turn, then start
+  ├───── enough, an error, or nothing to wait for ───────────────────────────→ answer
   ├───── a partition is not in the page cache: read it in a thread, then ────→ answer
   └───── too little: watch all partitions
            └── enough was appended, leadership changed, or max wait ── read ─→ answer
@@ -25,6 +26,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.turns import FETCH_BYTES_MAX, Turns
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
@@ -65,6 +67,7 @@ class DelayedFetch(DelayedOperation):
         "_readable_bytes",
         "_replicas",
         "_runtime",
+        "_turns",
         "_watched",
         "_watches",
     )
@@ -76,6 +79,7 @@ class DelayedFetch(DelayedOperation):
         context: RequestContext,
         fetch: FetchContext,
         *,
+        turns: Turns,
         deadline_ms: int,
         min_bytes: int,
         max_bytes: int,
@@ -88,6 +92,7 @@ class DelayedFetch(DelayedOperation):
         self._runtime = runtime
         self._context = context
         self._fetch = fetch
+        self._turns = turns
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._isolation_level = isolation_level
@@ -107,23 +112,41 @@ class DelayedFetch(DelayedOperation):
 
     def start(self) -> FetchResponse | None:
         """The response, or None after parking the request."""
-        self._read_all()
-        if self._cold:
+        if not self._turns.may_read:
             self._context.park()
-            self._read_cold()
+            self._turns.wait(self._start_in_turn)
             return None
-        if self._ends_wait or self._bytes_read >= self._min_bytes or not self._watched:
+        self._read_all()
+        if self._is_ready():
             return self._response()
+        self._context.park()
         self._wait()
         return None
+
+    def _start_in_turn(self) -> None:
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+            return
+        self._read_all()
+        if self._is_ready():
+            self._context.complete(self._response())
+        else:
+            self._wait()
+
+    def _is_ready(self) -> bool:
+        if self._cold:
+            return False
+        return self._ends_wait or self._bytes_read >= self._min_bytes or not self._watched
 
     # Waiting.
 
     def _wait(self) -> None:
-        context = self._context
-        context.park()
+        """For the disk, or for more records."""
+        if self._cold:
+            self._read_cold()
+            return
         purgatory = self._replicas.delayed_fetch
-        context.on_disconnect = lambda: purgatory.cancel(self)
+        self._context.on_disconnect = lambda: purgatory.cancel(self)
         self._watches = {watched[0]: _AwaitedPartition(*watched[1:]) for watched in self._watched}
         # They are made again when the wait is over.
         self._watched, self._answers = [], []
@@ -164,7 +187,7 @@ class DelayedFetch(DelayedOperation):
         self._watched = []
         self._cold = []
         self._bytes_read = 0
-        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
+        room = room_at_first = min(self._max_bytes, FETCH_BYTES_MAX, self._context.connection.fetch_room())
         for target in self._fetch.targets:
             aborted: list[Any] | None = [] if self._isolation_level == READ_COMMITTED else None
             answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
@@ -175,6 +198,7 @@ class DelayedFetch(DelayedOperation):
                 self._ends_wait = True
                 describe_failure(self._replicas, target, answer, error)
         self._bytes_to_read = room_at_first - room
+        self._turns.count_read(self._bytes_read)
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         """Fills the answer; returns how many bytes of the response it takes."""

@@ -8,7 +8,8 @@ grows with the bytes received and never with the size a client merely announces.
 
 A *hold* stops the handling: a parked request, a client that does not read its responses, a throttled newcomer. Bytes
 that arrive during it are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends. What waits on
-the way out is bounded by `ResponseQueue`, the sum over all connections by `ConnectionMemory`.
+the way out is bounded by `ResponseQueue`, the sum over all connections by `ConnectionMemory`. A connection whose
+requests take long has a turn, and others have theirs before it goes on (`Turns`).
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes, ReceiveBuffers
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
+from ottla.broker.server.turns import TURN_MS, Turns
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.timer.wheel import TimerEntry
@@ -34,8 +36,11 @@ HELD_BY_WRITING = 2
 HELD_BY_THROTTLE = 4
 CLOSED = 8
 HELD_BY_START = 16
+HELD_BY_TURN = 32
 
 KEPT_WHILE_HELD = 64 * 1024
+# How often the clock is looked at: it costs as much as the fortieth part of a small request.
+REQUESTS_PER_LOOK = 4
 NOTHING = memoryview(b"")
 
 
@@ -46,6 +51,7 @@ class ConnectionOwner(Protocol):
     dispatcher: Dispatcher
     receive_buffers: ReceiveBuffers
     memory: ConnectionMemory
+    turns: Turns
     inter_broker_listener: str
     request_bytes_max: int
 
@@ -73,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         "_responses",
         "_routes",
         "_runtime",
+        "_turns",
         "buffer",
         "fetch_room",
         "idle_timer",
@@ -92,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._routes = owner.dispatcher.routes
         self._buffers = owner.receive_buffers
         self._memory = owner.memory
+        self._turns = owner.turns
         self.fetch_room = owner.memory.fetch_room
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
@@ -149,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         kept = self._kept
         if kept is None:
             shared = self._buffers.shared
-            handled = 0 if self._holds else self._handle(shared, nbytes)
+            handled = 0 if self._holds else self._handle(shared, 0, nbytes)
             if handled < nbytes:
                 self._keep(shared, handled, nbytes)
             if nbytes > SHORT_READ_MAX:
@@ -186,12 +194,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests.
 
-    def _handle(self, buffer: memoryview, end: int) -> int:
-        """Handles the complete frames of `buffer[:end]` until a hold; returns where the rest begins."""
+    def _handle(self, buffer: memoryview, position: int, end: int) -> int:
+        """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
         self.last_event_ms = self._runtime.clock.now_ms()
         self._handling = True
-        position = 0
         while True:
             position = self._handle_frames(buffer, position, end)
             held = self._holds
@@ -209,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         return end if self._holds & CLOSED else position
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
-        size_max = self._owner.request_bytes_max
+        size_max, handled = self._owner.request_bytes_max, 0
         while not self._holds and end - position >= HEADER_START.size:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
@@ -235,7 +242,21 @@ class Connection(asyncio.BufferedProtocol):
                 body += client_id_length
             self._serve(context, route, buffer, body, frame_end)
             position = frame_end
+            handled += 1
+            if not handled % REQUESTS_PER_LOOK and self._runtime.clock.now_ms() - self.last_event_ms >= TURN_MS:
+                self._end_turn()
         return position
+
+    def _end_turn(self) -> None:
+        """What has been received and not handled is handled when it is this connection's turn again."""
+        if not self._holds:
+            self._holds |= HELD_BY_TURN
+            self._pause_reading()
+            self._turns.wait(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._holds &= ~HELD_BY_TURN
+        self._resume()
 
     def _serve(self, context: RequestContext, route: Route, buffer: memoryview, body: int, frame_end: int) -> None:
         if self._deferred and not route.defers_answer:
@@ -347,7 +368,13 @@ class Connection(asyncio.BufferedProtocol):
         kept = self._kept
         assert kept is not None, "nothing was kept"
         self._kept = None
-        handled = self._handle(kept.view, kept.filled)
+        handled = self._handle(kept.view, kept.start, kept.filled)
+        if handled < kept.filled and self._holds & HELD_BY_TURN:
+            # Nothing is received until its turn, so it stays where it is.
+            kept.start = handled
+            self._kept = kept
+            self._memory.made_progress(self)
+            return
         if handled < kept.filled:
             self._keep(kept.view, handled, kept.filled)
         elif self._held_bytes:

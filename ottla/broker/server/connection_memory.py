@@ -69,6 +69,12 @@ class ConnectionMemory:
                 self._abort_slowest(holder)
                 self._is_aborting = False
 
+    def made_progress(self, holder: Holder) -> None:
+        """The connection holds as much as before, but not the same."""
+        size_bytes = self._holders.pop(holder, 0)
+        if size_bytes:
+            self._holders[holder] = size_bytes
+
     def _abort_slowest(self, newest: Holder) -> None:
         """`newest` itself may go on: alone it can hold more than all may, by one request or one answer."""
         for holder in list(self._holders):

@@ -68,10 +68,12 @@ class ReceiveBuffers:
 class KeptBytes:
     """What a connection has received and not handled, with room for more, in a buffer of its own or a lent one."""
 
-    __slots__ = ("_lender", "filled", "view")
+    __slots__ = ("_lender", "filled", "start", "view")
 
     def __init__(self, view: memoryview, filled: int, lender: ReceiveBuffers | None = None) -> None:
         self.view = view
+        # What is before it has been handled. Not zero only while nothing is received.
+        self.start = 0
         self.filled = filled
         self._lender = lender
 

@@ -1,0 +1,61 @@
+"""Turns: how the loop stays open to all when some clients ask for more than it can give at once.
+
+A step of the loop handles what has arrived on each connection. Little would arrive on most, but one read can bring
+forty thousand small requests, and a fetch can ask for fifty megabytes; a hundred clients that do so at the same time
+would keep all others waiting for seconds. So the work of a step is bounded, and what exceeds it waits for its turn:
+
+- a connection whose requests have taken `TURN_MS` handles no more of them, and reads nothing (`Connection`);
+- fetches that have read `READ_BYTES_PER_STEP` between them let no further fetch read in this step (`DelayedFetch`).
+
+Those that wait are served in the order of their arrival, one in each step of the loop. Between two of them the loop
+takes up what other connections have sent in the meantime: a client that asks for little waits for one turn, and not for
+all that are before it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+TURN_MS = 2
+READ_BYTES_PER_STEP = 4 << 20
+FETCH_BYTES_MAX = 8 << 20
+"""What one response to a consumer may have, beyond the one batch that is always sent: some milliseconds of reading."""
+
+
+class Turns:
+    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        """`soon` runs an action in the next step of the loop, after which the loop looks at its sockets."""
+        self._soon = soon
+        self._waiting: deque[Callable[[], None]] = deque()
+        # In this step of the loop.
+        self._read_bytes = 0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def wait(self, action: Callable[[], None]) -> None:
+        """Runs `action` when all that wait already have had their turn."""
+        self._waiting.append(action)
+        if len(self._waiting) == 1:
+            self._soon(self._next)
+
+    def count_read(self, size_bytes: int) -> None:
+        """So much was read for a response in this step."""
+        if size_bytes and not self._read_bytes:
+            self._soon(self._begin_step)
+        self._read_bytes += size_bytes
+
+    @property
+    def may_read(self) -> bool:
+        """Whether a fetch may read in this step, or has to wait."""
+        return self._read_bytes < READ_BYTES_PER_STEP
+
+    def _begin_step(self) -> None:
+        self._read_bytes = 0
+
+    def _next(self) -> None:
+        action = self._waiting.popleft()
+        if self._waiting:
+            # First, for the action may fail.
+            self._soon(self._next)
+        action()

@@ -1,0 +1,230 @@
+"""What exceeds a step of the loop waits for its turn, and clients that ask for little do not wait for it."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.replicas import delayed_fetch
+from ottla.broker.server import connection as connections
+from ottla.broker.server import turns as turns_module
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_memory import ConnectionMemory
+from ottla.broker.server.turns import READ_BYTES_PER_STEP, Turns
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.broker.test_connection import FakeTransport, feed
+from tests.broker.wire import client_of, create_topic, produce, running_broker, turn, until, values_of
+from tests.fakes.frames import build_request_frame
+
+ASK = ApiVersionsRequest()
+
+
+class Steps:
+    """The loop: actions run in the step after the one that has asked for them."""
+
+    def __init__(self) -> None:
+        self.actions: list[Callable[[], None]] = []
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self.actions.append(action)
+
+    def step(self) -> None:
+        actions, self.actions = self.actions, []
+        for action in actions:
+            action()
+
+
+def asked(count: int) -> bytes:
+    return b"".join(build_request_frame(ASK, 0, number, "c") for number in range(count))
+
+
+def connected(broker: Broker) -> tuple[Connection, FakeTransport]:
+    connection, transport = Connection(broker.server, "PLAINTEXT"), FakeTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    return connection, transport
+
+
+def test_each_step_gives_one_turn_in_the_order_of_arrival() -> None:
+    steps, given = Steps(), list[str]()
+    turns = Turns(steps.soon)
+    turns.wait(lambda: given.append("a"))
+    turns.wait(lambda: given.append("b"))
+
+    assert given == []
+    steps.step()
+    assert given == ["a"]
+    turns.wait(lambda: given.append("c"))
+    steps.step()
+    steps.step()
+
+    assert given == ["a", "b", "c"]
+    assert (len(turns), steps.actions) == (0, [])
+
+
+def test_a_turn_that_fails_does_not_end_the_others() -> None:
+    steps, given = Steps(), list[str]()
+    turns = Turns(steps.soon)
+
+    def fail() -> None:
+        raise ValueError
+
+    turns.wait(fail)
+    turns.wait(lambda: given.append("b"))
+
+    with pytest.raises(ValueError):
+        steps.step()
+    steps.step()
+
+    assert given == ["b"]
+
+
+def test_each_step_begins_with_room_to_read() -> None:
+    steps = Steps()
+    turns = Turns(steps.soon)
+
+    turns.count_read(READ_BYTES_PER_STEP - 1)
+    assert turns.may_read
+    turns.count_read(1)
+    assert not turns.may_read
+    steps.step()
+
+    assert turns.may_read
+
+
+async def test_a_connection_with_many_requests_lets_others_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TURN_MS", 0)
+    async with running_broker(tmp_path) as broker:
+        busy, busy_transport = connected(broker)
+        other, other_transport = connected(broker)
+
+        feed(busy, asked(1000))
+        feed(other, asked(1))
+
+        assert len(busy_transport.frames) == connections.REQUESTS_PER_LOOK
+        assert busy_transport.reading_paused
+        assert len(other_transport.frames) == 1
+        await until(broker, lambda: len(busy_transport.frames) == 1000)
+        answered = [struct.unpack_from(">i", frame, 4)[0] for frame in busy_transport.frames]
+        assert answered == list(range(1000))
+        assert not busy_transport.reading_paused
+        busy.connection_lost(None)
+        other.connection_lost(None)
+
+
+async def test_bytes_that_wait_for_a_turn_are_counted_and_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TURN_MS", 0)
+    async with running_broker(tmp_path) as broker:
+        busy, busy_transport = connected(broker)
+        data = asked(10_000)
+
+        feed(busy, data)
+
+        assert broker.server.memory.held_bytes >= len(data) - 100
+        await until(broker, lambda: len(busy_transport.frames) == 10_000)
+        assert broker.server.memory.held_bytes == 0
+        busy.connection_lost(None)
+
+
+async def test_a_connection_that_ends_before_its_turn_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TURN_MS", 0)
+    async with running_broker(tmp_path) as broker:
+        busy, busy_transport = connected(broker)
+        feed(busy, asked(100))
+
+        busy.connection_lost(None)
+        await until(broker, lambda: not len(broker.turns))
+        await turn(broker)
+
+        assert len(busy_transport.frames) == connections.REQUESTS_PER_LOOK
+        assert broker.server.memory.held_bytes == 0
+
+
+def test_a_connection_in_its_turns_is_not_the_slowest() -> None:
+    class Holder:
+        aborted = False
+
+        def count_unread(self) -> bool:
+            return False
+
+        def abort(self, reason: str) -> None:
+            self.aborted = True
+
+    memory = ConnectionMemory(bytes_max=100)
+    busy, idle, newest = Holder(), Holder(), Holder()
+    memory.set(busy, 40)
+    memory.set(idle, 40)
+
+    memory.made_progress(busy)
+    memory.set(newest, 40)
+
+    assert [busy.aborted, idle.aborted] == [False, True]
+
+
+def fetch_all(partitions: int) -> FetchRequest:
+    wanted = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(partitions)
+    ]
+    return FetchRequest(max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=wanted)])
+
+
+async def test_fetches_beyond_what_a_step_may_read_wait_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "READ_BYTES_PER_STEP", 1)
+    async with running_broker(tmp_path) as broker:
+        async with client_of(broker) as client:
+            await create_topic(client, "t")
+            await produce(client, "t", b"a")
+        peers = [connected(broker) for _ in range(3)]
+        await turn(broker)
+
+        for connection, _ in peers:
+            feed(connection, build_request_frame(fetch_all(1), 11, 1, "c"))
+
+        assert [bool(transport.frames) for _, transport in peers] == [True, False, False]
+        peers[1][0].connection_lost(None)
+        await until(broker, lambda: bool(peers[2][1].frames))
+        assert not len(broker.turns)
+        assert peers[1][1].frames == []
+        for connection, _ in (peers[0], peers[2]):
+            connection.connection_lost(None)
+
+
+async def test_a_fetch_that_waited_for_its_turn_parks_if_there_is_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        request = fetch_all(1)
+        request.max_wait_ms, request.min_bytes = 60_000, 1
+        monkeypatch.setattr(type(broker.turns), "may_read", False)
+        async with client_of(broker) as reader:
+            reader.send(request, 11)
+            await until(broker, lambda: len(broker.replicas.delayed_fetch) == 1)
+
+            await produce(client, "t", b"a")
+            answer = await reader.receive(FetchResponse, 11)
+
+    assert values_of(answer.responses[0].partitions[0].records) == [b"a"]
+
+
+async def test_a_response_to_a_consumer_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed_fetch, "FETCH_BYTES_MAX", 1000)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", 4)
+        for index in range(4):
+            await produce(client, "t", bytes(400), index=index)
+
+        answer = await client.call(fetch_all(4), FetchResponse, 11)
+
+    lengths = [len(bytes(each.records)) for each in answer.responses[0].partitions]
+    assert [bool(length) for length in lengths] == [True, True, False, False]

@@ -1,0 +1,80 @@
+"""What an attack is."""
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Flag, auto
+from pathlib import Path
+from typing import ClassVar
+
+from tests.siege.wire import Address, Wire
+
+BAIT = "siege-bait"
+"""A topic with `BAIT_PARTITIONS` partitions of a megabyte each, to fetch and to ask about."""
+BAIT_PARTITIONS = 48
+
+
+class May(Flag):
+    """What an attack may do to others: what no broker could prevent."""
+
+    NOTHING = 0
+    DELAY = auto()
+    """Produce requests wait, or are refused: what p99 promises does not hold while it lasts."""
+
+
+@dataclass
+class Target:
+    """The broker, and what else an attack gets."""
+
+    address: Address
+    pid: int
+    data_dir: Path
+    duration_s: float
+    chance: random.Random
+
+    def until_over(self) -> Iterator[float]:
+        """For as long as the attack lasts, the time that is left."""
+        ends = time.monotonic() + self.duration_s
+        while (left_s := ends - time.monotonic()) > 0:
+            yield left_s
+
+    def pause(self, seconds: float) -> None:
+        """Where there is nothing to wait for but time."""
+        time.sleep(seconds)
+
+
+class Attack(ABC):
+    """Runs in a process of its own, which ends with it: the broker sees its connections go."""
+
+    name: ClassVar[str]
+    may: ClassVar[May] = May.NOTHING
+    needs_small_disk: ClassVar[bool] = False
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.done: Counter[str] = Counter()
+        """What it has done, by what it is called in the report."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """For as long as `target.until_over`. An OSError of one connection is part of the game; one that comes out of
+        here is a failure."""
+
+    def clean_up(self) -> None:  # noqa: B027 - most leave nothing behind but connections
+        """Takes away what a broker has to keep, such as topics, so that it can be asked to have released the rest."""
+
+    def connect(self, client_id: str | None = "siege", **options: int) -> Wire:
+        return Wire(self.target.address, client_id, **options)
+
+    def connections(self, count: int, **options: int) -> list[Wire]:
+        """As many as the broker accepts."""
+        made: list[Wire] = []
+        for _ in range(count):
+            with suppress(OSError):
+                made.append(self.connect(**options))
+        self.done["connections"] += len(made)
+        return made

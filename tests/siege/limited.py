@@ -1,0 +1,69 @@
+"""`python -m tests.siege.limited LIMIT_MIB COUNTS_FILE PYTHON -m ottla serve …`: `ottla serve` with a limit of memory.
+
+The limit is RLIMIT_DATA: all private writable memory that the process asks the kernel for, its heap, its mappings and
+its threads' stacks, touched or not. Beyond it an allocation fails (MemoryError). RLIMIT_AS would count the text of
+libraries and address space that the allocator only reserves; a cgroup would count the page cache of the logs, and needs
+rights. What the process really occupies is read from outside, in /proc.
+
+SIGUSR2 makes the process write to COUNTS_FILE how many of everything it holds. That is all that differs from `ottla`.
+"""
+
+import json
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from ottla.broker.broker import Broker
+from ottla.cli.main import main
+
+# What threads get as a stack, which counts whole. The usual 8 MiB for each of them would be a limit of threads.
+STACK_BYTES = 1 << 20
+
+
+def counts(broker: Broker) -> dict[str, int]:
+    """How many of everything the broker holds for its clients."""
+    shards = [] if broker._groups is None else [partition.coordinator.shard for partition in broker._groups.topic]
+    groups = [group for shard in shards for group in shard.groups.values()]
+    return {
+        "connections": len(broker.server.connections),
+        "held bytes": broker.server.memory.held_bytes,
+        "parked fetches": len(broker.replicas.delayed_fetch),
+        "fetch sessions": len(broker.fetch_sessions),
+        "groups": len(groups),
+        "members": sum(
+            len(group.members) + len(group.pending_members) for shard in shards for group in shard.groups.values()
+        ),
+        "topics": len(broker.image.topics),
+        "timers": len(broker.wheel),
+    }
+
+
+def write_counts(broker: Broker, path: Path) -> None:
+    aside = path.with_suffix(".tmp")
+    aside.write_text(json.dumps(counts(broker)))
+    aside.rename(path)
+
+
+def _counting(start: Callable[[Broker], Awaitable[None]], path: Path) -> Callable[[Broker], Awaitable[None]]:
+    async def start_and_listen(broker: Broker) -> None:
+        await start(broker)
+        broker.loop.add_signal_handler(signal.SIGUSR2, write_counts, broker, path)
+
+    return start_and_listen
+
+
+def _main() -> None:
+    limit_mib, counts_file, *command = sys.argv[1:]
+    limit_bytes = int(limit_mib) << 20
+    threading.stack_size(STACK_BYTES)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+    Broker.start = _counting(Broker.start, Path(counts_file))  # type: ignore[method-assign]
+    sys.argv = command[2:]
+    main()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,146 @@
+"""What a siege has found: a row for each attack, and the promises that were broken."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.histories.checker import Violation
+from tests.histories.events import Acknowledged, Event, FinalLog, Sent
+from tests.histories.violations import Partition
+from tests.siege.attacks.attack import Attack, May
+from tests.siege.broker import Usage
+from tests.siege.probe import GROUP as PROBE_GROUP
+from tests.siege.probe import NAME as PROBE
+from tests.storm.settings import GROUP
+
+RATIO_MAX = 5.0
+OUR_GROUPS = (GROUP, PROBE_GROUP)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time, in microseconds of the histories' clock."""
+
+    start_us: int
+    end_us: int
+
+    def __contains__(self, at_us: int) -> bool:
+        return self.start_us <= at_us < self.end_us
+
+
+@dataclass
+class Round:
+    """One attack, and what was seen of it."""
+
+    attack: type[Attack]
+    quiet: Window
+    loud: Window
+    done: Mapping[str, int]
+    before: Usage
+    after: Usage
+    peak_bytes: int
+    log: Sequence[Mapping[str, object]]
+    failures: list[str]
+    quiet_ms: list[float] = field(default_factory=list)
+    """How long each of the probe's records waited for its acknowledgement, sorted."""
+    loud_ms: list[float] = field(default_factory=list)
+    sessions_lost: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+
+    @property
+    def ratio(self) -> float:
+        quiet = percentile(self.quiet_ms, 99)
+        return percentile(self.loud_ms, 99) / quiet if quiet else 0.0
+
+    def broken(self, memory_max_bytes: int, *, judges_latency: bool = True) -> Iterator[str]:
+        """Each promise that does not hold, in a sentence."""
+        yield from self.failures
+        if self.lost:
+            yield f"{self.lost} acknowledged records are lost"
+        if self.sessions_lost:
+            yield f"{self.sessions_lost} sessions were lost"
+        if self.peak_bytes > memory_max_bytes:
+            yield f"{self.peak_bytes >> 20} MiB were resident, {memory_max_bytes >> 20} MiB are allowed"
+        if not self.acknowledged and May.DELAY not in self.attack.may:
+            yield "no record was acknowledged"
+        if judges_latency and self.ratio > RATIO_MAX and May.DELAY not in self.attack.may:
+            yield f"p99 of produce is {self.ratio:.1f} times what it was before, {RATIO_MAX:g} are allowed"
+        yield from (f"not released: {each}" for each in self.after.kept_since(self.before))
+
+
+@dataclass
+class Report:
+    memory_max_bytes: int
+    rounds: list[Round] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    at_first: Usage | None = None
+    at_last: Usage | None = None
+
+    def fill(
+        self, events: Sequence[Event], logs: Mapping[Partition, FinalLog], member: Iterable[tuple[int, str]]
+    ) -> None:
+        """Gives each round its part of what the clients have seen; `member` is what the probe's member was told."""
+        sent = {event.value: event for event in events if isinstance(event, Sent)}
+        acknowledged = {event.value: event for event in events if isinstance(event, Acknowledged)}
+        stored = {value for log in logs.values() for _, value in log.records}
+        told = list(member)
+        for each in self.rounds:
+            ours = [event for event in sent.values() if event.at_us in each.loud]
+            each.sent = len(ours)
+            each.acknowledged = sum(event.value in acknowledged for event in ours)
+            each.lost = sum(event.value in acknowledged and event.value not in stored for event in ours)
+            each.quiet_ms = list(_waits(sent, acknowledged, each.quiet))
+            each.loud_ms = list(_waits(sent, acknowledged, each.loud))
+            each.sessions_lost = sum(map(_ends_our_session, each.log)) + sum(at_us in each.loud for at_us, _ in told)
+
+    def broken(self, *, judges_latency: bool = True) -> list[str]:
+        rounds = [
+            f"{each.attack.name}: {sentence}"
+            for each in self.rounds
+            for sentence in each.broken(self.memory_max_bytes, judges_latency=judges_latency)
+        ]
+        return [*rounds, *self.failures, *map(str, self.violations)]
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)] if ordered else 0.0
+
+
+def _waits(sent: Mapping[str, Sent], acknowledged: Mapping[str, Acknowledged], window: Window) -> list[float]:
+    """Of the probe's records that were sent in the window; those that were not acknowledged count nowhere here."""
+    return sorted(
+        (acknowledged[value].at_us - event.at_us) / 1000
+        for value, event in sent.items()
+        if event.producer.startswith(PROBE) and event.at_us in window and value in acknowledged
+    )
+
+
+def _ends_our_session(line: Mapping[str, object]) -> bool:
+    return line.get("event") == "SessionExpired" and line.get("group_id") in OUR_GROUPS
+
+
+TABLE = (
+    ("attack", lambda each: each.attack.name),
+    ("p50 quiet", lambda each: f"{percentile(each.quiet_ms, 50):.2f}"),
+    ("p99 quiet", lambda each: f"{percentile(each.quiet_ms, 99):.2f}"),
+    ("p50", lambda each: f"{percentile(each.loud_ms, 50):.2f}"),
+    ("p99", lambda each: f"{percentile(each.loud_ms, 99):.2f}"),
+    ("longest ms", lambda each: f"{percentile(each.loud_ms, 100):.0f}"),
+    ("ratio", lambda each: f"{each.ratio:.1f}" + ("*" if May.DELAY in each.attack.may else "")),
+    ("peak MiB", lambda each: f"{each.peak_bytes >> 20}"),
+    ("after", lambda each: f"{each.after.resident_bytes >> 20}"),
+    ("fds", lambda each: f"{each.before.descriptors}-{each.after.descriptors}"),
+    ("sessions lost", lambda each: f"{each.sessions_lost}"),
+    ("acked", lambda each: f"{each.acknowledged}/{each.sent}"),
+    ("lost", lambda each: f"{each.lost}"),
+)
+
+
+def table(rounds: Sequence[Round]) -> Iterator[str]:
+    """Lines. An asterisk: the attack may delay others, its ratio is not judged."""
+    rows = [[title for title, _ in TABLE], *([show(each) for _, show in TABLE] for each in rounds)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(TABLE))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
