@@ -127,14 +127,14 @@ class TrackedLog:
         self._judge.violated(invariant, f"{self._committed.name} on {self._owner}: {how}")
 
     def _forget_what_was_cut(self) -> None:
-        log = self.log
         while self._batches and not self._is_there(self._batches[-1]):
             batch = self._batches.pop()
             del self._prefixes[batch.end_offset]
             if batch.sequence is not None:
                 self._sequences.discard(batch.sequence)
             was_committed = self._committed.prefixes.get(batch.end_offset) == batch.prefix
-            if was_committed and log.log_start_offset < batch.end_offset:
+            # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
+            if was_committed and self._committed.start_offset < batch.end_offset:
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
         if not self._batches:
             self._begin()
