@@ -254,7 +254,7 @@ class ReplicaFollower:
     # What the shell has done to the log.
 
     def performed(self, effect: LogEffect, error: Exception | None, now_ms: int) -> list[Effect]:
-        """The log is as the effect wants it; or it is not, and has not changed, because of `error`."""
+        """The log is as the effect wants it; or it is not, because of `error`."""
         if error is not None:
             if isinstance(error, CorruptMessage) and isinstance(effect, AppendRecords):
                 return [self._back_off(ErrorCode.CORRUPT_MESSAGE, str(error), now_ms)]

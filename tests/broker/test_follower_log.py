@@ -1,16 +1,21 @@
 """What a follower does to its own log: §14.4.4, §14.5."""
 
+import errno
+from collections.abc import Callable
+
 import pytest
 
 from ottla.broker.replicas.follower_log import perform, restart, truncate
-from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.errors import CorruptMessage, KafkaStorageError
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
 from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect
 from ottla.replication.partition import Partition
 from ottla.storage.leader_epoch_cache import EpochEntry
+from ottla.storage.log_config import LogConfig
+from tests.fakes.disk import FakeDisk
 from tests.replication.support import alone, replica, take
-from tests.storage.support import NOW
+from tests.storage.support import NOW, TOPIC_ID, new_log
 
 
 def sent(*, records: int) -> bytearray:
@@ -87,6 +92,23 @@ def test_a_truncated_log_takes_the_high_watermark_with_it(offset: int, high_wate
     truncate(target, offset)
 
     assert (target.log.log_end_offset, target.high_watermark) == (offset, high_watermark)
+
+
+@pytest.mark.parametrize("drop", [truncate, restart])
+def test_truncation_refused_half_way_lowers_the_high_watermark(drop: Callable[[Partition, int], None]) -> None:
+    """I-6: the segments that went before the disk refused are gone."""
+    disk = FakeDisk()
+    target = Partition("t", 0, TOPIC_ID, new_log(disk, LogConfig(segment_bytes=1)), local_id=1)
+    take(target, lead=2)
+    append(target, sent(records=4))
+    target.maybe_update_high_watermark(4, 0)
+    files_of_a_segment = 3
+    disk.fail("rename", OSError(errno.EIO, "the disk refuses"), after=files_of_a_segment)
+
+    with pytest.raises(KafkaStorageError):
+        drop(target, 1)
+
+    assert (target.log.log_end_offset, target.high_watermark) == (3, 3)
 
 
 def test_restarted_log_knows_no_epoch_of_its_former_records() -> None:

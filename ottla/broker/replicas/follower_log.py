@@ -2,8 +2,8 @@
 
 `ReplicaFollower` decides and touches no file: it returns effects. Here they are performed, in their order and in the
 step of the event loop in which they were decided, so that no request can come between. Each is reported back, with the
-error if the log refused: then the log is what it was before. No error of a disk ends the fetcher: the follower of that
-partition fails, the others go on.
+error if the log refused: then the log is what it was before, or has lost only part of what a truncation should drop.
+No error of a disk ends the fetcher: the follower of that partition fails, the others go on.
 
 Also here: what a replica that has lost a damaged segment does to its log before it becomes a follower again.
 """
@@ -72,14 +72,19 @@ def _maybe_start_within_batch(partition: Partition, records: memoryview) -> None
 
 def truncate(partition: Partition, offset: int) -> None:
     """Drops all batches that end after `offset`. Raises KafkaStorageError or OSError."""
-    partition.log.truncate_to(offset)
-    partition.log_truncated()
+    try:
+        partition.log.truncate_to(offset)
+    finally:
+        # The disk may have refused after some segments were dropped.
+        partition.log_truncated()
 
 
 def restart(partition: Partition, offset: int) -> None:
     """Drops all records; the log goes on at `offset`. Raises KafkaStorageError or OSError."""
     log = partition.log
-    log.truncate_fully_and_start_at(offset)
-    # Epochs of the records that went would be taken for knowledge about the leader's.
-    log.epochs.clear()
-    partition.log_truncated()
+    try:
+        log.truncate_fully_and_start_at(offset)
+        # Epochs of the records that went would be taken for knowledge about the leader's.
+        log.epochs.clear()
+    finally:
+        partition.log_truncated()

@@ -126,18 +126,23 @@ class Admin:
         """Alters a few configs of a topic or of all brokers, or gives them back their defaults."""
         of_topic = self._rng.random() < 0.7
         choices = TOPIC_CONFIGS if of_topic else BROKER_CONFIGS
-        configs = [
-            AlterableConfig(name=name, config_operation=DELETE, value=None)
-            if self._rng.random() < 0.3
-            else AlterableConfig(name=name, config_operation=SET, value=self._rng.choice(choices[name]))
-            for name in self._rng.sample(sorted(choices), self._rng.randint(1, 3))
-        ]
+        names = self._rng.sample(sorted(choices), self._rng.randint(1, 3))
+        configs = [self._altered(name, choices[name]) for name in names]
         name = self._rng.choice(self._world.topics) if of_topic else ""
         kind = TOPIC if of_topic else BROKER
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         response = await self._ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
         if response is not None:
             self._judge(f"alter {configs}", *(result.error_code for result in response.responses))
+
+    def _altered(self, name: str, values: list[str]) -> AlterableConfig:
+        if self._rng.random() < 0.3:
+            return AlterableConfig(name=name, config_operation=DELETE, value=None)
+        value = self._rng.choice(values)
+        if name == "flush.messages" and self._world.plan.blackouts:
+            # All replicas may lose power at once: no record that is acknowledged may be unsynced.
+            value = "1"
+        return AlterableConfig(name=name, config_operation=SET, value=value)
 
     async def _write(self, batches: int) -> None:
         for number in range(batches):

@@ -1,8 +1,9 @@
 """Replicas of a partition whose log is compacted, compared record by record (I-2, I-3, I-5, I-7, I-9).
 
 Compaction takes records away as it likes, so there is no hash of a whole log. What must survive follows from the keys:
-of every key, the latest committed record or a later one; a tombstone may go when its time is over. A record that is in
-two logs at one offset, in one leader epoch, is the same. After every swap the whole log is read again.
+of every key, the latest committed record; a tombstone may go when its time is over, and then nothing before it may be
+left. A record is named by its offset and its leader epoch: a record that another leader wrote at the same offset, under
+the same key, is another one. After every swap the whole log is read again.
 """
 
 from typing import Any
@@ -17,13 +18,11 @@ from tests.simulation.judge import Judge
 class CompactedLog(TrackedLog):
     def __init__(self, judge: Judge, committed: Committed, log: Any, owner: str) -> None:
         self._end_offset = 0
-        self._latest: dict[bytes, LatestRecord] = {}
-        self._records: list[tuple[int, bytes, bool]] = []
+        self._records: dict[bytes, list[LatestRecord]] = {}
         super().__init__(judge, committed, log, owner)
 
     def _begin(self) -> None:
         self._end_offset = self.log.log_start_offset
-        self._latest.clear()
         self._records.clear()
         self._batches.clear()
 
@@ -35,31 +34,36 @@ class CompactedLog(TrackedLog):
         """A hash of the latest records of all keys below the log end offset. Tombstones do not count."""
         if offset != self._end_offset:
             return None
-        kept = sorted((key, latest.offset) for key, latest in self._latest.items() if not latest.is_tombstone)
+        latest = ((key, records[-1]) for key, records in self._records.items())
+        kept = sorted((key, record) for key, record in latest if not record.is_tombstone)
         return crc32(repr(kept).encode())
 
     def has_committed(self) -> bool:
         return self._end_offset >= self._committed.end_offset and not self._missing()
 
-    def commit(self, high_watermark: int) -> bool:
+    def commit(self, high_watermark: int, leader_epoch: int) -> bool:
         committed = self._committed
         if high_watermark <= committed.end_offset:
             return False
         if not self.has_committed():
             self.violated("I-4", f"leads without {self._missing()}, committed below {committed.end_offset}")
             return False
-        for offset, key, is_tombstone in self._records:
-            if committed.end_offset <= offset < high_watermark:
-                committed.latest[key] = LatestRecord(offset, is_tombstone)
-        committed.end_offset = high_watermark
+        for key, records in self._records.items():
+            for record in records:
+                if committed.end_offset <= record.offset < high_watermark:
+                    committed.latest[key] = record
+        committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
 
     def _missing(self) -> list[tuple[bytes, LatestRecord]]:
-        return [
-            (key, wanted)
-            for key, wanted in self._committed.latest.items()
-            if not wanted.is_tombstone and (key not in self._latest or self._latest[key].offset < wanted.offset)
-        ]
+        """No record of a key goes before a later one of it is committed: what was committed last is there itself."""
+        return [(key, wanted) for key, wanted in self._committed.latest.items() if not self._has(key, wanted)]
+
+    def _has(self, key: bytes, wanted: LatestRecord) -> bool:
+        records = self._records.get(key, [])
+        if wanted in records or wanted.offset < self.log.log_start_offset:
+            return True
+        return wanted.is_tombstone and not any(record.offset <= wanted.offset for record in records)
 
     def _forget_what_was_cut(self) -> None:
         had_committed = self.has_committed()
@@ -87,7 +91,6 @@ class CompactedLog(TrackedLog):
             content_hash = crc32(key + b"\0" + bytes(value or b""))
             if self._committed.known.setdefault((record.offset, epoch), content_hash) != content_hash:
                 self.violated("I-2", f"another record of epoch {epoch} at {record.offset} than elsewhere")
-            self._latest[key] = LatestRecord(record.offset, value is None)
-            self._records.append((record.offset, key, value is None))
+            self._records.setdefault(key, []).append(LatestRecord(record.offset, epoch, value is None))
         self._batches.append(Batch(header.base_offset, header.next_offset, epoch, 0, None))
         self._end_offset = header.next_offset

@@ -75,6 +75,7 @@ class BrokerInspector:
         self._seen: dict[Any, tuple[Any, ...]] = {}
         self._logs: dict[PartitionId, TrackedLog] = {}
         self._terms: dict[PartitionId, tuple[int, int, int]] = {}
+        self._terms_checked: dict[PartitionId, int] = {}
         self._offsets_terms: dict[PartitionId, tuple[int, bool]] = {}
         self._image: MetadataImage | None = None
         self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
@@ -153,7 +154,10 @@ class BrokerInspector:
             self._begin_term(partition.index)
         if partition.is_leader:
             self._cluster.leads(key, name, self._node_id, partition.leader_epoch)
-            if tracked.commit(partition.high_watermark):
+            if self.is_registered and self._terms_checked.get(key) != partition.leader_epoch:
+                self._terms_checked[key] = partition.leader_epoch
+                tracked.check_leads_with_committed(partition.leader_epoch)
+            if tracked.commit(partition.high_watermark, partition.leader_epoch):
                 self._cluster.check_isr(partition.topic, partition.index)
 
     def _begin_term(self, index: int) -> None:

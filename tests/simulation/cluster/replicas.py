@@ -35,6 +35,8 @@ class Committed:
 
     name: str
     end_offset: int = 0
+    leader_epoch: int = -1
+    """Of the leader that committed last."""
     start_offset: int = 0
     """The highest log start offset that any replica has had."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
@@ -47,6 +49,7 @@ class Committed:
 
 class LatestRecord(NamedTuple):
     offset: int
+    leader_epoch: int
     is_tombstone: bool
 
 
@@ -97,7 +100,13 @@ class TrackedLog:
         committed = self._committed
         return self.prefix_at(committed.end_offset) == committed.prefixes[committed.end_offset]
 
-    def commit(self, high_watermark: int) -> bool:
+    def check_leads_with_committed(self, leader_epoch: int) -> None:
+        """At the beginning of a term. A leader that learns of its term only after a later one has begun commits
+        nothing: it need not have what the later one has committed."""
+        if leader_epoch >= self._committed.leader_epoch and not self.has_committed():
+            self.violated("I-4", f"leads without what was committed up to {self._committed.end_offset}")
+
+    def commit(self, high_watermark: int, leader_epoch: int) -> bool:
         """This replica's leader says that everything below is replicated; returns whether that is news."""
         committed = self._committed
         if high_watermark <= committed.end_offset:
@@ -111,21 +120,21 @@ class TrackedLog:
         for batch in self._batches:
             if committed.end_offset < batch.end_offset <= high_watermark:
                 committed.prefixes[batch.end_offset] = batch.prefix
-        committed.end_offset = high_watermark
+        committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
 
     def violated(self, invariant: str, how: str) -> None:
         self._judge.violated(invariant, f"{self._committed.name} on {self._owner}: {how}")
 
     def _forget_what_was_cut(self) -> None:
-        log = self.log
         while self._batches and not self._is_there(self._batches[-1]):
             batch = self._batches.pop()
             del self._prefixes[batch.end_offset]
             if batch.sequence is not None:
                 self._sequences.discard(batch.sequence)
             was_committed = self._committed.prefixes.get(batch.end_offset) == batch.prefix
-            if was_committed and log.log_start_offset < batch.end_offset:
+            # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
+            if was_committed and self._committed.start_offset < batch.end_offset:
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
         if not self._batches:
             self._begin()

@@ -27,3 +27,14 @@ def test_everything_acknowledged_survives_a_power_failure_of_all_machines(seed):
 
     assert outcome.counts["blackout"] > 0
     assert outcome.violations == []
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(241, id="record-of-a-key-at-an-offset-that-another-leader-wrote"),
+        pytest.param(285, id="flush-messages-raised-before-a-blackout"),
+    ],
+)
+def test_seeds_that_once_failed_pass(seed):
+    assert ClusterWorld(seed).run().violations == []

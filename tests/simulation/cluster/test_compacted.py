@@ -1,0 +1,105 @@
+"""What the judge wants of the replicas of a compacted partition, computed from the keys."""
+
+import pytest
+from ottla.storage.config import LogConfig
+
+from ottla.storage.compaction import apply_compaction, compact, plan_compaction
+from tests.fakes.disk import FakeDisk
+from tests.simulation.cluster.compacted import CompactedLog
+from tests.simulation.cluster.replicas import Committed
+from tests.simulation.judge import Judge
+from tests.simulation.trace import Trace
+from tests.storage.support import NOW, append, keyed, new_log
+
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01, delete_retention_ms=1_000)
+
+
+class Replicas:
+    """Of one partition."""
+
+    def __init__(self):
+        self.judge = Judge(Trace(lambda: 0))
+        self.committed = Committed("t-0")
+
+    def add(self, *batches, leader_epoch=0):
+        log = new_log(FakeDisk(), CONFIG)
+        for batch in batches:
+            append(log, batch, leader_epoch=leader_epoch)
+        replica = CompactedLog(self.judge, self.committed, log, "broker")
+        replica.look()
+        return replica
+
+    @property
+    def violated(self):
+        return [violation.partition(":")[0] for violation in self.judge.violations]
+
+
+@pytest.fixture
+def replicas():
+    return Replicas()
+
+
+def clean(replica, now_ms=NOW):
+    replica.log.roll()
+    plan = plan_compaction(replica.log, now_wall_ms=now_ms, upper_bound=replica.log.log_end_offset)
+    assert apply_compaction(replica.log, compact(plan), now_wall_ms=now_ms)
+    replica.look()
+
+
+def test_another_leaders_record_of_the_key_may_be_cut(replicas):
+    """The same key at the same offset, never committed."""
+    follower = replicas.add(keyed(("a", "old")))
+    replicas.add(keyed(("a", "new")), leader_epoch=1).commit(1, 1)
+
+    follower.log.truncate_to(0)
+    follower.look()
+
+    assert replicas.violated == []
+
+
+def test_another_leaders_record_of_the_key_is_not_the_committed(replicas):
+    follower = replicas.add(keyed(("a", "1")), keyed(("a", "old")))
+    replicas.add(keyed(("a", "1")), leader_epoch=1).commit(1, 1)
+
+    assert not follower.has_committed()
+
+
+def test_a_committed_record_that_is_cut_is_a_violation(replicas):
+    leader = replicas.add(keyed(("a", "1")), keyed(("b", "1")))
+    leader.commit(2, 0)
+
+    leader.log.truncate_to(1)
+    leader.look()
+
+    assert replicas.violated == ["I-5"]
+
+
+def test_compaction_may_take_what_a_later_record_replaces(replicas):
+    leader = replicas.add(keyed(("a", "1"), ("b", "1")), keyed(("a", "2")))
+    leader.commit(3, 0)
+
+    clean(leader)
+
+    assert leader.has_committed()
+    assert replicas.violated == []
+
+
+def test_a_tombstone_may_go_when_its_time_is_over(replicas):
+    leader = replicas.add(keyed(("a", "1"), ("b", "1")), keyed(("a", None)))
+    leader.commit(3, 0)
+
+    clean(leader)
+    append(leader.log, keyed(("b", "2")))
+    leader.look()
+    leader.commit(4, 0)
+    clean(leader, NOW + 2_000)
+
+    assert b"a" not in leader._records
+    assert replicas.violated == []
+
+
+def test_a_tombstone_that_goes_before_its_record_is_a_violation(replicas):
+    replicas.add(keyed(("a", "1")), keyed(("a", None))).commit(2, 0)
+    follower = replicas.add(keyed(("a", "1")), keyed(("b", "1")))
+
+    assert not follower.has_committed()
