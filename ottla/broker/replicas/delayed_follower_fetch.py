@@ -6,7 +6,7 @@ if that succeeds (§14.1.4); the high watermark is sent as it is after that.
 """
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.replicas.fetch_responses import (
     ColdRead,
@@ -20,6 +20,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.shared_reads import read_for_follower
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchContext, FetchTarget
@@ -29,9 +30,6 @@ from ottla.replication.replica_progress import PartitionKey
 from ottla.replication.replica_reads import FollowerFetch
 from ottla.storage.reader import WouldBlock
 from ottla.timer.purgatory import DelayedOperation
-
-if TYPE_CHECKING:
-    from ottla.broker.server.request_context import RequestContext
 
 
 class DelayedFollowerFetch(DelayedOperation):
@@ -57,7 +55,7 @@ class DelayedFollowerFetch(DelayedOperation):
         self,
         replicas: ReplicaManager,
         runtime: Runtime,
-        context: "RequestContext",
+        context: RequestContext,
         fetch: FetchContext,
         *,
         replica_id: int,

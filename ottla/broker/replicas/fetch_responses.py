@@ -1,11 +1,12 @@
 """What fetches of consumers and of followers have in common: finding partitions, cold reads, describing failures."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.replicas.current_leader import current_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID
 from ottla.protocol.errors import (
     CorruptMessage,
@@ -27,9 +28,6 @@ from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from ottla.storage.reader import ReadResult, WouldBlock
-
-if TYPE_CHECKING:
-    from ottla.broker.server.request_context import RequestContext
 
 UNKNOWN = -1
 # Kafka names neither the leader nor its address before it can name both.
@@ -132,7 +130,7 @@ def _read_failed(replicas: ReplicaManager, target: FetchTarget, error: KafkaErro
 
 
 def response_of(
-    replicas: ReplicaManager, context: "RequestContext", fetch: FetchContext, answers: Sequence[Any], now_ms: int
+    replicas: ReplicaManager, context: RequestContext, fetch: FetchContext, answers: Sequence[Any], now_ms: int
 ) -> FetchResponse:
     """The response to send; the session remembers it as told."""
     included = fetch.answered(answers, now_ms)
@@ -152,7 +150,7 @@ def response_of(
 
 
 def _maybe_name_leader(
-    replicas: ReplicaManager, context: "RequestContext", response: FetchResponse, target: FetchTarget, answer: Any
+    replicas: ReplicaManager, context: RequestContext, response: FetchResponse, target: FetchTarget, answer: Any
 ) -> None:
     if context.api_version < LEADER_SINCE or answer.error_code not in ASKED_THE_WRONG_ONE:
         return
