@@ -33,7 +33,8 @@ def _long_test_names(_: dict[str, SourceFile]) -> list[Finding]:
 
 CHECKS: Mapping[str, tuple[str, Callable[[dict[str, SourceFile]], list[Finding]]]] = {
     "circles": ("imports that are part of a circle", imports.circles),
-    "whole-broker": ("files that hold the whole Broker", imports.whole_broker),
+    "type-checking": ("imports under TYPE_CHECKING that are not lazy", imports.imports_for_types),
+    "whole-broker": ("files that hold the whole Broker and do not make it", imports.whole_broker),
     "long-functions": (f"functions of more than {sizes.FUNCTION_LINES_MAX} lines", sizes.long_functions),
     "long-files": (f"files of more than {sizes.FILE_LINES_MAX} lines", sizes.long_files),
     "short-files": (f"files of less than {sizes.FILE_LINES_MIN} lines", sizes.short_files),

@@ -1,7 +1,7 @@
 """Python files as the checks of the structure see them: parsed, never imported."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,10 @@ class Imported:
     module: str
     name: str | None
     line: int
+    is_deferred: bool = False
+    """Inside a function, or under `if TYPE_CHECKING`: not when the importing module is."""
+    is_for_types: bool = False
+    """Under `if TYPE_CHECKING`."""
 
 
 @dataclass
@@ -67,19 +71,35 @@ def _parse(root: Path, path: Path) -> SourceFile:
 
 def _imports(module: SourceFile, files: dict[str, SourceFile]) -> Iterator[Imported]:
     """Everywhere in the file: also in functions, and under `if TYPE_CHECKING`."""
+    for_types = set(_inside(module.tree, _is_for_types))
+    deferred = for_types | set(_inside(module.tree, _is_function))
     for node in ast.walk(module.tree):
+        where = (node in deferred, node in for_types)
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Imported(alias.asname or alias.name, alias.name, None, node.lineno)
+                yield Imported(alias.asname or alias.name, alias.name, None, node.lineno, *where)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module.path}:{node.lineno}: relative imports are not understood here"
             assert node.module is not None, "an absolute import names its module"
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
                 if submodule in files:
-                    yield Imported(alias.asname or alias.name, submodule, None, alias.lineno)
+                    yield Imported(alias.asname or alias.name, submodule, None, alias.lineno, *where)
                 else:
-                    yield Imported(alias.asname or alias.name, node.module, alias.name, alias.lineno)
+                    yield Imported(alias.asname or alias.name, node.module, alias.name, alias.lineno, *where)
+
+
+def _inside(tree: ast.Module, is_outer: Callable[[ast.AST], bool]) -> Iterator[ast.AST]:
+    for outer in filter(is_outer, ast.walk(tree)):
+        yield from ast.walk(outer)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

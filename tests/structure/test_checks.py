@@ -47,9 +47,31 @@ def test_importing_the_broker_class_or_its_module_holds_it_whole(tmp_path: Path)
         a="if TYPE_CHECKING:\n    from ottla.broker.broker import Broker",
         b="from ottla.broker import broker",
         c="from ottla.broker.broker import StartError",
+        broker__local_cluster="from ottla.broker.broker import Broker",
     )
 
     assert keys(imports.whole_broker(files)) == ["ottla/a.py", "ottla/b.py"]
+
+
+def test_an_import_for_types_may_be_lazy_and_nothing_else(tmp_path: Path) -> None:
+    lazy = "if TYPE_CHECKING:\n    from ottla.heavy import x\n"
+    files = package(
+        tmp_path,
+        broker__broker="import ottla.light",
+        broker__part="if TYPE_CHECKING:\n    from ottla.light import x",
+        a="import ottla.b\nif TYPE_CHECKING:\n    from ottla.heavy import x",
+        b="import ottla.heavy",
+        c=lazy + "def f():\n    from ottla.heavy import x",
+        d="if TYPE_CHECKING:\n    import os",
+        heavy="",
+        light="",
+    )
+
+    assert keys(imports.imports_for_types(files)) == [
+        "ottla.a -> ottla.heavy",
+        "ottla.broker.part -> ottla.light",
+        "ottla.d -> os",
+    ]
 
 
 def test_a_broker_class_that_has_moved_is_not_overlooked(tmp_path: Path) -> None:

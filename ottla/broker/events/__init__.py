@@ -1,1 +1,1 @@
-"""What the broker tells about itself: facts become events, records of the topic `ottla.events` (docs/events.md)."""
+"""What the broker publishes about itself: facts become events, records of the topic `ottla.events` (docs/events.md)."""

@@ -1,15 +1,15 @@
-"""Events from the moment a fact is told to the record in `ottla.events`.
+"""Events from the moment a fact is reported to the record in `ottla.events`.
 
 `observe` is called in the middle of a coordinator's step. It only puts the fact and the time aside, in a buffer with a
 bound: when that is full, events are dropped and counted, and the count is an event itself. Everything that takes time
-(making JSON of facts, building batches, appending) is done later, in slices short enough for everybody else.
+(making JSON of facts, building batches, appending) is done later, in slices that hold up no request for long.
 
 An event goes to the partition of its key, as long as this broker leads that; else to one of those that it does lead, so
-that a broker need not wait for another to tell what it knows. One that leads none sends its events to one that does.
+that a broker need not wait for another to publish what it knows. One that leads none sends its events to one that does.
 Readers order events by `broker`, `run` and `seq`.
 
-What was not confirmed because a leader changed, or did not answer, is sent again, to whoever leads then. It may be
-there twice, with the same `run` and `seq`.
+What was not confirmed because a leader changed, or did not answer, is sent again, to the leader of that moment. It may
+be there twice, with the same `run` and `seq`.
 """
 
 from collections import deque
@@ -120,13 +120,13 @@ class Publisher:
         self._sample_later()
 
     def stop(self) -> None:
-        self._rest()
+        self._stop_timers()
         self.write_out()
         self._forwarding.stop()
 
     def abandon(self) -> None:
-        """Stops as a killed process does."""
-        self._rest()
+        """Stops as a killed process does: what waits is lost."""
+        self._stop_timers()
         self._forwarding.stop()
 
     def write_out(self) -> None:
@@ -135,7 +135,7 @@ class Publisher:
         while (self._buffer or self._unsent) and self._write_slice():
             pass
 
-    def _rest(self) -> None:
+    def _stop_timers(self) -> None:
         for timer in (self._sampling, self._flushing):
             if timer is not None:
                 timer.cancel()

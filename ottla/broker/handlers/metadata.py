@@ -7,7 +7,8 @@ Clients ask for the same again and again: an answer that is made of the image al
 changes. Topics that are created because a client asks for them are created together, in few transactions.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_commands import TopicService
@@ -31,9 +32,6 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 BY_ID_SINCE = 12
 NULL_MEANS_ALL_SINCE = 1
@@ -89,7 +87,7 @@ def _key(context: RequestContext, request: MetadataRequest) -> Any:
 
 
 def _response(
-    context: RequestContext, image: MetadataImage, request: MetadataRequest, codes: "Mapping[str, ErrorCode]"
+    context: RequestContext, image: MetadataImage, request: MetadataRequest, codes: Mapping[str, ErrorCode]
 ) -> MetadataResponse:
     """`codes`: what became of topics that were to be created."""
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
@@ -113,7 +111,7 @@ def _response(
     )
 
 
-def _distinct(asked: "Iterable[MetadataRequestTopic]") -> list[MetadataRequestTopic]:
+def _distinct(asked: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     return list({(topic.name, topic.topic_id): topic for topic in asked}.values())
 
 
@@ -122,7 +120,7 @@ def _topic(
     image: MetadataImage,
     asked: MetadataRequestTopic,
     nodes: dict[int, Node],
-    codes: "Mapping[str, ErrorCode]",
+    codes: Mapping[str, ErrorCode],
     topic_operations: int,
 ) -> MetadataResponseTopic:
     by_id = asked.topic_id != ZERO_ID
@@ -142,7 +140,7 @@ def _topic(
     return _known_topic(context, image, topic, nodes, topic_operations)
 
 
-def _error_of(name: str, codes: "Mapping[str, ErrorCode]") -> ErrorCode:
+def _error_of(name: str, codes: Mapping[str, ErrorCode]) -> ErrorCode:
     if not _is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     # One that was created and deleted since is unknown too.

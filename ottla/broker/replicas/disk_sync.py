@@ -5,16 +5,13 @@ a time; what is appended during it goes with the next (group commit).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.durability import Flushable, Flusher
 from ottla.storage.log_config import NEVER
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 # What failed without harm to the log, as for want of space, is tried again.
 RETRY_MS = 1000

@@ -6,16 +6,13 @@ long as the session in which it is reported. It is one key of the metadata store
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.cluster.image import NO_LEADER, BrokerInfo, LogEnd, PartitionInfo
 from ottla.cluster.registration import report_log_ends
 from ottla.cluster.store import CommitResult, Committed, LeaseLost, Transaction
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
 

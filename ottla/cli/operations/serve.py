@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import uvloop
 
@@ -20,11 +20,8 @@ from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.upkeep.idle_memory import IdleMemory
-from ottla.cluster.store import parse_store_url
+from ottla.cluster.store import MetadataStore, parse_store_url
 from ottla.protocol.address import parse_address
-
-if TYPE_CHECKING:
-    from ottla.cluster.store import MetadataStore
 
 # Until then, the clients that waited for the broker have the processor for themselves.
 DEFERRED_WORK_AFTER_S = 0.5
@@ -162,7 +159,7 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
     )
 
 
-def _etcd_store(url: str, data_dir: Path) -> "MetadataStore":
+def _etcd_store(url: str, data_dir: Path) -> MetadataStore:
     if (data_dir / METADATA_FILE).exists():
         raise StartError(
             f"{data_dir} has metadata of its own ({METADATA_FILE}); a broker of {url} needs another directory"
