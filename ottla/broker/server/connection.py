@@ -303,8 +303,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _append_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []
-        for route, correlation_id, response in deferred:
-            self._responses.append(route.build_frame(response, correlation_id))
+        self._responses.extend([route.build_frame(response, number) for route, number, response in deferred])
 
     # Parked requests: called by `RequestContext`.
 

@@ -75,6 +75,12 @@ class ResponseQueue:
         if self._ready_bytes >= RESPONSE_BYTES_MAX:
             self.send()
 
+    def extend(self, frames: list[bytes]) -> None:
+        self._ready += frames
+        self._ready_bytes += sum(map(len, frames))
+        if self._ready_bytes >= RESPONSE_BYTES_MAX:
+            self.send()
+
     def send(self) -> None:
         if self._ready and self._transport is not None and not self._is_closed:
             ready, self._ready = self._ready, []
