@@ -16,23 +16,18 @@ from typing import Any
 
 from ottla.broker.replicas.fetch_responses import (
     ColdRead,
+    FetchOperation,
     describe,
-    describe_divergence,
-    describe_failure,
     find_partition,
-    read_cold,
-    response_of,
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.turns import FETCH_BYTES_MAX, Turns
-from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.fetch import FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
 from ottla.storage.segment_reader import WouldBlock
-from ottla.timer.purgatory import DelayedOperation
 
 # Before v11 a client knows nothing of reading from followers.
 FOLLOWERS_SINCE = 11
@@ -50,27 +45,8 @@ class _AwaitedPartition:
         self.readable_bytes = 0
 
 
-class DelayedFetch(DelayedOperation):
-    __slots__ = (
-        "_answers",
-        "_bytes_read",
-        "_bytes_to_read",
-        "_cold",
-        "_context",
-        "_ends_wait",
-        "_fetch",
-        "_follower_will_do",
-        "_isolation_level",
-        "_max_bytes",
-        "_min_bytes",
-        "_rack",
-        "_readable_bytes",
-        "_replicas",
-        "_runtime",
-        "_turns",
-        "_watched",
-        "_watches",
-    )
+class DelayedFetch(FetchOperation):
+    __slots__ = ("_follower_will_do", "_isolation_level", "_rack", "_readable_bytes", "_turns", "_watched", "_watches")
 
     def __init__(
         self,
@@ -87,23 +63,20 @@ class DelayedFetch(DelayedOperation):
         rack: str,
     ) -> None:
         """`rack` is where the consumer is; empty, or with no selector set, no replica is nearer than the leader."""
-        super().__init__(deadline_ms)
-        self._replicas = replicas
-        self._runtime = runtime
-        self._context = context
-        self._fetch = fetch
+        super().__init__(
+            replicas,
+            runtime,
+            context,
+            fetch,
+            deadline_ms=deadline_ms,
+            min_bytes=min_bytes,
+            max_bytes=min(max_bytes, FETCH_BYTES_MAX),
+            lists_aborted=isolation_level == READ_COMMITTED,
+        )
         self._turns = turns
-        self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
         self._isolation_level = isolation_level
         self._follower_will_do = context.api_version >= FOLLOWERS_SINCE
         self._rack = rack
-        self._answers: list[Any] = []
-        self._bytes_read = 0
-        # With those that come from the disk.
-        self._bytes_to_read = 0
-        self._ends_wait = False
-        self._cold: list[ColdRead] = []
         # The partitions that are waited for, with leader and leader epoch when they were read.
         self._watched: list[tuple[Partition, int, int, FetchTarget]] = []
         # The same while it waits, and how much could be read of all of them.
@@ -173,35 +146,14 @@ class DelayedFetch(DelayedOperation):
         watch.readable_bytes = readable_bytes
         return self._readable_bytes >= self._min_bytes
 
-    def on_complete(self) -> None:
-        self._read_all()
-        if self._cold:
-            self._read_cold()
-        else:
-            self._context.complete(self._response())
-
     # Reading.
 
     def _read_all(self) -> None:
-        self._answers = []
         self._watched = []
-        self._cold = []
-        self._bytes_read = 0
-        room = room_at_first = min(self._max_bytes, FETCH_BYTES_MAX, self._context.connection.fetch_room())
-        for target in self._fetch.targets:
-            aborted: list[Any] | None = [] if self._isolation_level == READ_COMMITTED else None
-            answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
-            self._answers.append(answer)
-            try:
-                room -= self._read(target, answer, room)
-            except KafkaError as error:
-                self._ends_wait = True
-                describe_failure(self._replicas, target, answer, error)
-        self._bytes_to_read = room_at_first - room
+        super()._read_all()
         self._turns.count_read(self._bytes_read)
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
-        """Fills the answer; returns how many bytes of the response it takes."""
         partition = find_partition(self._replicas, target)
         partition.check_reader(target.current_leader_epoch, follower_will_do=self._follower_will_do)
         describe(partition, answer)
@@ -251,21 +203,7 @@ class DelayedFetch(DelayedOperation):
         diverging = partition.reads.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
         if diverging is None:
             return False
-        describe_divergence(answer, diverging)
+        epoch, end_offset = diverging
+        answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         self._ends_wait = True
         return True
-
-    def _read_cold(self) -> None:
-        self._context.expect_response(self._bytes_to_read)
-        read_cold(self._replicas, self._runtime, self._cold, self._cold_is_read)
-
-    def _cold_is_read(self) -> None:
-        if self._context.connection.is_closed:
-            self._fetch.abandon()
-        else:
-            self._context.complete(self._response())
-
-    # Answering.
-
-    def _response(self) -> FetchResponse:
-        return response_of(self._replicas, self._context, self._fetch, self._answers, self._runtime.clock.now_ms())

@@ -10,46 +10,41 @@ from typing import Any
 
 from ottla.broker.replicas.fetch_responses import (
     ColdRead,
+    FetchOperation,
     describe,
-    describe_divergence,
     describe_failure,
     find_partition,
-    read_cold,
-    response_of,
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.shared_reads import read_for_follower
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.fetch import FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.follower_session import FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.replica_progress import PartitionKey
 from ottla.replication.replica_reads import FollowerFetch
 from ottla.storage.segment_reader import WouldBlock
-from ottla.timer.purgatory import DelayedOperation
 
 
-class DelayedFollowerFetch(DelayedOperation):
-    __slots__ = (
-        "_answers",
-        "_broker_epoch",
-        "_bytes_read",
-        "_bytes_to_read",
-        "_cold",
-        "_context",
-        "_ends_wait",
-        "_fetch",
-        "_is_noted",
-        "_max_bytes",
-        "_min_bytes",
-        "_readable",
-        "_replicas",
-        "_runtime",
-        "_session",
-    )
+class FollowerColdRead(ColdRead):
+    """One whose fetch is noted when it has been read."""
+
+    __slots__ = ("fetch", "leader_end_offset", "partition")
+
+    def __init__(
+        self, target: FetchTarget, answer: Any, read: WouldBlock, partition: Partition, fetch: FollowerFetch
+    ) -> None:
+        super().__init__(target, answer, read)
+        self.partition = partition
+        self.fetch = fetch
+        self.leader_end_offset = partition.log.log_end_offset
+
+
+class DelayedFollowerFetch(FetchOperation):
+    __slots__ = ("_broker_epoch", "_is_noted", "_readable", "_session")
 
     def __init__(
         self,
@@ -64,27 +59,24 @@ class DelayedFollowerFetch(DelayedOperation):
         min_bytes: int,
         max_bytes: int,
     ) -> None:
-        super().__init__(deadline_ms)
+        super().__init__(
+            replicas,
+            runtime,
+            context,
+            fetch,
+            deadline_ms=deadline_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            lists_aborted=True,
+        )
         session = fetch.session
         assert isinstance(session, FollowerSession), "a follower fetches in a session of its kind"
         session.replica_id = replica_id
-        self._replicas = replicas
-        self._runtime = runtime
-        self._context = context
-        self._fetch = fetch
         self._session = session
         self._broker_epoch = broker_epoch
-        self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
-        self._answers: list[Any] = []
-        self._bytes_read = 0
-        # With those that come from the disk.
-        self._bytes_to_read = 0
-        self._ends_wait = False
         self._is_noted = False
         # Bytes that could be read of partitions, while that is too little.
         self._readable: dict[PartitionKey, int] = {}
-        self._cold: list[tuple[ColdRead, Partition, FollowerFetch, int]] = []
 
     def start(self) -> FetchResponse | None:
         """The response, or None after parking the request."""
@@ -168,31 +160,11 @@ class DelayedFollowerFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         self._fetch.refresh_targets()
-        self._read_all()
-        if self._cold:
-            self._read_cold()
-        else:
-            self._context.complete(self._response())
+        super().on_complete()
 
     # Reading.
 
-    def _read_all(self) -> None:
-        self._answers = []
-        self._cold = []
-        self._bytes_read = 0
-        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
-        for target in self._fetch.targets:
-            answer = PartitionData(partition_index=target.partition, records=b"")
-            self._answers.append(answer)
-            try:
-                room -= self._read(target, answer, room)
-            except KafkaError as error:
-                self._ends_wait = True
-                describe_failure(self._replicas, target, answer, error)
-        self._bytes_to_read = room_at_first - room
-
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
-        """Fills the answer; returns how many bytes of the response it takes."""
         partition = find_partition(self._replicas, target)
         self._session.watch(target, partition)
         fetch = self._follower_fetch(target)
@@ -209,14 +181,16 @@ class DelayedFollowerFetch(DelayedOperation):
             )
         except WouldBlock as blocked:
             describe(partition, answer)
-            self._cold.append((ColdRead(target, answer, blocked), partition, fetch, end_offset))
+            self._cold.append(FollowerColdRead(target, answer, blocked, partition, fetch))
             return wanted
         if read.diverging is not None:
             self._ends_wait = True
             describe(partition, answer)
-            describe_divergence(answer, read.diverging)
+            epoch, end_offset = read.diverging
+            answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
             return 0
-        self._note(partition, fetch, end_offset)
+        if not self._is_noted:
+            self._note(partition, fetch, end_offset)
         describe(partition, answer)
         answer.records = read.records
         size = read.size_bytes
@@ -224,33 +198,21 @@ class DelayedFollowerFetch(DelayedOperation):
         return size
 
     def _note(self, partition: Partition, fetch: FollowerFetch, leader_end_offset: int) -> None:
-        if self._is_noted:
-            return
         now_ms = self._runtime.clock.now_ms()
         noted = partition.note_follower_fetch(fetch, leader_end_offset, now_ms, self._session.contact)
         self._replicas.follower_noted(partition, noted)
 
-    def _read_cold(self) -> None:
-        self._context.expect_response(self._bytes_to_read)
-        read_cold(self._replicas, self._runtime, [each[0] for each in self._cold], self._cold_is_read)
-
     def _cold_is_read(self) -> None:
-        for read, partition, fetch, end_offset in self._cold:
+        for read in self._cold:
+            assert isinstance(read, FollowerColdRead), "a follower's reads are noted"
             if read.error is None:
                 try:
-                    self._note(partition, fetch, end_offset)
-                    describe(partition, read.answer)
+                    if not self._is_noted:
+                        self._note(read.partition, read.fetch, read.leader_end_offset)
+                    describe(read.partition, read.answer)
                 except KafkaError as error:
                     # It has resigned since.
                     read.answer.records = b""
                     describe_failure(self._replicas, read.target, read.answer, error)
         self._noted()
-        if self._context.connection.is_closed:
-            self._fetch.abandon()
-        else:
-            self._context.complete(self._response())
-
-    # Answering.
-
-    def _response(self) -> FetchResponse:
-        return response_of(self._replicas, self._context, self._fetch, self._answers, self._runtime.clock.now_ms())
+        super()._cold_is_read()

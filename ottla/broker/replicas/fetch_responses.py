@@ -1,5 +1,6 @@
-"""What fetches of consumers and of followers have in common: finding partitions, cold reads, describing failures."""
+"""What fetches of consumers and followers have in common: reading all partitions, waiting for the disk, answering."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,16 +19,17 @@ from ottla.protocol.errors import (
     UnknownTopicId,
 )
 from ottla.protocol.messages.fetch import (
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionData,
 )
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from ottla.storage.segment_reader import ReadResult, WouldBlock
+from ottla.timer.purgatory import DelayedOperation
 
 UNKNOWN = -1
 # Kafka names neither the leader nor its address before it can name both.
@@ -59,6 +61,108 @@ class ColdRead:
             self.answer.records = self.result.records
         elif self.error is not None:
             self.answer.error_code = int(self.error.code)
+
+
+class FetchOperation(DelayedOperation):
+    """A fetch request: it reads all targets, those on the disk in a thread, and answers. Subclasses say what a read is,
+    and how long the request waits."""
+
+    __slots__ = (
+        "_answers",
+        "_bytes_read",
+        "_bytes_to_read",
+        "_cold",
+        "_context",
+        "_ends_wait",
+        "_fetch",
+        "_lists_aborted",
+        "_max_bytes",
+        "_min_bytes",
+        "_replicas",
+        "_runtime",
+    )
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        runtime: Runtime,
+        context: "RequestContext",
+        fetch: FetchContext,
+        *,
+        deadline_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        lists_aborted: bool,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._replicas = replicas
+        self._runtime = runtime
+        self._context = context
+        self._fetch = fetch
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._lists_aborted = lists_aborted
+        self._answers: list[Any] = []
+        self._bytes_read: int = 0
+        # With those that come from the disk.
+        self._bytes_to_read = 0
+        self._ends_wait = False
+        self._cold: list[ColdRead] = []
+
+    @abstractmethod
+    def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
+        """Fills the answer; returns how many bytes of the response it takes."""
+
+    def _read_all(self) -> None:
+        self._answers = []
+        self._cold = []
+        self._bytes_read = 0
+        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
+        for target in self._fetch.targets:
+            aborted: list[Any] | None = [] if self._lists_aborted else None
+            answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
+            self._answers.append(answer)
+            try:
+                room -= self._read(target, answer, room)
+            except KafkaError as error:
+                self._ends_wait = True
+                describe_failure(self._replicas, target, answer, error)
+        self._bytes_to_read = room_at_first - room
+
+    def on_complete(self) -> None:
+        self._read_all()
+        if self._cold:
+            self._read_cold()
+        else:
+            self._context.complete(self._response())
+
+    def _read_cold(self) -> None:
+        self._context.expect_response(self._bytes_to_read)
+        read_cold(self._replicas, self._runtime, self._cold, self._cold_is_read)
+
+    def _cold_is_read(self) -> None:
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            self._context.complete(self._response())
+
+    def _response(self) -> FetchResponse:
+        """To be sent; the session remembers it as sent."""
+        fetch, answers = self._fetch, self._answers
+        included = fetch.answered(answers, self._runtime.clock.now_ms())
+        response = FetchResponse(session_id=fetch.session_id)
+        topics = response.responses
+        name, topic_id = None, ZERO_ID
+        for target, answer, include in zip(fetch.targets, answers, included, strict=True):
+            if not include:
+                continue
+            if answer.error_code:
+                _maybe_name_leader(self._replicas, self._context, response, target, answer)
+            if target.topic != name or target.topic_id != topic_id:
+                name, topic_id = target.topic, target.topic_id
+                topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
+            topics[-1].partitions.append(answer)
+        return response
 
 
 def read_cold(replicas: ReplicaManager, runtime: Runtime, cold: Sequence[ColdRead], done: Callable[[], None]) -> None:
@@ -110,11 +214,6 @@ def describe(partition: Partition, answer: Any) -> None:
     answer.log_start_offset = partition.log.log_start_offset
 
 
-def describe_divergence(answer: Any, diverging: tuple[int, int]) -> None:
-    epoch, end_offset = diverging
-    answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-
-
 def describe_failure(replicas: ReplicaManager, target: FetchTarget, answer: Any, error: KafkaError) -> None:
     answer.error_code = int(error.code)
     if isinstance(error, CorruptMessage):
@@ -127,26 +226,6 @@ def _read_failed(replicas: ReplicaManager, target: FetchTarget, error: KafkaErro
     partition = replicas.find(target.topic, target.partition)
     if partition is not None:
         replicas.failed.read_failed(partition, target.fetch_offset, error)
-
-
-def response_of(
-    replicas: ReplicaManager, context: RequestContext, fetch: FetchContext, answers: Sequence[Any], now_ms: int
-) -> FetchResponse:
-    """The response to send; the session remembers it as sent."""
-    included = fetch.answered(answers, now_ms)
-    response = FetchResponse(session_id=fetch.session_id)
-    topics = response.responses
-    name, topic_id = None, ZERO_ID
-    for target, answer, include in zip(fetch.targets, answers, included, strict=True):
-        if not include:
-            continue
-        if answer.error_code:
-            _maybe_name_leader(replicas, context, response, target, answer)
-        if target.topic != name or target.topic_id != topic_id:
-            name, topic_id = target.topic, target.topic_id
-            topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
-        topics[-1].partitions.append(answer)
-    return response
 
 
 def _maybe_name_leader(
