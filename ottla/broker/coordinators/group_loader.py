@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ottla.broker.config.coordinator_topics import OFFSETS_TOPIC
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
@@ -21,7 +21,7 @@ class GroupCoordinatorLoader:
         self, runtime: Runtime, replicas: "Replicas", metadata: "MetadataCache", *, ensure_topic: Callable[[], None]
     ) -> None:
         """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing."""
-        self.topic_name = CONSUMER_OFFSETS
+        self.topic_name = OFFSETS_TOPIC.name
         # Called once each, with the coordinator, before it serves.
         self.when_made: list[Callable[[GroupCoordinator], None]] = []
         self._runtime = runtime

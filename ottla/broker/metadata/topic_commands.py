@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from ottla.broker.config.coordinator_topics import COORDINATOR_TOPICS, OFFSETS_TOPIC, CoordinatorTopicSpec
 from ottla.broker.config.options import ConfigError, ConfigScopeError
 from ottla.broker.config.topic import check_topic_configs
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.dynamic_configs import ALL_BROKERS
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage, TopicInfo
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage, TopicInfo
 from ottla.cluster.store import CommitResult, Committed, Conflict, TooLarge, Transaction, Unavailable
 from ottla.cluster.topic_changes import in_transactions, replace_broker_configs, replace_topics
 from ottla.cluster.topics import (
@@ -46,7 +47,6 @@ from ottla.storage.log_directory import LogDirectory
 
 T = TypeVar("T")
 
-OFFSETS_MIN_INSYNC_REPLICAS = 2
 # Of topics whose creation clients have set off by asking for metadata; some seconds' worth.
 AUTO_CREATED_MAX = 1000
 # Another broker may be quicker so many times in a row.
@@ -94,7 +94,8 @@ class TopicService:
         self._when_logs_made = when_logs_made
         # Topics whose creation is under way because somebody needs them.
         self._coming: set[str] = set()
-        self._when_offsets_topic_settled: list[Callable[[], None]] = []
+        # By the names of coordinator topics that are being created.
+        self._waiting_for_topic: dict[str, list[Callable[[], None]]] = {}
 
     @property
     def image(self) -> MetadataImage:
@@ -151,8 +152,8 @@ class TopicService:
         codes[name] = ErrorCode.LEADER_NOT_AVAILABLE
         if name in self.image.topics:
             codes[name] = ErrorCode.NONE
-        elif name == CONSUMER_OFFSETS:
-            self.ensure_offsets_topic()
+        elif name in COORDINATOR_TOPICS:
+            self._ensure(COORDINATOR_TOPICS[name])
         elif not self._runtime.config.auto_create_topics_enable or name in INTERNAL_TOPICS:
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -166,23 +167,22 @@ class TopicService:
 
     def ensure_offsets_topic(self, done: Callable[[], None] | None = None) -> None:
         """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again.
-        `done` is called once: when the topic is there, or could not be created.
+        `done` is called once: when the topic is there, or could not be created."""
+        self._ensure(OFFSETS_TOPIC, done)
 
-        Unlike Kafka's, its replication factor is bounded by the number of brokers while nobody has set it: one broker
-        is enough for groups."""
-
+    def _ensure(self, topic: CoordinatorTopicSpec, done: Callable[[], None] | None = None) -> None:
         def failed(error: KafkaError) -> None:
-            self._runtime.log.error("__consumer_offsets could not be created", error=str(error))
+            self._runtime.log.error(f"{topic.name} could not be created", error=str(error))
 
         def bring() -> None:
-            self._bring(CONSUMER_OFFSETS, lambda _: [self._plan_offsets_topic()], [CONSUMER_OFFSETS], failed)
+            self._bring(topic.name, lambda _: [self._plan_coordinator_topic(topic)], [topic.name], failed)
 
         if done is not None:
-            self._when_offsets_topic_settled.append(done)
-        if CONSUMER_OFFSETS in self.image.topics:
-            self._offsets_topic_settled()
+            self._waiting_for_topic.setdefault(topic.name, []).append(done)
+        if topic.name in self.image.topics:
+            self._creation_ended(topic.name)
             return
-        if self._runtime.config.offsets_topic_replication_factor > len(self.image.brokers):
+        if topic.replication_factor(self._runtime.config) > len(self.image.brokers):
             self._metadata.when_brokers_are_known(bring)
         else:
             bring()
@@ -194,8 +194,7 @@ class TopicService:
 
         def done(outcomes: list[Outcome]) -> None:
             self._coming.discard(name)
-            if name == CONSUMER_OFFSETS:
-                self._offsets_topic_settled()
+            self._creation_ended(name)
             for outcome in outcomes:
                 # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
                 if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -203,25 +202,13 @@ class TopicService:
 
         self._carry_out([topics], plan, done)
 
-    def _offsets_topic_settled(self) -> None:
-        waiting, self._when_offsets_topic_settled = self._when_offsets_topic_settled, []
-        for done in waiting:
+    def _creation_ended(self, name: str) -> None:
+        for done in self._waiting_for_topic.pop(name, ()):
             self._runtime.guard(done)
 
-    def _plan_offsets_topic(self) -> Outcome:
-        config = self._runtime.config
-        factor = config.offsets_topic_replication_factor
-        if not config.is_set("offsets.topic.replication.factor"):
-            factor = min(factor, len(self.image.brokers))
-        spec = TopicSpec(CONSUMER_OFFSETS, config.offsets_topic_num_partitions, factor)
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-            "min.insync.replicas": str(min(OFFSETS_MIN_INSYNC_REPLICAS, factor)),
-            "unclean.leader.election.enable": "false",
-        }
-        return self._plan(spec, configs, self.image)
+    def _plan_coordinator_topic(self, topic: CoordinatorTopicSpec) -> Outcome:
+        spec = topic.topic_spec(self._runtime.config, len(self.image.brokers))
+        return self._plan(spec, topic.configs(self._runtime.config, spec.replication_factor), self.image)
 
     # Growth and deletion.
 
