@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
+from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
-from ottla.broker.metadata.cluster_identity import agreed_cluster_id, random_id, read_all, stored_topic_configs
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.metadata.controller_role import ControllerRole
 from ottla.broker.metadata.deleted_topics import DeletedTopics
 from ottla.broker.metadata.dynamic_configs import ConfigPublisher
 from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.metadata.store_bootstrap import agreed_cluster_id, random_id, read_all, stored_topic_configs
+from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
@@ -82,7 +84,9 @@ class Broker:
     replicas: ReplicaManager
     topic_logs: TopicLogs
     deleted_topics: DeletedTopics
-    topics: TopicService
+    topics: TopicAdminManager
+    auto_topic_creation: AutoTopicCreationManager
+    config_admin: ConfigAdminManager
     producer_ids: ProducerIds
     fetch_sessions: FetchSessionCache
     server: Server
@@ -187,6 +191,7 @@ class Broker:
         self.log_manager.stop()
         await self.runtime.work_done()
         self._stop_following()
+        await self.runtime.cancel_spawned()
         self.wheel.stop()
         was_clean = await self._close_data()
         if was_clean and not self._owns_store and not with_cluster:
@@ -208,6 +213,7 @@ class Broker:
             self._events.abandon()
         self.log_manager.stop()
         self._stop_following()
+        await self.runtime.cancel_spawned()
         self.wheel.stop()
         await self.runtime.work_done()
         self.log_directory.close(clean=False)
@@ -218,7 +224,6 @@ class Broker:
         self.controller.stop()
         self.log_ends.stop()
         self.metadata.stop()
-        self.deleted_topics.stop()
         self.topic_logs.stop()
 
     # Leadership of `__consumer_offsets`, until there is a group coordinator to watch it.
@@ -237,7 +242,7 @@ class Broker:
             from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 
             self._groups = GroupCoordinator(
-                self.runtime, self.replicas, self.metadata, ensure_topic=self.topics.ensure_offsets_topic
+                self.runtime, self.replicas, self.metadata, ensure_topic=self.auto_topic_creation.ensure_offsets_topic
             )
             self.replicas.on_leadership(self._groups.topic.name, self._groups.topic)
             if self._events is not None:
@@ -309,12 +314,7 @@ class Broker:
         self.lifecycle = BrokerLifecycle(runtime, self.metadata, store, directory, self.boot)
         self.metadata.listener = self.lifecycle
         self.controller = ControllerRole(runtime, self.metadata, lambda: self.lifecycle.lease_id)
-        self.log_ends = LogEndReports(
-            session=self.lifecycle.session,
-            commit=self.metadata.commit,
-            when_applied=self.metadata.when_applied,
-            schedule=runtime.schedule,
-        )
+        self.log_ends = LogEndReports(runtime, self.metadata, self.lifecycle.session)
         self.replicas = ReplicaManager(
             runtime,
             self.metadata,
@@ -339,8 +339,10 @@ class Broker:
     def _assemble_server(self) -> None:
         """What serves requests, and what the metadata and the clock set in motion."""
         runtime, directory, checkpoints = self.runtime, self.log_directory, self.checkpoints
-        self.producer_ids = ProducerIds(self.metadata)
-        self.topics = TopicService(runtime, self.metadata, directory, self.topic_logs.when_made, is_alone=self.is_alone)
+        self.producer_ids = ProducerIds(runtime, self.metadata)
+        self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
+        self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=self.is_alone)
+        self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots,
             lambda: self.rng.randrange(1, 2**31),

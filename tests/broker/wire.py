@@ -153,10 +153,8 @@ async def create_topic(client: Client, name: str, partitions: int = 1, **configs
 
 
 async def auto_created(broker: Broker, *names: str) -> dict[str, ErrorCode]:
-    """What a client is told that has asked for the metadata of these topics."""
-    told = broker.loop.create_future()
-    broker.topics.auto_create(names, told.set_result)
-    return dict(await told)
+    """What the answer to a request for the metadata of these topics says."""
+    return dict(await broker.runtime.spawn(broker.auto_topic_creation.create(names), "test"))
 
 
 def batch(*values: bytes, codec: int = 0, **fields: Any) -> bytes:

@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.events.schema import EVENTS_TOPIC
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.metadata.topic_plans import NewTopic
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.coordinator.runtime.hashing import partition_for
@@ -79,9 +79,9 @@ class EventsTopic:
         factor = min(wanted, there)
         spec = TopicSpec(EVENTS_TOPIC, config.ottla_events_num_partitions, factor)
         configs = {"cleanup.policy": "delete", "retention.ms": str(config.ottla_events_retention_ms)}
-        self._broker.topics.create([NewTopic(spec, configs)], validate_only=False, done=self._created)
+        self._broker.runtime.spawn(self._create_as(NewTopic(spec, configs)), f"creation of {EVENTS_TOPIC}")
 
-    def _created(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
+    async def _create_as(self, topic: NewTopic) -> None:
+        for outcome in await self._broker.topics.create([topic]):
             if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicAlreadyExists):
                 self._broker.log.warning("the topic of events could not be created", why=str(outcome))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import Outcome, TopicService
-from ottla.broker.server.deferred_response import Answer
+from ottla.broker.metadata.topic_admin import TopicAdminManager
+from ottla.broker.metadata.topic_plans import Outcome
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
@@ -22,31 +22,22 @@ class _Asked(NamedTuple):
     topic_id: bytes
 
 
-def handle(
-    topics: TopicService, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse | None:
-    answer = Answer(context)
+async def handle(
+    topics: TopicAdminManager, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     asked = _asked(request, context.api_version)
     found = [_find(metadata.image, each) for each in asked]
     refused: dict[int, Outcome] = {
         index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None
     }
     wanted = [index for index in range(len(asked)) if index not in refused]
-
-    def done(outcomes: list[Outcome]) -> None:
-        results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
-        answer.give(
-            DeleteTopicsResponse(
-                responses=[_result(each, found[index], results[index]) for index, each in enumerate(asked)]
-            )
-        )
-
-    topics.delete(
-        [found[index] for index in wanted],
-        says_disabled=context.api_version >= _DELETION_DISABLED_FROM,
-        done=done,
+    outcomes = await topics.delete(
+        [found[index] for index in wanted], says_disabled=context.api_version >= _DELETION_DISABLED_FROM
     )
-    return answer.now_or_parked()
+    results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
+    return DeleteTopicsResponse(
+        responses=[_result(each, found[index], results[index]) for index, each in enumerate(asked)]
+    )
 
 
 def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.handlers.nodes import nodes_for
+from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import TopicService
-from ottla.broker.server.deferred_response import Answer
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerInfo
 from ottla.protocol.errors import ErrorCode
@@ -27,17 +27,29 @@ PrepareGroups = Callable[[], Groups | None]
 
 def handle(
     metadata: ClusterMetadata,
-    topics: TopicService,
+    runtime: Runtime,
+    auto_topic_creation: AutoTopicCreationManager,
     prepare_groups: PrepareGroups,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | None:
     is_missing = CONSUMER_OFFSETS not in metadata.image.topics
-    if request.key_type == GROUP and is_missing and topics.is_alone and prepare_groups() is not None:
+    if request.key_type == GROUP and is_missing and auto_topic_creation.is_alone and prepare_groups() is not None:
         # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
-        answer = Answer(context)
-        topics.ensure_offsets_topic(lambda: answer.give(_response(metadata, prepare_groups, context, request)))
-        return answer.now_or_parked()
+        response = _created_response(metadata, auto_topic_creation, prepare_groups, context, request)
+        context.respond_later(runtime, response)
+        return None
+    return _response(metadata, prepare_groups, context, request)
+
+
+async def _created_response(
+    metadata: ClusterMetadata,
+    auto_topic_creation: AutoTopicCreationManager,
+    prepare_groups: PrepareGroups,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse:
+    await auto_topic_creation.offsets_topic_ensured()
     return _response(metadata, prepare_groups, context, request)
 
 

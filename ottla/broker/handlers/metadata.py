@@ -10,10 +10,10 @@ changes. Topics that are created because a client asks for them are created toge
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers.nodes import Node, nodes_for, told_leader
+from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from ottla.broker.server.deferred_response import Answer
 from ottla.broker.server.prepared_frames import PreparedFrame, PreparedFrames
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, PartitionInfo, TopicInfo
@@ -39,8 +39,9 @@ LISTENER_NOT_FOUND_SINCE = 6
 
 def handle(
     metadata: ClusterMetadata,
+    runtime: Runtime,
     metadata_answers: PreparedFrames,
-    topics: TopicService,
+    auto_topic_creation: AutoTopicCreationManager,
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse | PreparedFrame | None:
@@ -51,15 +52,26 @@ def handle(
         return known
     to_create = _to_create(image, request) if request.allow_auto_topic_creation else []
     if to_create:
-        answer = Answer(context)
-        topics.auto_create(to_create, lambda codes: answer.give(_response(context, metadata.image, request, codes)))
-        return answer.now_or_parked()
+        created = _created_response(metadata, auto_topic_creation, to_create, context, request)
+        context.respond_later(runtime, created)
+        return None
     response = _response(context, image, request, {})
     if any(topic.error_code for topic in response.topics):
         return response
     frame = PreparedFrame(context.route.build_frame(response, 0))
     metadata_answers.put(image, key, frame)
     return frame
+
+
+async def _created_response(
+    metadata: ClusterMetadata,
+    auto_topic_creation: AutoTopicCreationManager,
+    names: "Iterable[str]",
+    context: RequestContext,
+    request: MetadataRequest,
+) -> MetadataResponse:
+    codes = await auto_topic_creation.create(names)
+    return _response(context, metadata.image, request, codes)
 
 
 def _to_create(image: MetadataImage, request: MetadataRequest) -> list[str]:
@@ -85,7 +97,7 @@ def _key(context: RequestContext, request: MetadataRequest) -> Any:
 def _response(
     context: RequestContext, image: MetadataImage, request: MetadataRequest, codes: "Mapping[str, ErrorCode]"
 ) -> MetadataResponse:
-    """`codes`: what became of topics that were to be created."""
+    """`codes` are those of topics that were to be created."""
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     nodes = nodes_for(context, image.live_brokers)
     asked = request.topics

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.config.topic import log_config
+from ottla.broker.replicas.alter_partition import AlterPartitionManager, ImageRegistrations
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
-from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
@@ -69,7 +69,7 @@ class ReplicaManager(Appends):
         self._watchers: dict[str, LeadershipWatcher] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
-        self._isr_changes = IsrChanges(runtime, metadata, self.tell)
+        self._alter_partition = AlterPartitionManager(runtime, metadata, self.tell)
         self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
         self._fetching: FetcherTasks | None = None
         self._has_stepped_down = False
@@ -338,7 +338,7 @@ class ReplicaManager(Appends):
             # Its log may begin later now.
             self.tell(partition)
         if noted.isr_change is not None:
-            self._isr_changes.propose(partition, noted.isr_change)
+            self._alter_partition.submit(partition, noted.isr_change)
 
     def log_start_rose(self, partition: Partition) -> None:
         """Records of the leader's log were deleted; followers are to delete theirs."""
@@ -352,4 +352,4 @@ class ReplicaManager(Appends):
             if partition.has_followers:
                 change = partition.maybe_shrink_isr(now_ms)
                 if change is not None:
-                    self._isr_changes.propose(partition, change)
+                    self._alter_partition.submit(partition, change)

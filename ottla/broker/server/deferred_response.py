@@ -29,22 +29,3 @@ class Answer:
             self._context.on_disconnect = on_disconnect
             self._context.park()
         return self._response
-
-
-class Gathering:
-    """Several results, in whatever order they come; `done` is called with all of them once the last is there."""
-
-    __slots__ = ("_done", "_missing", "_results")
-
-    def __init__(self, count: int, done: Callable[[list[Any]], None]) -> None:
-        self._results: list[Any] = [None] * count
-        self._missing = count
-        self._done = done
-        if not count:
-            done([])
-
-    def put(self, index: int, result: Any) -> None:
-        self._results[index] = result
-        self._missing -= 1
-        if not self._missing:
-            self._done(self._results)

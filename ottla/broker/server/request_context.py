@@ -1,12 +1,16 @@
 """What a handler knows about the request it serves, and how it answers later.
 
 A handler returns its response, or parks: `context.park()` and `return None`, then `context.complete(response)` exactly
-once when the response is known. One context serves request after request of its connection; parking takes it out of
+once when the response is known. `respond_later` does that for a coroutine, and is how a handler that is one runs. One
+context serves request after request of its connection; parking takes it out of
 that rotation, so a handler that means to keep the context must park it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+
+from ottla.broker.runtime import Runtime
+from ottla.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.server.connection import Connection
@@ -94,6 +98,22 @@ class RequestContext:
         expected_bytes = self.answer_bytes
         self.answer_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
         self.connection.completed(self.answer_bytes - expected_bytes)
+
+    def respond_later(self, runtime: Runtime, response: Coroutine[Any, Any, Any]) -> None:
+        """Parks until the coroutine returns the response, or raises the KafkaError of an error response.
+
+        A connection that is lost does not end the coroutine: what it has begun is done."""
+        self.park()
+        runtime.spawn(self._respond(response), self.route.api.name)
+
+    async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self.complete(await response)
+        except KafkaError as error:
+            self.fail(error)
+        except Exception:
+            self.close_connection(f"{self.route.api.name} failed unexpectedly")
+            raise
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
