@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.figure import NO_BASELINE, Figure
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.metadata.topic_plans import NewTopic
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
@@ -138,9 +138,7 @@ async def _measured(
         broker = Broker(ServerConfig(settings), data_dir=Path(name), port=0)
         await broker.start()
         try:
-            created: asyncio.Future[list[Outcome]] = broker.runtime.loop.create_future()
-            broker.topics.create([NewTopic(spec, configs)], validate_only=False, done=created.set_result)
-            await created
+            await broker.topics.create([NewTopic(spec, configs)])
             return await story(broker)
         finally:
             await broker.stop()
@@ -174,10 +172,8 @@ async def _longest_step_of_compaction() -> float:
 
 async def _longest_step_of_deletion() -> float:
     async def story(broker: Broker) -> float:
-        deleted: asyncio.Future[object] = broker.runtime.loop.create_future()
         steps = _Steps()
-        broker.topics.delete([broker.image.topic("t")], says_disabled=True, done=deleted.set_result)
-        await deleted
+        await broker.topics.delete([broker.image.topic("t")])
         while list(broker.replicas):  # noqa: ASYNC110 - only the replicas show it.
             await asyncio.sleep(0.01)
         return steps.stop()

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
+from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.metadata.controller_role import ControllerRole
 from ottla.broker.metadata.deleted_topics import DeletedTopics
 from ottla.broker.metadata.dynamic_configs import ConfigPublisher
 from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
@@ -51,22 +53,19 @@ class Parts:
         self.lifecycle = BrokerLifecycle(runtime, self.metadata, data.store, directory, data.boot)
         self.metadata.listener = self.lifecycle
         self.controller = ControllerRole(runtime, self.metadata, lambda: self.lifecycle.lease_id)
-        self.log_ends = LogEndReports(
-            session=self.lifecycle.session,
-            commit=self.metadata.commit,
-            when_applied=self.metadata.when_applied,
-            schedule=runtime.schedule,
-        )
+        self.log_ends = LogEndReports(runtime, self.metadata, self.lifecycle.session)
         self.replicas = self._make_replicas()
         runtime.at_end_of_event(self.replicas.flush_and_notify)
         self.topic_logs = TopicLogs(runtime, self.metadata, self.replicas)
         self.deleted_topics = DeletedTopics(
             runtime, self.metadata, directory, files, self.checkpoints.recovery_points_fell
         )
-        self.producer_ids = ProducerIds(self.metadata)
-        self.topics = TopicService(runtime, self.metadata, directory, self.topic_logs.when_made, is_alone=data.is_alone)
+        self.producer_ids = ProducerIds(runtime, self.metadata)
+        self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
+        self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
+        self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.group_loader = GroupCoordinatorLoader(
-            runtime, self.replicas, self.metadata, ensure_topic=self.topics.ensure_offsets_topic
+            runtime, self.replicas, self.metadata, ensure_topic=self.auto_topic_creation.ensure_offsets_topic
         )
         self.replicas.on_leadership(self.group_loader.topic_name, self.group_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
@@ -102,7 +101,6 @@ class Parts:
         self.controller.stop()
         self.log_ends.stop()
         self.metadata.stop()
-        self.deleted_topics.stop()
         self.topic_logs.stop()
 
     def _part(self, name: str) -> Any:
@@ -130,7 +128,7 @@ class Parts:
         from ottla.broker.events.forwarding import Forwarding
         from ottla.broker.events.publisher import Publisher
 
-        topic = EventsTopic(self.runtime, self.metadata, self.replicas, self.topics)
+        topic = EventsTopic(self.runtime, self.metadata, self.replicas, self.topics, is_alone=self.data.is_alone)
         forwarding = Forwarding(
             self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
         )

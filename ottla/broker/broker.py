@@ -147,6 +147,7 @@ class Broker:
         self.log_manager.stop()
         await self.runtime.work_done()
         self.parts.stop_following()
+        await self.runtime.cancel_spawned()
         self.runtime.stop()
         was_clean = await self._close_data()
         if was_clean and not self._data.is_alone and not with_cluster:
@@ -168,6 +169,7 @@ class Broker:
             self.events.abandon()
         self.log_manager.stop()
         self.parts.stop_following()
+        await self.runtime.cancel_spawned()
         self.runtime.stop()
         await self.runtime.work_done()
         self._data.abandon()

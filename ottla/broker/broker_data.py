@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ottla.broker.metadata.cluster_identity import agreed_cluster_id, random_id, read_all, stored_topic_configs
+from ottla.broker.metadata.store_bootstrap import agreed_cluster_id, random_id, read_all, stored_topic_configs
 from ottla.broker.runtime import LoopRuntime, StartError
 from ottla.broker.upkeep.data_directory import Boot, closed_cleanly, opened
 from ottla.cluster.embedded import EmbeddedStore

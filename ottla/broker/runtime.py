@@ -3,12 +3,16 @@
 Everything enters from the loop: bytes of a connection, a timer, the end of work in a thread. Each of these is an event
 and ends with `end_event`, which writes what was appended during the event and notifies those who wait for it. Nothing
 else runs in between, so the parts of a broker call each other plainly.
+
+What waits is a coroutine (`spawn`): each of its steps, from one wait to the next, is an event as well. What it read
+before a wait may be old behind it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from random import Random
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from ottla.broker.config.server import ServerConfig
@@ -63,12 +67,19 @@ class Runtime(Protocol):
         ...
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What `work`, run in a thread, gives or raises. For start and stop: it ends in no event."""
+        """What `work`, run in a thread, gives or raises."""
         ...
 
     def start_task(self, coroutine: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
         """A task of the broker's loop. The caller owns it."""
         ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
+        """A task whose steps are events. It begins with the next step of the loop; what it raises is logged; the end
+        of the broker cancels it."""
+        ...
+
+    async def sleep(self, wait_ms: int) -> None: ...
 
     def guard(self, action: Callable[..., object], *arguments: object) -> None:
         """Runs `action`; what it raises is logged and does not reach the caller."""
@@ -103,9 +114,12 @@ class LoopRuntime:
         self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self._report)
         self._executor = executor
         # Until the parts have been made, nothing is appended.
-        self.end_event: Callable[[], None] = lambda: None
+        self.end_event: Callable[[], None] = _nothing
         self._works_under_way = 0
         self._idle: asyncio.Future[None] | None = None
+        # In the order in which they began.
+        self._spawned: dict[asyncio.Task[Any], None] = {}
+        self._none_spawned: asyncio.Future[None] | None = None
 
     def at_end_of_event(self, action: Callable[[], None]) -> None:
         """What `end_event` does; set once, when the parts have been made."""
@@ -123,10 +137,28 @@ class LoopRuntime:
         future.add_done_callback(lambda finished: self._finish_work(finished, done))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        return await self.loop.run_in_executor(self._executor, work)
+        self._works_under_way += 1
+        future = self.loop.run_in_executor(self._executor, work)
+        future.add_done_callback(self._count_work)
+        # A caller that is cancelled leaves the thread at work.
+        return await asyncio.shield(future)
 
     def start_task(self, coroutine: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
         return self.loop.create_task(coroutine, name=name)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
+        task = self.loop.create_task(EventSteps(self, coroutine), name=name)
+        self._spawned[task] = None
+        task.add_done_callback(self._finish_task)
+        return task
+
+    async def sleep(self, wait_ms: int) -> None:
+        slept: asyncio.Future[None] = self.loop.create_future()
+        timer = self.schedule(wait_ms, lambda: complete(slept, None))
+        try:
+            await slept
+        finally:
+            timer.cancel()
 
     def guard(self, action: Callable[..., object], *arguments: object) -> None:
         try:
@@ -141,16 +173,41 @@ class LoopRuntime:
                 self._idle = self.loop.create_future()
             await self._idle
 
+    async def cancel_spawned(self) -> None:
+        """Returns when no spawned task is left."""
+        for task in self._spawned:
+            task.cancel()
+        if self._spawned:
+            self._none_spawned = self.loop.create_future()
+            await self._none_spawned
+
     def stop(self) -> None:
-        """No timer runs any more."""
+        """No timer runs any more, and no spawned task."""
         self.wheel.stop()
+        self.end_event = _nothing
+        for task in self._spawned:
+            task.cancel()
+
+    def _finish_task(self, task: "asyncio.Task[Any]") -> None:
+        del self._spawned[task]
+        if not self._spawned and self._none_spawned is not None:
+            complete(self._none_spawned, None)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._report(error)
 
     def _finish_work(self, finished: "asyncio.Future[None]", done: Callable[[], None]) -> None:
-        self._works_under_way -= 1
         error = None if finished.cancelled() else finished.exception()
         if isinstance(error, Exception):
             self._report(error)
         self._run(done)
+        self._count_work(finished)
+
+    def _count_work(self, finished: "asyncio.Future[Any]") -> None:
+        if not finished.cancelled():
+            # It is raised where the work is waited for, if it still is.
+            finished.exception()
+        self._works_under_way -= 1
         if not self._works_under_way and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
@@ -161,3 +218,73 @@ class LoopRuntime:
 
     def _report(self, error: Exception) -> None:
         self.log.error("unhandled error", exc_info=error)
+
+
+class TimeLimit:
+    """`with TimeLimit(runtime, timeout_ms):` raises TimeoutError from the wait in its body that lasts too long.
+
+    It keeps the time of the broker's wheel, whose timers of one moment have an order."""
+
+    def __init__(self, runtime: Runtime, timeout_ms: int) -> None:
+        self._runtime = runtime
+        self._timeout_ms = max(timeout_ms, 0)
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a time limit is for coroutines of a task"
+        self._task = task
+        self._timer = self._runtime.schedule(self._timeout_ms, self._end)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        # One that was cancelled by others too stays cancelled.
+        if self._is_over and not self._task.uncancel() and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._task.cancel()
+
+
+async def next_step() -> None:
+    """Lets the loop serve others first."""
+    await asyncio.sleep(0)
+
+
+def complete(future: "asyncio.Future[T]", result: T) -> None:
+    """Unless it was cancelled, or has a result."""
+    if not future.done():
+        future.set_result(result)
+
+
+class EventSteps(Coroutine[Any, Any, Any]):
+    """A coroutine for a task, which ends an event after each of its steps."""
+
+    def __init__(self, runtime: LoopRuntime, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._runtime = runtime
+        self.coroutine = coroutine
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self.coroutine.send(value)
+        finally:
+            self._runtime.end_event()
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self.coroutine.throw(*error)
+        finally:
+            self._runtime.end_event()
+
+    def close(self) -> None:
+        self.coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.coroutine.__await__()
+
+
+def _nothing() -> None:
+    pass

@@ -133,10 +133,7 @@ def test_different_commands_at_one_time_all_succeed(cluster: Cluster) -> None:
             def configs() -> dict[str, str]:
                 return {**node.broker.image.topics["t"].configs, name: value}
 
-            return cluster.call(
-                node,
-                lambda done: node.broker.topics.alter_topic_configs("t", configs, validate_only=False, done=done),
-            )
+            return cluster.spawn(node, node.broker.config_admin.alter_topic("t", configs))
 
         results = await asyncio.gather(
             altered(nodes[0], "retention.ms", "7"),
@@ -201,19 +198,11 @@ def test_configs_of_all_brokers_hold_on_all(cluster: Cluster) -> None:
         nodes = await three(cluster)
         await cluster.create(nodes[0], "t", 1, 3)
         await cluster.until(lambda: all(len(list(node.broker.replicas)) == 1 for node in nodes))
-        topics = nodes[0].broker.topics
-        await cluster.call(
-            nodes[0],
-            lambda done: topics.alter_broker_configs(
-                lambda: {"log.retention.ms": "1234"}, of_all_brokers=True, validate_only=False, done=done
-            ),
-        )
-        await cluster.call(
-            nodes[0],
-            lambda done: topics.alter_broker_configs(
-                lambda: {"log.flush.interval.messages": "9"}, of_all_brokers=False, validate_only=False, done=done
-            ),
-        )
+        config_admin = nodes[0].broker.config_admin
+        of_all = config_admin.alter_broker(lambda: {"log.retention.ms": "1234"}, of_all_brokers=True)
+        await cluster.spawn(nodes[0], of_all)
+        of_one = config_admin.alter_broker(lambda: {"log.flush.interval.messages": "9"}, of_all_brokers=False)
+        await cluster.spawn(nodes[0], of_one)
         await cluster.until(lambda: all(node.broker.config.log_retention_ms == 1234 for node in nodes))
 
         configs = [node.broker.replicas.partition("t", 0).log.config for node in nodes]
@@ -240,12 +229,8 @@ def test_controller_reevaluates_partitions_after_min_isr_change(cluster: Cluster
         others = [node for node in nodes if node is not victim]
         cluster.kill(victim)
         await cluster.until(lambda: others[0].partition("t", 0).elr == (victim.node_id,), 2 * SESSION_MS)
-        await cluster.call(
-            others[0],
-            lambda done: others[0].broker.topics.alter_topic_configs(
-                "t", lambda: {"min.insync.replicas": "2"}, validate_only=False, done=done
-            ),
-        )
+        config_admin = others[0].broker.config_admin
+        await cluster.spawn(others[0], config_admin.alter_topic("t", lambda: {"min.insync.replicas": "2"}))
         await cluster.until(lambda: others[0].partition("t", 0).elr == ())
         await cluster.stop_all(*others)
 
@@ -323,7 +308,7 @@ def test_damaged_metadata_changes_nothing_and_is_said(cluster: Cluster) -> None:
         (node,) = await cluster.started(1)
         topic = await cluster.create(node, "t", 1, 1)
         broken = Transaction((), (Put("partitions/t/0", b"{"),))
-        await cluster.call(node, lambda done: node.broker.metadata.commit(broken, done))
+        await cluster.spawn(node, node.broker.metadata.commit(broken))
         await cluster.until(lambda: "a change of the metadata cannot be understood" in node.events())
 
         assert node.broker.image.topic("t") == topic
@@ -335,10 +320,9 @@ def test_damaged_metadata_changes_nothing_and_is_said(cluster: Cluster) -> None:
 def test_producer_ids_of_two_brokers_are_different(cluster: Cluster) -> None:
     async def story() -> None:
         nodes = await cluster.started(1, 2)
-        taken = [await cluster.call(node, node.broker.producer_ids.take) for node in nodes for _ in range(3)]
+        taken = [await cluster.spawn(node, node.broker.producer_ids.take()) for node in nodes for _ in range(3)]
 
         assert len(set(taken)) == 6
-        assert None not in taken
         await cluster.stop_all(*nodes)
 
     cluster.run(story())
@@ -348,15 +332,21 @@ def test_waiters_for_revisions_are_called_in_revision_order(cluster: Cluster) ->
     async def story() -> None:
         (node,) = await cluster.started(1)
         metadata = node.broker.metadata
-        called: list[int] = []
+        applied: list[int] = []
         now = metadata.image.revision
-        for revision in (now + 2, now, now + 1, now + 2):
-            metadata.when_applied(revision, lambda revision=revision: called.append(revision - now))
-        assert called == [0]
+
+        async def wait(revision: int) -> None:
+            await metadata.applied(revision)
+            applied.append(revision - now)
+
+        waiting = [cluster.spawn(node, wait(revision)) for revision in (now + 2, now, now + 1, now + 2)]
+        await waiting[1]
+        assert applied == [0]
         await cluster.create(node, "a", 1, 1)
         await cluster.create(node, "b", 1, 1)
+        await asyncio.gather(*waiting)
 
-        assert called == [0, 1, 2, 2]
+        assert applied == [0, 1, 2, 2]
         await cluster.stop(node)
 
     cluster.run(story())
@@ -393,7 +383,8 @@ def test_offsets_topic_uses_brokers_known_only_to_the_store(cluster: Cluster) ->
     async def story() -> None:
         one, two, three = await two_and_a_third_unknown_to_them(cluster)
 
-        cluster.loop.call_soon(one.broker.runtime._run, one.broker.topics.ensure_offsets_topic, context=one.context)
+        ensure = one.broker.auto_topic_creation.ensure_offsets_topic
+        cluster.loop.call_soon(one.broker.runtime._run, ensure, context=one.context)
         await three.started
         await cluster.until(lambda: CONSUMER_OFFSETS in one.broker.image.topics)
 

@@ -182,7 +182,7 @@ async def force_leader(cluster: Cluster, node: Node, moved: int) -> None:
     after = with_epochs(before, replace(before, leader=moved))
     changed = replace(topic, partitions=(after, *topic.partitions[1:]))
     transaction = replace_topics(node.broker.image, {"t": changed})
-    await cluster.call(node, lambda done: node.broker.metadata.commit(transaction, done))
+    await cluster.spawn(node, node.broker.metadata.commit(transaction))
     await cluster.until(lambda: leader(node) == moved)
 
 

@@ -81,27 +81,16 @@ class Stage:
 
     async def alter(self, value: object, node: Node | None = None) -> None:
         broker = (node or self.node).broker
-
-        def act(done: Callable[[object], None]) -> None:
-            try:
-                change(done)
-            except KafkaError as refusal:
-                done(refusal)
-
-        def change(done: Callable[[object], None]) -> None:
-            if self._scope is Scope.TOPIC:
-                topic = broker.image.topic("t")
-                assert topic is not None, "it was created"
-                new = {**topic.configs, self.name: str(value)}
-                broker.topics.alter_topic_configs("t", lambda: new, validate_only=False, done=done)
-                return
-            everybody = self._scope is Scope.ALL_BROKERS
+        if self._scope is Scope.TOPIC:
+            topic = broker.image.topic("t")
+            assert topic is not None, "it was created"
+            new = {**topic.configs, self.name: str(value)}
+            alteration = broker.config_admin.alter_topic("t", lambda: new)
+        else:
             new = {self._server_name: str(value)}
-            broker.topics.alter_broker_configs(lambda: new, of_all_brokers=everybody, validate_only=False, done=done)
-
-        error = await self.cluster.call(node or self.node, act)
-        if error is not None:
-            raise error
+            of_all_brokers = self._scope is Scope.ALL_BROKERS
+            alteration = broker.config_admin.alter_broker(lambda: new, of_all_brokers=of_all_brokers)
+        await self.cluster.spawn(node or self.node, alteration)
         # Until the other brokers have seen it.
         await self.sleep(50)
 
@@ -525,8 +514,6 @@ def test_min_insync_replicas_of_one_broker_is_refused(cluster: Cluster) -> None:
     async def story() -> None:
         (node,) = await cluster.started(1)
         with pytest.raises(InvalidConfig, match="only for all"):
-            node.broker.topics.alter_broker_configs(
-                lambda: {"min.insync.replicas": "1"}, of_all_brokers=False, validate_only=False, done=lambda _: None
-            )
+            await node.broker.config_admin.alter_broker(lambda: {"min.insync.replicas": "1"}, of_all_brokers=False)
 
     cluster.run(story())

@@ -1,8 +1,7 @@
 """ElectLeaders: with several brokers on one store, whichever is asked."""
 
-from collections.abc import Callable
+import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -135,9 +134,6 @@ async def test_an_unknown_kind_of_election_is_refused(tmp_path: Path) -> None:
         assert (everything.error_code, codes(everything)) == (ErrorCode.INVALID_REQUEST, {})
 
 
-Commit = Callable[[Transaction, Callable[[CommitResult], None]], None]
-
-
 async def test_a_decision_that_another_was_quicker_than_is_made_again(tmp_path: Path) -> None:
     """What the other did is seen: the election is not needed any more."""
     async with running_cluster(tmp_path) as cluster:
@@ -145,12 +141,12 @@ async def test_a_decision_that_another_was_quicker_than_is_made_again(tmp_path: 
         await create_topic(asked, "t", [0, 1])
         await reorder(asked, (1, 0))
         await until(lambda: state_of(quicker).replicas == (1, 0))
-        commit: Commit = asked.metadata.commit
+        commit = asked.metadata.commit
 
-        def commit_second(transaction: Transaction, done: Callable[[CommitResult], None]) -> None:
+        async def commit_second(transaction: Transaction) -> CommitResult:
             asked.metadata.commit = commit
-            quicker.metadata.commit(transaction, lambda _: None)
-            commit(transaction, done)
+            await quicker.metadata.commit(transaction)
+            return await commit(transaction)
 
         asked.metadata.commit = commit_second
 
@@ -163,8 +159,13 @@ async def test_what_is_not_done_in_time_is_said(tmp_path: Path) -> None:
         asked = cluster.brokers[0]
         await create_topic(asked, "t", [0, 1])
         await reorder(asked, (1, 0))
-        unanswered: list[Any] = []
-        asked.metadata.commit = lambda *call: unanswered.append(call)
+        unanswered: list[asyncio.Future[CommitResult]] = []
+
+        def commit(transaction: Transaction) -> "asyncio.Future[CommitResult]":
+            unanswered.append(asyncio.get_running_loop().create_future())
+            return unanswered[-1]
+
+        asked.metadata.commit = commit
 
         response = await ask(asked, election(PREFERRED, 0, timeout_ms=20))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.metadata.topic_commands import MorePartitions
+from ottla.broker.metadata.topic_plans import MorePartitions
 from ottla.cluster.image import PartitionInfo
 from ottla.protocol.errors import KafkaStorageError
 from tests.broker.virtual_cluster import Cluster, Node
@@ -41,14 +41,12 @@ def test_partitions_stay_when_one_broker_cannot_create_its_logs() -> None:
         await cluster.create(one, "t", 1, 2)
         disk = FullDisk(one)
         growth = [MorePartitions("t", MANY, None)]
-        (outcome,) = await cluster.call(
-            one, lambda done: one.broker.topics.create_partitions(growth, validate_only=False, done=done)
-        )
+        (outcome,) = await cluster.spawn(one, one.broker.topics.create_partitions(growth))
         assert not isinstance(outcome, Exception)
+        await cluster.until(lambda: len(states(two, "t")) == len(states(three, "t")) == MANY)
         # At once, not when replica.lag.time.max.ms are over.
         await cluster.until(lambda: all(1 not in state.isr for state in states(two, "t")[1:]), within_ms=1000)
         assert all(state.leader in (2, 3) for state in states(two, "t")[1:])
-        assert len(states(three, "t")) == MANY
         assert one.events().count("a replica is offline, its log could not be created") == 1
 
         disk.is_full = False

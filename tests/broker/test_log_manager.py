@@ -146,12 +146,7 @@ async def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
         producers = broker.replicas.partition("t", 0).log.producers
         assert len(producers) == 1
 
-        broker.topics.alter_broker_configs(
-            lambda: {"producer.id.expiration.ms": "1"},
-            of_all_brokers=True,
-            validate_only=False,
-            done=lambda error: None,
-        )
+        await broker.config_admin.alter_broker(lambda: {"producer.id.expiration.ms": "1"}, of_all_brokers=True)
 
         await until(broker, lambda: len(producers) == 0)
 
@@ -252,7 +247,7 @@ async def test_recreated_topic_is_untouched_by_old_compaction(tmp_path: Path, mo
 
 async def stop_compacting(broker: Broker) -> None:
     configs = {"cleanup.policy": "delete", "retention.ms": "-1"}
-    broker.topics.alter_topic_configs("t", lambda: configs, validate_only=False, done=lambda error: None)
+    await broker.config_admin.alter_topic("t", lambda: configs)
     await broker.runtime.work_done()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.metadata.topic_commands import MorePartitions, NewTopic, Outcome
+from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.etcd import EtcdStore
 from ottla.cluster.image import TopicInfo
@@ -23,27 +23,19 @@ from tests.cluster.etcd_server import EtcdServer
 MANY = 5 * TOPICS_PER_TRANSACTION
 
 
-async def outcomes_of(broker: Broker, ask: Callable[[Callable[[list[Outcome]], None]], None]) -> list[Outcome]:
-    answered = broker.runtime.loop.create_future()
-    ask(answered.set_result)
-    return await answered
-
-
 async def create(broker: Broker, *topics: tuple[str, int], validate_only: bool = False) -> list[Outcome]:
     wanted = [NewTopic(TopicSpec(name, partitions), {}) for name, partitions in topics]
-    return await outcomes_of(broker, lambda done: broker.topics.create(wanted, validate_only=validate_only, done=done))
+    return await broker.runtime.spawn(broker.topics.create(wanted, validate_only=validate_only), "test")
 
 
 async def grow(broker: Broker, *topics: tuple[str, int]) -> list[Outcome]:
     wanted = [MorePartitions(name, count, None) for name, count in topics]
-    return await outcomes_of(
-        broker, lambda done: broker.topics.create_partitions(wanted, validate_only=False, done=done)
-    )
+    return await broker.runtime.spawn(broker.topics.create_partitions(wanted), "test")
 
 
 async def delete(broker: Broker, *names: str) -> list[Outcome]:
     topics = [broker.image.topic(name) for name in names]
-    return await outcomes_of(broker, lambda done: broker.topics.delete(topics, says_disabled=True, done=done))
+    return await broker.runtime.spawn(broker.topics.delete(topics), "test")
 
 
 def errors(outcomes: Sequence[Outcome]) -> list[ErrorCode]:

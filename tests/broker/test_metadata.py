@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.runtime import next_step
 from ottla.broker.server.request_context import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.cluster.metadata_file import MetadataFile
 from ottla.cluster.topic_changes import TOPICS_PER_TRANSACTION
@@ -139,7 +140,7 @@ async def test_unknown_topics_are_created_in_few_transactions(tmp_path: Path, mo
 
 
 async def test_topics_beyond_the_creation_limit_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.metadata.topic_commands.AUTO_CREATED_MAX", 2)
+    monkeypatch.setattr("ottla.broker.metadata.auto_topic_creation.IN_FLIGHT_MAX", 2)
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         first = await client.call(named("a", "b", "c"), MetadataResponse, 4)
         again = await client.call(named("a", "b", "c"), MetadataResponse, 4)
@@ -150,6 +151,7 @@ async def test_topics_beyond_the_creation_limit_are_retried(tmp_path: Path, monk
 
 async def test_auto_creation_respects_the_partition_limit(tmp_path: Path) -> None:
     async with running_broker(tmp_path, num_partitions=4000) as broker:
-        broker.topics.auto_create(["a", "b", "c"], lambda codes: None)
+        broker.runtime.spawn(broker.auto_topic_creation.create(["a", "b", "c"]), "test")
+        await next_step()
 
-        assert broker.topics._coming == {"a", "b"}
+        assert broker.auto_topic_creation._in_flight == {"a", "b"}

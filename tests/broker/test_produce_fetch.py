@@ -293,7 +293,7 @@ async def test_a_fetch_of_a_deleted_topic_is_answered(tmp_path: Path) -> None:
         client.send(fetch_request("t", max_wait_ms=60_000), 11)
         await parked_fetch(broker)
 
-        broker.topics.delete([broker.image.topics["t"]], says_disabled=True, done=lambda _: None)
+        broker.runtime.spawn(broker.topics.delete([broker.image.topics["t"]]), "test")
         response = await client.receive(FetchResponse, 11)
 
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

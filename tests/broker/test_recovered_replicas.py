@@ -87,25 +87,15 @@ async def acknowledged_by_both(cluster: Cluster, leader: Node, copy: Node) -> in
 
 async def stop_compacting(cluster: Cluster, node: Node) -> None:
     configs = {"cleanup.policy": "delete", "min.insync.replicas": "2"}
-    assert not await cluster.call(
-        node,
-        lambda done: node.broker.topics.alter_topic_configs("c", lambda: configs, validate_only=False, done=done),
-    )
+    await cluster.spawn(node, node.broker.config_admin.alter_topic("c", lambda: configs))
 
 
 async def compact_by_default(cluster: Cluster, node: Node) -> None:
     """By a dynamic default, which logs do not know when they open."""
-    topics = node.broker.topics
+    config_admin = node.broker.config_admin
     everywhere = {"log.cleanup.policy": "compact", "min.insync.replicas": "2"}
-    assert not await cluster.call(
-        node,
-        lambda done: topics.alter_broker_configs(
-            lambda: everywhere, of_all_brokers=True, validate_only=False, done=done
-        ),
-    )
-    assert not await cluster.call(
-        node, lambda done: topics.alter_topic_configs("c", dict, validate_only=False, done=done)
-    )
+    await cluster.spawn(node, config_admin.alter_broker(lambda: everywhere, of_all_brokers=True))
+    await cluster.spawn(node, config_admin.alter_topic("c", dict))
 
 
 @pytest.mark.parametrize("change_policy", [stop_compacting, compact_by_default])

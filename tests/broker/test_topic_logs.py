@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.broker.broker import Broker
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.metadata.topic_plans import NewTopic, Outcome
 from ottla.broker.replicas.topic_logs import LOGS_AT_ONCE
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.cluster.topics import TopicSpec
@@ -16,10 +16,8 @@ from tests.broker.wire import client_of, running_broker, until
 MANY = 3 * LOGS_AT_ONCE
 
 
-def creation(broker: Broker) -> "asyncio.Future[list[Outcome]]":
-    created = broker.runtime.loop.create_future()
-    broker.topics.create([NewTopic(TopicSpec("t", MANY), {})], validate_only=False, done=created.set_result)
-    return created
+def creation(broker: Broker) -> "asyncio.Task[list[Outcome]]":
+    return broker.runtime.spawn(broker.topics.create([NewTopic(TopicSpec("t", MANY), {})]), "test")
 
 
 async def test_many_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
@@ -48,7 +46,7 @@ async def test_topic_deleted_during_creation_gets_no_more_logs(tmp_path: Path) -
     async with running_broker(tmp_path) as broker:
         created = creation(broker)
         await until(broker, lambda: "t" in broker.image.topics)
-        broker.topics.delete([broker.image.topic("t")], says_disabled=True, done=lambda outcomes: None)
+        await broker.topics.delete([broker.image.topic("t")])
 
         await created
         assert not broker.log_directory.logs
@@ -61,7 +59,7 @@ async def test_logs_missing_after_a_stop_are_created_at_next_start(tmp_path: Pat
         broker.topic_logs.stop()
         await until(broker, lambda: "t" in broker.image.topics)
     async with running_broker(tmp_path) as broker:
-        assert not created.done()
+        assert created.cancelled()
         assert all(broker.replicas.partition("t", index).is_leader for index in range(MANY))
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -115,10 +116,12 @@ async def test_topics_and_configs_survive_a_restart_and_a_crash(tmp_path: Path) 
         assert set(broker.broker.image.topics) == {"a", "b"}
 
 
-async def test_logs_not_created_before_a_crash_are_created_at_start(tmp_path: Path) -> None:
+async def test_logs_not_created_before_a_crash_are_created_at_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path, crash=True) as broker:
         broker.broker.topic_logs._make = lambda missing: None
-        broker.broker.topics._when_logs_made = lambda topics, done: done()
+        monkeypatch.setattr(broker.broker.topics, "_logs_made", AsyncMock())
         await created(broker, creatable("a", 2))
         assert log_directories(tmp_path) == set()
     async with running(tmp_path) as broker:

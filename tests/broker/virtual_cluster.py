@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome
+from ottla.broker.metadata.topic_plans import NewTopic, Outcome
 from ottla.cluster.image import BrokerState, PartitionInfo, TopicInfo
 from ottla.cluster.topics import TopicSpec
 from tests.broker.wire import RecordingLog
@@ -18,6 +18,8 @@ from tests.simulation.links import Cut
 from tests.simulation.loop import Process, SimulationLoop, VirtualClock
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.trace import Trace
+
+T = TypeVar("T")
 
 SESSION_MS = 6_000
 WITHIN_MS = 60_000
@@ -97,9 +99,11 @@ class Cluster:
         return Node(self, node_id, host or f"broker-{node_id}", disk or FakeDisk(), named, boot)
 
     async def started(self, *node_ids: int, **settings: object) -> list[Node]:
+        """Each knows that all of them are active."""
         nodes = [self.boot(node_id, **settings) for node_id in node_ids]
         for node in nodes:
             await node.started
+        await self.until(lambda: all(node.broker.image.active_brokers >= {*node_ids} for node in nodes))
         return nodes
 
     def kill(self, node: Node) -> None:
@@ -137,6 +141,12 @@ class Cluster:
         self.loop.call_soon(node.broker.runtime._run, lambda: action(done), context=node.context)
         return future
 
+    def spawn(self, node: Node, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        """Runs a coroutine of the broker in its process; the future gets what it returns or raises."""
+        future: asyncio.Future[T] = self.loop.create_future()
+        node.context.run(node.broker.runtime.spawn, _into(future, coroutine), "test")
+        return future
+
     async def create(self, node: Node, name: str, partitions: int = 1, factor: int = 3, **configs: str) -> TopicInfo:
         outcome = await self.try_to_create(node, name, partitions, factor, **configs)
         assert isinstance(outcome, TopicInfo), outcome
@@ -145,16 +155,12 @@ class Cluster:
     async def try_to_create(self, node: Node, name: str, partitions: int, factor: int, **configs: str) -> Outcome:
         named: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
         topic = NewTopic(TopicSpec(name, partitions, factor), named)
-        (outcome,) = await self.call(
-            node, lambda done: node.broker.topics.create([topic], validate_only=False, done=done)
-        )
+        (outcome,) = await self.spawn(node, node.broker.topics.create([topic]))
         return outcome
 
     async def delete(self, node: Node, name: str) -> Outcome:
         topic = node.broker.image.topic(name)
-        (outcome,) = await self.call(
-            node, lambda done: node.broker.topics.delete([topic], says_disabled=True, done=done)
-        )
+        (outcome,) = await self.spawn(node, node.broker.topics.delete([topic]))
         return outcome
 
     async def until(self, condition: Callable[[], object], within_ms: int = WITHIN_MS) -> int:
@@ -169,3 +175,12 @@ class Cluster:
         found: list[Any] = []
         self.machine.store.read(prefix, found.append)
         return {entry.key: entry.value for entry in found[0].entries}
+
+
+async def _into(future: "asyncio.Future[T]", coroutine: Coroutine[Any, Any, T]) -> None:
+    try:
+        result = await coroutine
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -154,9 +154,7 @@ async def create_topic(client: Client, name: str, partitions: int = 1, **configs
 
 async def auto_created(broker: Broker, *names: str) -> dict[str, ErrorCode]:
     """What a client gets that has asked for the metadata of these topics."""
-    created = broker.runtime.loop.create_future()
-    broker.topics.auto_create(names, created.set_result)
-    return dict(await created)
+    return dict(await broker.runtime.spawn(broker.auto_topic_creation.create(names), "test"))
 
 
 def batch(*values: bytes, codec: int = 0, **fields: Any) -> bytes:

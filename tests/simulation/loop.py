@@ -257,7 +257,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         """What has not begun never will; its coroutine is closed, or Python would warn that nobody awaited it."""
         self._closed = True
         for task in asyncio.all_tasks(self):
-            coroutine = task.get_coro()
+            # The coroutine of a task whose steps are events is one inside another.
+            coroutine = getattr(task.get_coro(), "coroutine", task.get_coro())
             if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()
         self._ready.clear()

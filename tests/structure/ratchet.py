@@ -38,6 +38,7 @@ CHECKS: Mapping[str, tuple[str, Callable[[dict[str, SourceFile]], list[Finding]]
     "long-functions": (f"functions of more than {sizes.FUNCTION_LINES_MAX} lines", sizes.long_functions),
     "long-files": (f"files of more than {sizes.FILE_LINES_MAX} lines", sizes.long_files),
     "short-files": (f"files of less than {sizes.FILE_LINES_MIN} lines", sizes.short_files),
+    "nested-functions": ("functions within functions, in the control plane", sizes.nested_functions),
     "classes-named-alike": ("classes with the name of another", sizes.classes_named_alike),
     "long-test-names": (f"tests with names of more than {sizes.TEST_NAME_LENGTH_MAX} characters", _long_test_names),
     "unused": ("symbols that only tests use, or nothing", _unused),

@@ -1,7 +1,9 @@
-"""Lengths of functions, files and names of tests, and names of classes that mean two things."""
+"""Lengths of functions, files and names of tests, functions within functions, and names of classes that mean two
+things."""
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 
 from tests.structure.source import Finding, SourceFile, definitions
 
@@ -9,6 +11,7 @@ FUNCTION_LINES_MAX = 45
 FILE_LINES_MAX = 450
 FILE_LINES_MIN = 60
 TEST_NAME_LENGTH_MAX = 60
+CONTROL_PLANE = ("ottla/broker/handlers/", "ottla/broker/metadata/", "ottla/broker/replicas/")
 
 # Rooms where a file is found by the name of the one thing it is about, however little there is to say of it.
 ONE_FILE_PER = {
@@ -84,3 +87,24 @@ def classes_named_alike(files: dict[str, SourceFile]) -> list[Finding]:
         for number, (path, line) in enumerate(defined[1:], start=2):
             findings.append(Finding(f"{name} #{number}", path, line, f"{name} is also the class at {first}"))
     return findings
+
+
+def nested_functions(files: dict[str, SourceFile]) -> list[Finding]:
+    """In the control plane a function within a function is a continuation; what waits there is a coroutine."""
+    findings = []
+    for module in files.values():
+        if module.path.startswith(CONTROL_PLANE):
+            for outer in _outermost_functions(module.tree):
+                for inner in ast.walk(outer):
+                    if inner is not outer and isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                        key = f"{module.path} {outer.name}.{inner.name}"
+                        findings.append(Finding(key, module.path, inner.lineno, f"{inner.name} in {outer.name}"))
+    return findings
+
+
+def _outermost_functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+        else:
+            yield from _outermost_functions(child)

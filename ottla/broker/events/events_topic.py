@@ -5,7 +5,8 @@ from typing import Final
 
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome, TopicService
+from ottla.broker.metadata.topic_admin import TopicAdminManager
+from ottla.broker.metadata.topic_plans import NewTopic
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import TopicInfo
@@ -30,13 +31,20 @@ class Way(Enum):
 
 class EventsTopic:
     def __init__(
-        self, runtime: Runtime, metadata: ClusterMetadata, replicas: ReplicaManager, topics: TopicService
+        self,
+        runtime: Runtime,
+        metadata: ClusterMetadata,
+        replicas: ReplicaManager,
+        topics: TopicAdminManager,
+        *,
+        is_alone: bool,
     ) -> None:
+        """`is_alone`: no other broker will ever be in its cluster."""
         self._runtime = runtime
         self._metadata = metadata
         self._replicas = replicas
         self._topics = topics
-        self._patience_ms = 0 if topics.is_alone else FELLOWS_WITHIN_MS
+        self._patience_ms = 0 if is_alone else FELLOWS_WITHIN_MS
         self._alone_from_ms: int | None = None
         self._led: list[int] = []
         self._partition_count = 0
@@ -84,9 +92,9 @@ class EventsTopic:
         factor = min(wanted, there)
         spec = TopicSpec(EVENTS_TOPIC, config.ottla_events_num_partitions, factor)
         configs = {"cleanup.policy": "delete", "retention.ms": str(config.ottla_events_retention_ms)}
-        self._topics.create([NewTopic(spec, configs)], validate_only=False, done=self._created)
+        self._runtime.spawn(self._create_as(NewTopic(spec, configs)), f"creation of {EVENTS_TOPIC}")
 
-    def _created(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
+    async def _create_as(self, topic: NewTopic) -> None:
+        for outcome in await self._topics.create([topic]):
             if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicAlreadyExists):
                 self._runtime.log.warning("the topic of events could not be created", why=str(outcome))

@@ -4,14 +4,15 @@ It is answered when the moves have begun. They end by themselves, when all new r
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import reassign
-from ottla.cluster.controller import PartitionChange
+from ottla.cluster.controller import PartitionChange, RulesOf
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import InvalidRequest, KafkaError
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -22,29 +23,33 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 
-def handle(
-    metadata: ClusterMetadata, runtime: Runtime, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse | None:
+async def handle(
+    metadata: ClusterMetadata,
+    runtime: Runtime,
+    context: RequestContext,  # noqa: ARG001
+    request: AlterPartitionReassignmentsRequest,
+) -> AlterPartitionReassignmentsResponse:
     targets = {
         (topic.name, partition.partition_index): partition.replicas
         for topic in request.topics
         for partition in topic.partitions
     }
     partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    times = Counter(partitions)
-    deferred = DeferredResponse(context)
-    rules_of = metadata.rules_of
+    decide = partial(_reassign, Counter(partitions), targets, metadata.rules_of)
+    outcomes = await change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms)
+    return _response(partitions, outcomes)
 
-    def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange | None:
-        if times[key] > 1:
-            raise InvalidRequest(f"partition {key[0]}-{key[1]} is named twice")
-        return reassign(image, *key, targets[key], rules_of)
 
-    def done(outcomes: Outcomes) -> None:
-        deferred.complete(_response(partitions, outcomes))
-
-    change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms, done=done)
-    return deferred.result_or_park()
+def _reassign(
+    times: Mapping[PartitionKey, int],
+    targets: Mapping[PartitionKey, list[int] | None],
+    rules_of: RulesOf,
+    image: MetadataImage,
+    key: PartitionKey,
+) -> PartitionChange | None:
+    if times[key] > 1:
+        raise InvalidRequest(f"partition {key[0]}-{key[1]} is named twice")
+    return reassign(image, *key, targets[key], rules_of)
 
 
 def _response(partitions: Iterable[PartitionKey], outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:

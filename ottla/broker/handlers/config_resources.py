@@ -7,10 +7,10 @@ answer are handed in.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
-from ottla.broker.metadata.topic_commands import TopicService
-from ottla.broker.server.request_context import DeferredResponse, Gather, RequestContext
+from ottla.broker.metadata.config_admin import ConfigAdminManager
+from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
 
 # The broker resource with this name stands for all brokers.
@@ -35,75 +35,72 @@ def check_broker_name(name: str, node_id: int) -> None:
         raise InvalidRequest(f"this is broker {node_id}, not '{name}'")
 
 
+T = TypeVar("T")
+
 NewConfigs = Callable[[Any], Mapping[str, str]]
-"""What a resource of the request is to have from now on; raises KafkaError for invalid configs."""
+"""What a resource of the request is to have from now on; raises KafkaError where that cannot be said."""
+
+# Committed together, if the store can; the next ones wait, so that other clients are served in between.
+RESOURCES_AT_ONCE = 32
 
 
-class Answers(NamedTuple):
-    response: type[Any]
-    of_resource: type[Any]
-
-
-def alter_resources(
-    topics: TopicService,
-    node_id: int,
-    context: RequestContext,
-    request: Any,
-    new_configs: NewConfigs,
-    answers: Answers,
-) -> Any | None:
-    """The response, with one answer per resource in the order of the request; None if the request is parked for it."""
-    deferred = DeferredResponse(context)
-    gather = Gather(len(request.resources), lambda results: deferred.complete(answers.response(responses=results)))
-    _alter_each(_ConfigOwner(topics, node_id), request, new_configs, gather, answers.of_resource)
-    return deferred.result_or_park()
-
-
-def _alter_each(
-    target: "_ConfigOwner", request: Any, new_configs: NewConfigs, gather: Gather, answer_class: type[Any]
-) -> None:
+async def alter_resources(
+    config_admin: ConfigAdminManager, runtime: Runtime, request: Any, new_configs: NewConfigs, result: Callable[..., T]
+) -> list[T]:
+    """One `result` per resource, in the order of the request."""
     resources: Sequence[Any] = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    for index, resource in enumerate(resources):
-        done = _done(gather, index, resource, answer_class)
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequest("a resource is named twice")
-            _alter(target, resource, new_configs, request.validate_only, done)
-        except KafkaError as error:
-            done(error)
+    results: list[T] = []
+    for start in range(0, len(resources), RESOURCES_AT_ONCE):
+        some = resources[start : start + RESOURCES_AT_ONCE]
+        alterations = [
+            runtime.spawn(
+                _alter(
+                    config_admin,
+                    runtime.node_id,
+                    resource,
+                    new_configs,
+                    is_duplicate=times[resource.resource_type, resource.resource_name] > 1,
+                    validate_only=request.validate_only,
+                ),
+                "new configs",
+            )
+            for resource in some
+        ]
+        for resource, alteration in zip(some, alterations, strict=True):
+            results.append(_result(result, resource, await alteration))
+    return results
 
 
-def _done(gather: Gather, index: int, resource: Any, answer_class: type[Any]) -> Callable[[KafkaError | None], None]:
-    def done(error: KafkaError | None) -> None:
-        result = answer_class(
-            error_code=int(ErrorCode.NONE if error is None else error.code),
-            error_message=None if error is None else str(error),
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        gather.put(index, result)
-
-    return done
-
-
-class _ConfigOwner(NamedTuple):
-    topics: TopicService
-    node_id: int
-
-
-def _alter(
-    target: _ConfigOwner,
+async def _alter(
+    config_admin: ConfigAdminManager,
+    node_id: int,
     resource: Any,
     new_configs: NewConfigs,
+    *,
+    is_duplicate: bool,
     validate_only: bool,
-    done: Callable[[KafkaError | None], None],
-) -> None:
+) -> KafkaError | None:
     name = resource.resource_name
-    if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
-        target.topics.alter_topic_configs(name, lambda: new_configs(resource), validate_only=validate_only, done=done)
-        return
-    check_broker_name(name, target.node_id)
-    target.topics.alter_broker_configs(
-        lambda: new_configs(resource), of_all_brokers=name == ALL_BROKERS, validate_only=validate_only, done=done
+    try:
+        if is_duplicate:
+            raise InvalidRequest("a resource is named twice")
+        if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
+            await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)
+        else:
+            check_broker_name(name, node_id)
+            await config_admin.alter_broker(
+                lambda: new_configs(resource), of_all_brokers=name == ALL_BROKERS, validate_only=validate_only
+            )
+    except KafkaError as error:
+        return error
+    return None
+
+
+def _result(result: Callable[..., T], resource: Any, error: KafkaError | None) -> T:
+    return result(
+        error_code=int(ErrorCode.NONE if error is None else error.code),
+        error_message=None if error is None else str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from ottla.broker.metadata.topic_commands import MorePartitions, Outcome, TopicService
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.metadata.topic_admin import TopicAdminManager
+from ottla.broker.metadata.topic_plans import MorePartitions, Outcome
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.create_partitions import (
@@ -14,20 +15,17 @@ from ottla.protocol.messages.create_partitions import (
 )
 
 
-def handle(
-    topics: TopicService, context: RequestContext, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse | None:
-    deferred = DeferredResponse(context)
+async def handle(
+    topics: TopicAdminManager,
+    context: RequestContext,  # noqa: ARG001
+    request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
     wanted = [topic for topic in request.topics if topic.name not in refused]
-
-    def done(outcomes: list[Outcome]) -> None:
-        results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
-        deferred.complete(CreatePartitionsResponse(results=[_result(name, results[name]) for name in times]))
-
-    topics.create_partitions([_more(topic) for topic in wanted], validate_only=request.validate_only, done=done)
-    return deferred.result_or_park()
+    outcomes = await topics.create_partitions([_more(topic) for topic in wanted], validate_only=request.validate_only)
+    results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
+    return CreatePartitionsResponse(results=[_result(name, results[name]) for name in times])
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

@@ -4,9 +4,10 @@ from collections import Counter
 
 from ottla.broker.config.describe import topic_entries
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.metadata.topic_commands import NewTopic, Outcome, TopicService
+from ottla.broker.metadata.topic_admin import TopicAdminManager
+from ottla.broker.metadata.topic_plans import NewTopic, Outcome
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
 from ottla.protocol.errors import InvalidRequest
@@ -19,21 +20,19 @@ from ottla.protocol.messages.create_topics import (
 )
 
 
-def handle(
-    topics: TopicService, runtime: Runtime, context: RequestContext, request: CreateTopicsRequest
-) -> CreateTopicsResponse | None:
-    deferred = DeferredResponse(context)
+async def handle(
+    topics: TopicAdminManager,
+    runtime: Runtime,
+    context: RequestContext,  # noqa: ARG001
+    request: CreateTopicsRequest,
+) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
     wanted = [topic for topic in request.topics if topic.name not in refused]
-
-    def done(outcomes: list[Outcome]) -> None:
-        results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
-        configs = _Configs(runtime.config)
-        deferred.complete(CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times]))
-
-    topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only, done=done)
-    return deferred.result_or_park()
+    outcomes = await topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only)
+    results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
+    configs = _Configs(runtime.config)
+    return CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times])
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import Outcome, TopicService
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.metadata.topic_admin import TopicAdminManager
+from ottla.broker.metadata.topic_plans import Outcome
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -21,31 +22,22 @@ class _Asked(NamedTuple):
     topic_id: bytes
 
 
-def handle(
-    topics: TopicService, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse | None:
-    deferred = DeferredResponse(context)
+async def handle(
+    topics: TopicAdminManager, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     asked = _asked(request, context.api_version)
     found = [_find(metadata.image, each) for each in asked]
     refused: dict[int, Outcome] = {
         index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None
     }
     wanted = [index for index in range(len(asked)) if index not in refused]
-
-    def done(outcomes: list[Outcome]) -> None:
-        results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
-        deferred.complete(
-            DeleteTopicsResponse(
-                responses=[_result(each, found[index], results[index]) for index, each in enumerate(asked)]
-            )
-        )
-
-    topics.delete(
-        [found[index] for index in wanted],
-        says_disabled=context.api_version >= _DELETION_DISABLED_FROM,
-        done=done,
+    outcomes = await topics.delete(
+        [found[index] for index in wanted], says_disabled=context.api_version >= _DELETION_DISABLED_FROM
     )
-    return deferred.result_or_park()
+    results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
+    return DeleteTopicsResponse(
+        responses=[_result(each, found[index], results[index]) for index, each in enumerate(asked)]
+    )
 
 
 def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:

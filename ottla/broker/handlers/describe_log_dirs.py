@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,33 +21,23 @@ from ottla.storage.log_directory import LogDirectory
 _UNKNOWN_BYTES = -1
 
 
-def handle(
+async def handle(
     replicas: ReplicaManager,
     log_directory: LogDirectory,
     runtime: Runtime,
-    context: RequestContext,
+    context: RequestContext,  # noqa: ARG001
     request: DescribeLogDirsRequest,
-) -> DescribeLogDirsResponse | None:
+) -> DescribeLogDirsResponse:
     path = log_directory.path
-    deferred = DeferredResponse(context)
     # Of a volume on a network that has gone away, the kernel says nothing for minutes.
-    room = [(_UNKNOWN_BYTES, _UNKNOWN_BYTES)]
-
-    def look() -> None:
-        room[0] = _room(path)
-
-    def done() -> None:
-        total_bytes, usable_bytes = room[0]
-        result = DescribeLogDirsResult(
-            log_dir=str(path),
-            topics=_topics(_asked(replicas, request)),
-            total_bytes=total_bytes,
-            usable_bytes=usable_bytes,
-        )
-        deferred.complete(DescribeLogDirsResponse(results=[result]))
-
-    runtime.offload(look, done)
-    return deferred.result_or_park()
+    total_bytes, usable_bytes = await runtime.in_thread(partial(_room, path))
+    result = DescribeLogDirsResult(
+        log_dir=str(path),
+        topics=_topics(_asked(replicas, request)),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+    return DescribeLogDirsResponse(results=[result])
 
 
 def _room(path: Path) -> tuple[int, int]:

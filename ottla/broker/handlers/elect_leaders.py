@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.alterations import elect_preferred, elect_unclean
-from ottla.cluster.controller import PartitionChange
-from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -23,9 +21,12 @@ from ottla.protocol.messages.elect_leaders import (
 ELECTIONS = {0: elect_preferred, 1: elect_unclean}
 
 
-def handle(
-    metadata: ClusterMetadata, runtime: Runtime, context: RequestContext, request: ElectLeadersRequest
-) -> ElectLeadersResponse | None:
+async def handle(
+    metadata: ClusterMetadata,
+    runtime: Runtime,
+    context: RequestContext,  # noqa: ARG001
+    request: ElectLeadersRequest,
+) -> ElectLeadersResponse:
     named = request.topic_partitions
     if named is None:
         partitions = [(topic.name, index) for topic, index, _ in metadata.image.partitions()]
@@ -35,19 +36,17 @@ def handle(
     if elect is None:
         error = InvalidRequest(f"there is no election of type {request.election_type}")
         return _response([] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
-    deferred = DeferredResponse(context)
     rules_of = metadata.rules_of
-
-    def decide(image: MetadataImage, key: PartitionKey) -> PartitionChange:
-        return elect(image, *key, rules_of)
-
-    def done(outcomes: Outcomes) -> None:
-        # A request for all is answered only with those that needed an election, as in Kafka.
-        included = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
-        deferred.complete(_response(included, outcomes))
-
-    change_partitions(runtime, metadata, partitions, decide, timeout_ms=request.timeout_ms, done=done)
-    return deferred.result_or_park()
+    outcomes = await change_partitions(
+        runtime,
+        metadata,
+        partitions,
+        lambda image, key: elect(image, *key, rules_of),
+        timeout_ms=request.timeout_ms,
+    )
+    # The answer for all partitions has only those that were in need of an election, as Kafka does it.
+    shown = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
+    return _response(shown, outcomes)
 
 
 def _is_not_needed(error: KafkaError | None) -> bool:

@@ -2,10 +2,11 @@
 
 from typing import Protocol
 
+from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.current_leader import nodes_for
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import BrokerInfo
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -30,17 +31,29 @@ class GroupLoader(Protocol):
 
 def handle(
     metadata: ClusterMetadata,
-    topics: TopicService,
+    runtime: Runtime,
+    auto_topic_creation: AutoTopicCreationManager,
     group_loader: GroupLoader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | None:
     is_missing = not group_loader.topic_exists
-    if request.key_type == GROUP and is_missing and topics.is_alone and group_loader.prepare() is not None:
+    if request.key_type == GROUP and is_missing and auto_topic_creation.is_alone and group_loader.prepare() is not None:
         # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
-        deferred = DeferredResponse(context)
-        topics.ensure_offsets_topic(lambda: deferred.complete(_response(metadata, group_loader, context, request)))
-        return deferred.result_or_park()
+        response = _created_response(metadata, auto_topic_creation, group_loader, context, request)
+        context.respond_later(runtime, response)
+        return None
+    return _response(metadata, group_loader, context, request)
+
+
+async def _created_response(
+    metadata: ClusterMetadata,
+    auto_topic_creation: AutoTopicCreationManager,
+    group_loader: GroupLoader,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse:
+    await auto_topic_creation.offsets_topic_ensured()
     return _response(metadata, group_loader, context, request)
 
 

@@ -1,14 +1,16 @@
 """IncrementalAlterConfigs: single configs are set, removed, or, where they are lists, added to (KIP-339)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from ottla.broker.config.alter import Alteration, altered
 from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.config.options import Option
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import shown_value
-from ottla.broker.handlers.config_resources import ALL_BROKERS, Answers, ResourceType, alter_resources
+from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, alter_resources
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import TopicService
+from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import UnknownTopicOrPartition
@@ -19,20 +21,17 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-ANSWERS = Answers(IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
 
-
-def handle(
-    topics: TopicService,
+async def handle(
+    config_admin: ConfigAdminManager,
     metadata: ClusterMetadata,
     runtime: Runtime,
-    context: RequestContext,
+    context: RequestContext,  # noqa: ARG001
     request: IncrementalAlterConfigsRequest,
-) -> IncrementalAlterConfigsResponse | None:
-    def new_configs(resource: AlterConfigsResource) -> dict[str, str]:
-        return _new_configs(metadata, runtime, resource)
-
-    return alter_resources(topics, runtime.node_id, context, request, new_configs, ANSWERS)
+) -> IncrementalAlterConfigsResponse:
+    new_configs = partial(_new_configs, metadata, runtime)
+    results = await alter_resources(config_admin, runtime, request, new_configs, AlterConfigsResourceResponse)
+    return IncrementalAlterConfigsResponse(responses=results)
 
 
 def _new_configs(metadata: ClusterMetadata, runtime: Runtime, resource: AlterConfigsResource) -> dict[str, str]:
@@ -41,11 +40,11 @@ def _new_configs(metadata: ClusterMetadata, runtime: Runtime, resource: AlterCon
         return _of_topic(metadata, runtime, resource.resource_name, alterations)
     config = runtime.config
     current = config.dynamic(of_all_brokers=resource.resource_name == ALL_BROKERS)
+    return altered(current, alterations, SERVER_OPTIONS, partial(_broker_value, config, current))
 
-    def in_effect(option: Option[object]) -> str | None:
-        return current.get(option.name, option.show(config.value_of(option)))
 
-    return altered(current, alterations, SERVER_OPTIONS, in_effect)
+def _broker_value(config: ServerConfig, current: Mapping[str, str], option: Option[object]) -> str | None:
+    return current[option.name] if option.name in current else option.show(config.value_of(option))
 
 
 def _of_topic(metadata: ClusterMetadata, runtime: Runtime, name: str, alterations: list[Alteration]) -> dict[str, str]:
@@ -53,8 +52,8 @@ def _of_topic(metadata: ClusterMetadata, runtime: Runtime, name: str, alteration
     if topic is None:
         raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
     current: Mapping[str, str] = topic.configs
+    return altered(current, alterations, TOPIC_OPTIONS, partial(_topic_value, runtime.config, current))
 
-    def in_effect(option: Option[object]) -> str | None:
-        return shown_value(option, current, runtime.config)
 
-    return altered(current, alterations, TOPIC_OPTIONS, in_effect)
+def _topic_value(config: ServerConfig, current: Mapping[str, str], option: Option[object]) -> str | None:
+    return shown_value(option, current, config)

@@ -6,17 +6,20 @@ refused with the one code that every client takes as final; `docs/decisions/0005
 
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.request_context import DeferredResponse, RequestContext
-from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
+from ottla.broker.server.request_context import RequestContext
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 
-def handle(
-    producer_ids: ProducerIds, runtime: Runtime, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | None:
+async def handle(
+    producer_ids: ProducerIds,
+    runtime: Runtime,
+    context: RequestContext,  # noqa: ARG001
+    request: InitProducerIdRequest,
+) -> InitProducerIdResponse:
     if request.transactional_id == "":
         raise InvalidRequest("the transactional id is empty")
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
@@ -24,15 +27,8 @@ def handle(
     if request.transactional_id is not None:
         runtime.log.warning("transactions are not supported", transactional_id=request.transactional_id)
         raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
-    deferred = DeferredResponse(context)
-
-    def taken(producer_id: int | None) -> None:
-        if producer_id is None:
-            code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            deferred.complete(InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH))
-        else:
-            deferred.complete(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
-
-    producer_ids.take(taken)
-    response: InitProducerIdResponse | None = deferred.result_or_park()
-    return response
+    try:
+        producer_id = await producer_ids.take()
+    except KafkaError as error:
+        return InitProducerIdResponse(error_code=int(error.code), producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

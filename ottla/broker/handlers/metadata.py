@@ -10,17 +10,12 @@ changes. Topics that are created because a client asks for them are created toge
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_commands import TopicService
 from ottla.broker.replicas.current_leader import Node, nodes_for, reachable_leader
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.dispatch import PreparedFrame, PreparedFrames
-from ottla.broker.server.request_context import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED,
-    TOPIC_OPERATIONS,
-    DeferredResponse,
-    RequestContext,
-)
+from ottla.broker.server.request_context import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import ErrorCode, InvalidTopicException
@@ -41,8 +36,9 @@ LISTENER_NOT_FOUND_SINCE = 6
 
 def handle(
     metadata: ClusterMetadata,
+    runtime: Runtime,
     metadata_answers: PreparedFrames,
-    topics: TopicService,
+    auto_topic_creation: AutoTopicCreationManager,
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse | PreparedFrame | None:
@@ -53,17 +49,26 @@ def handle(
         return known
     to_create = _to_create(image, request) if request.allow_auto_topic_creation else []
     if to_create:
-        deferred = DeferredResponse(context)
-        topics.auto_create(
-            to_create, lambda codes: deferred.complete(_response(context, metadata.image, request, codes))
-        )
-        return deferred.result_or_park()
+        created = _created_response(metadata, auto_topic_creation, to_create, context, request)
+        context.respond_later(runtime, created)
+        return None
     response = _response(context, image, request, {})
     if any(topic.error_code for topic in response.topics):
         return response
     frame = PreparedFrame(context.route.build_frame(response, 0))
     metadata_answers.put(image, key, frame)
     return frame
+
+
+async def _created_response(
+    metadata: ClusterMetadata,
+    auto_topic_creation: AutoTopicCreationManager,
+    names: "Iterable[str]",
+    context: RequestContext,
+    request: MetadataRequest,
+) -> MetadataResponse:
+    codes = await auto_topic_creation.create(names)
+    return _response(context, metadata.image, request, codes)
 
 
 def _to_create(image: MetadataImage, request: MetadataRequest) -> list[str]:
@@ -89,7 +94,7 @@ def _key(context: RequestContext, request: MetadataRequest) -> Any:
 def _response(
     context: RequestContext, image: MetadataImage, request: MetadataRequest, codes: Mapping[str, ErrorCode]
 ) -> MetadataResponse:
-    """`codes`: what became of topics that were to be created."""
+    """`codes` are those of topics that were to be created."""
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     nodes = nodes_for(context.connection.listener_name, image.live_brokers)
     asked = request.topics

@@ -2,37 +2,47 @@
 
 An update runs through the broker in one order: the image is replaced, then the publishers get it one after the other,
 in the order in which they were registered, and at last those that wait for a revision. A commit is therefore no change
-yet: the caller that needs its effect waits for its revision (`when_applied`).
+yet: the caller that needs its effect waits for its revision (`applied`).
+
+Commits are calls of coroutines that the runtime has spawned. What they decide on the image is a plan: another broker
+may be quicker, and then it is made again on the image that shows what that one did.
 """
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, complete
 from ottla.cluster.controller import TopicRules
 from ottla.cluster.encoding import BROKERS, DELETED, DeletionMark, deletion_marks
 from ottla.cluster.image import NO_LEADER, MetadataImage, TopicInfo
 from ottla.cluster.store import (
     Changes,
     CommitResult,
+    Committed,
+    Conflict,
     MetadataStore,
     Snapshot,
     StoreError,
     StoreWatcher,
+    TooLarge,
     Transaction,
     Unavailable,
 )
 from ottla.cluster.updates import ImageUpdate, applied
+from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
 
 if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
-
+# Another broker may be quicker so many times in a row.
+TRIES_MAX = 10
 
 NOT_REGISTERED = -1
 
@@ -50,7 +60,7 @@ class StoreListener(Protocol):
         """What the store says cannot be understood."""
         ...
 
-    def store_answers(self, failure: Unavailable | None = None) -> None:
+    def store_answered(self, failure: Unavailable | None = None) -> None:
         """The store has answered, or failed to."""
         ...
 
@@ -70,12 +80,12 @@ class ClusterMetadata:
         self._store = store
         self._follower = StoreWatcher(store, "", self.entering(self._take), self.entering(self._unreadable))
         self._retry_timer: TimerEntry | None = None
-        # Told of every update after the first, before anything follows it.
+        # Called with every update after the first, before the publishers.
         self.watchers: list[Callable[[MetadataImage, ImageUpdate], None]] = []
         self._calling = 0
         self._is_known = False
-        # (revision, number, action), the number keeping those of one revision in order.
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        # (revision, number, future), the number keeping those of one revision in order.
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiting_count = 0
 
     def start(self) -> None:
@@ -83,40 +93,58 @@ class ClusterMetadata:
         self._call(self._follower.start)
 
     def stop(self) -> None:
-        """The image stays as it is, and nobody is told anything any more."""
+        """The image stays as it is; what waits for another one is cancelled by the runtime."""
         self._follower.stop()
         if self._retry_timer is not None:
             self._retry_timer.cancel()
         self._waiting.clear()
 
-    def read(self, prefix: str, done: Callable[[Snapshot | Unavailable], None]) -> None:
-        """What the store has under `prefix`; `done` is called as an event."""
-        self._call(self._store.read, prefix, self.entering(done))
+    async def read(self, prefix: str) -> Snapshot | Unavailable:
+        """What the store has under `prefix`."""
+        found: Snapshot | Unavailable = await self._ask(self._store.read, prefix)
+        return found
 
-    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None:
-        """One transaction to the store; `done` is called as an event, maybe before this returns."""
-        self._call(self._store.commit, transaction.expected, transaction.changes, self.entering(done))
+    async def commit(self, transaction: Transaction) -> CommitResult:
+        """One transaction to the store."""
+        result: CommitResult = await self._ask(self._store.commit, transaction.expected, transaction.changes)
+        return result
 
-    def when_applied(self, revision: int, action: Callable[[], None]) -> None:
-        """Runs `action` once the image has come to `revision`: at once if it has."""
+    async def commit_planned(
+        self, plan: Callable[[], Transaction], refusal: "Callable[[CommitResult], KafkaError] | None" = None
+    ) -> None:
+        """Commits what is planned on the image, and returns when the image shows it.
+
+        Raises what the plan raises; and the KafkaError that `refusal` makes of the store's answer, where it does not
+        take the transaction or another broker has been quicker again and again."""
+        for tries_left in reversed(range(TRIES_MAX)):
+            seen = self.image.revision
+            transaction = plan()
+            if not transaction.changes:
+                return
+            result = await self.commit(transaction)
+            if isinstance(result, Committed):
+                await self.applied(result.revision)
+                return
+            if not isinstance(result, Conflict) or not tries_left:
+                raise (refusal or _refusal)(result)
+            await self.applied(seen + 1)
+
+    async def applied(self, revision: int) -> None:
+        """Returns once the image has come to `revision`."""
         if self.image.revision >= revision:
-            action()
             return
         self._waiting_count += 1
-        heappush(self._waiting, (revision, self._waiting_count, action))
+        has_come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (revision, self._waiting_count, has_come))
+        await has_come
 
-    def when_brokers_are_known(self, action: Callable[[], None]) -> None:
-        """Runs `action` once the image has every broker that is registered by now, or the store does not answer.
+    async def brokers_known(self) -> None:
+        """Returns once the image has every broker that is registered by now, or the store does not answer.
 
-        A client may know of a broker, which told it that it is ready, before this one does."""
-
-        def read(registered: Snapshot | Unavailable) -> None:
-            if isinstance(registered, Snapshot):
-                self.when_applied(max((entry.revision for entry in registered.entries), default=0), action)
-            else:
-                action()
-
-        self.read(BROKERS, read)
+        A client may know of a broker that is ready before this one does."""
+        registered = await self.read(BROKERS)
+        if isinstance(registered, Snapshot):
+            await self.applied(max((entry.revision for entry in registered.entries), default=0))
 
     def rules_of(self, topic: TopicInfo) -> TopicRules:
         return TopicRules(*replication_rules(topic.configs, self._runtime.config))
@@ -130,6 +158,11 @@ class ClusterMetadata:
                 self._runtime.end_event()
 
         return enter
+
+    async def _ask(self, method: Callable[..., None], *arguments: Any) -> Any:
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._call(method, *arguments, partial(complete, answered))
+        return await answered
 
     def _call(self, method: Callable[..., None], *arguments: Any) -> None:
         self._calling += 1
@@ -172,8 +205,16 @@ class ClusterMetadata:
 
     def _wake(self, revision: int) -> None:
         while self._waiting and self._waiting[0][0] <= revision:
-            self._runtime.guard(heappop(self._waiting)[2])
+            complete(heappop(self._waiting)[2], None)
 
     def _unreadable(self, why: Unavailable) -> None:
-        self.listener.store_answers(why)
+        self.listener.store_answered(why)
         self._retry_timer = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, self.start)
+
+
+def _refusal(result: CommitResult) -> KafkaError:
+    if isinstance(result, Conflict):
+        return error_for(ErrorCode.NOT_CONTROLLER, f"{result.key} was changed by another broker, try again")
+    if isinstance(result, TooLarge):
+        return PolicyViolation(f"{result.reason}: create it with fewer partitions, and add the others later")
+    return KafkaStorageError(result.reason if isinstance(result, Unavailable) else "a lease was lost")

@@ -1,21 +1,21 @@
 """The controller of the cluster, for as long as this broker is it.
 
-Any broker claims the place when it is empty. The one that has it decides what becomes of partitions when brokers come,
-go or ask to stop, and commits that; a decision on an image that was no longer true is refused by the store, and made
-again on the next one. While transactions are under way, what happens is collected.
+Any broker claims the role when no broker has it. The controller decides who leads partitions, and which replicas they
+have, when brokers come, go or ask to stop, and commits that; a decision on an image that was no longer true is refused
+by the store, and made again on the next one. While transactions are under way, what happens is collected.
 
-The partitions of a broker may be thousands: what becomes of them is decided and committed a transaction at a time, so
-that others are served in between.
+The partitions of a broker may be thousands: they are decided on and committed a transaction at a time, so that other
+clients are served in between.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, TimeLimit, next_step
 from ottla.cluster.controller import (
     BrokerChanged,
     ControllerEvent,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
-# How long a broker that stops waits for the store to take note; the place becomes empty with its session otherwise.
-RESIGN_TIMEOUT_S = 2.0
+# How long a broker that stops waits for the store; otherwise the role is free when its session has ended.
+RESIGN_TIMEOUT_MS = 2000
 
 
 class ControllerRole:
@@ -47,10 +47,8 @@ class ControllerRole:
         self._lease_id = lease_id
         # In the order in which they happened.
         self._events: dict[ControllerEvent, None] = {}
-        self._under_way = 0
-        self._decided_at = 0
-        self._committed_at = 0
-        self._claiming = False
+        self._claiming: asyncio.Task[None] | None = None
+        self._deciding: asyncio.Task[None] | None = None
         self._resigned = False
         # Of topics without configs of their own, as of the last image.
         self._default_rules = self._rules_now()
@@ -77,48 +75,49 @@ class ControllerRole:
         for name in update.topics:
             if _must_reevaluate(before, update.image, name):
                 self._events[TopicChanged(name)] = None
-        self._decide()
+        self._maybe_decide()
 
     def stop(self) -> None:
-        """Decides nothing any more, and leaves the place to whoever finds it empty."""
+        """Decides nothing any more; another broker may claim the role."""
         self._resigned = True
         self._stop_timers()
 
     async def resign(self) -> None:
-        """Gives the place up now, if this broker has it, and not only with its session."""
+        """Gives the role up now, if this broker has it, and not only with its session."""
         if not self.is_controller:
             self.stop()
             return
-        answered: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
         transaction = resign_controller(self._metadata.image)
         self.stop()
-        self._metadata.commit(transaction, lambda result: None if answered.done() else answered.set_result(result))
-        with contextlib.suppress(TimeoutError):
-            # Not `wait_for`, which takes other steps of the loop on other versions of Python.
-            async with asyncio.timeout(RESIGN_TIMEOUT_S):
-                await answered
+        with contextlib.suppress(TimeoutError), TimeLimit(self._runtime, RESIGN_TIMEOUT_MS):
+            await self._metadata.commit(transaction)
 
     def _maybe_claim(self) -> None:
-        node_id = self._runtime.node_id
-        lease_id = self._lease_id()
-        broker = self._metadata.image.brokers.get(node_id)
-        has_session = broker is not None and broker.session_revision > 0 and lease_id != NO_LEASE
-        if not has_session or self._claiming or self._resigned:
-            return
-        self._claiming = True
-        seen = self._metadata.image.revision
+        if self._claiming is None and self._may_claim():
+            self._claiming = self._runtime.spawn(self._claim(), "claim of the controller role")
 
-        def answered(result: CommitResult) -> None:
-            self._claiming = False
-            if isinstance(result, Unavailable):
-                self._retry_later()
-            elif isinstance(result, Conflict):
-                self._metadata.when_applied(seen + 1, self._look_again)
+    def _may_claim(self) -> bool:
+        image = self._metadata.image
+        broker = image.brokers.get(self._runtime.node_id)
+        has_session = broker is not None and broker.session_revision > 0 and self._lease_id() != NO_LEASE
+        return image.controller_id == NO_LEADER and has_session and not self._resigned
 
-        self._metadata.commit(claim_controller(self._metadata.image, node_id, lease_id), answered)
+    async def _claim(self) -> None:
+        metadata = self._metadata
+        try:
+            while self._may_claim():
+                image = metadata.image
+                result = await metadata.commit(claim_controller(image, self._runtime.node_id, self._lease_id()))
+                if isinstance(result, Unavailable):
+                    self._retry_later()
+                if not isinstance(result, Conflict):
+                    return
+                await metadata.applied(image.revision + 1)
+        finally:
+            self._claiming = None
 
     def _begin(self) -> None:
-        # Of a broker by itself that is no news, and the import of a log would take half the time of its start.
+        # For a broker by itself it is not worth a line, and the import of a log would take half the time of its start.
         if len(self._metadata.image.brokers) > 1:
             self._runtime.log.info("this broker is the controller", epoch=self._metadata.image.controller_epoch)
         self._events = {Tick(): None}
@@ -135,58 +134,58 @@ class ControllerRole:
 
     # Deciding.
 
-    def _decide(self) -> None:
-        if self._under_way or not self._events or not self.is_controller:
-            return
-        image = self._metadata.image
-        events, self._events = self._events, {}
-        self._decided_at = image.revision
-        # One for the decisions that are still to come.
-        self._under_way = 1
-        self._commit_next(decisions(image, events, self._metadata.rules_of), image)
+    def _maybe_decide(self) -> None:
+        if self._deciding is None and self._events and self.is_controller:
+            self._deciding = self._runtime.spawn(self._decide(), "controller")
 
-    def _commit_next(self, decided: Iterator[list[PartitionChange]], image: MetadataImage) -> None:
-        self._under_way -= 1
-        changes = next(decided, None) if self.is_controller else None
-        if changes is None:
-            self._metadata.when_applied(self._committed_at, self._decide)
-            return
+    async def _decide(self) -> None:
+        try:
+            while self._events and self.is_controller:
+                image = self._metadata.image
+                events, self._events = self._events, {}
+                results = await self._commit_decisions(image, events)
+                refused = [result for result in results if not isinstance(result, Committed)]
+                if refused:
+                    # Everything is looked at again: by now it may be another image.
+                    self._events[Tick()] = None
+                if not all(isinstance(result, Conflict) for result in refused):
+                    self._retry_later()
+                    return
+                shown = [result.revision for result in results if isinstance(result, Committed)]
+                await self._metadata.applied(max(shown, default=image.revision + 1 if refused else 0))
+        finally:
+            self._deciding = None
+
+    async def _commit_decisions(self, image: MetadataImage, events: dict[ControllerEvent, None]) -> list[CommitResult]:
+        """The next decisions are made while the store takes those before them."""
+        commits: list[asyncio.Task[CommitResult]] = []
+        for changes in decisions(image, events, self._metadata.rules_of):
+            commits.append(self._runtime.spawn(self._commit(changes, image), "partition changes"))
+            await next_step()
+            if not self.is_controller:
+                break
+        return [await commit for commit in commits]
+
+    async def _commit(self, changes: list[PartitionChange], image: MetadataImage) -> CommitResult:
         (transaction,) = transactions(changes, image)
-        self._under_way += 2
-        self._metadata.commit(transaction, lambda result: self._answered(result, changes))
-        self._runtime.soon(lambda: self._commit_next(decided, image))
-
-    def _answered(self, result: CommitResult, changes: list[PartitionChange]) -> None:
-        self._under_way -= 1
+        result = await self._metadata.commit(transaction)
         if isinstance(result, Committed):
             self._log(changes)
-            self._committed_at = result.revision
-            self._metadata.when_applied(result.revision, self._decide)
-            return
-        # Everything is looked at again: by now it may be another image.
-        self._events[Tick()] = None
-        if isinstance(result, Conflict):
-            self._metadata.when_applied(self._decided_at + 1, self._decide)
-        else:
-            self._retry_later()
+        return result
+
+    def _retry_later(self) -> None:
+        if not self._resigned and (self._retry_timer is None or not self._retry_timer.pending):
+            self._retry_timer = self._runtime.schedule(RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        self._maybe_claim()
+        self._maybe_decide()
 
     def _log(self, changes: list[PartitionChange]) -> None:
         for change in changes:
             is_lossy = change.loses_records or change.by_longest_log
             log = self._runtime.log.warning if is_lossy else self._runtime.log.info
             log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
-
-    # Later.
-
-    def _retry_later(self) -> None:
-        if self._resigned or (self._retry_timer is not None and self._retry_timer.pending):
-            return
-        self._retry_timer = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, self._look_again)
-
-    def _look_again(self) -> None:
-        if self._metadata.image.controller_id == NO_LEADER:
-            self._maybe_claim()
-        self._decide()
 
     def _schedule_balance(self) -> None:
         if self._runtime.config.auto_leader_rebalance_enable:
@@ -200,7 +199,7 @@ class ControllerRole:
         # A broker by itself leads whatever can be led.
         if len(self._metadata.image.brokers) > 1:
             self._events[Tick(balance=True)] = None
-            self._decide()
+            self._maybe_decide()
 
 
 def _must_reevaluate(before: MetadataImage, after: MetadataImage, name: str) -> bool:

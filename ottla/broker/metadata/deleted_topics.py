@@ -1,27 +1,24 @@
 """Topics that were deleted while brokers may still have logs of them.
 
-A deletion leaves a mark that names the brokers with replicas. Whoever is there deletes its logs when the topic leaves
-the image; who was down does it at its next start, by the mark. From time to time each broker that has no such log any
-more, durably, takes itself out of the marks, and a mark that names nobody goes.
+A deletion leaves a mark that names the brokers with replicas. A broker that is up deletes its logs when the topic
+leaves the image; one that was down does it at its next start, by the mark. From time to time each broker that has no
+such log any more, durably, takes itself out of the marks, and a mark that names no broker goes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.cluster.encoding import DeletionMark
 from ottla.cluster.image import MetadataImage
-from ottla.cluster.store import CommitResult, Committed
+from ottla.cluster.store import Committed
 from ottla.cluster.topic_changes import has_to_tidy, without_logs_on
 from ottla.cluster.updates import ImageUpdate
 from ottla.storage.files import FileSystem
 from ottla.storage.log_directory import LogDirectory
 
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
-
-# Marks are small: nothing presses. Brokers that begin at one moment should not all be refused again and again.
+# Marks are small, and may wait. Brokers that begin at one moment should not all be refused again and again.
 TIDY_MS_MIN, TIDY_MS_MAX = 20_000, 40_000
 
 
@@ -40,19 +37,14 @@ class DeletedTopics:
         self._files = files
         self._recovery_points_fell = recovery_points_fell
         self._is_started = False
-        self._timer: TimerEntry | None = None
-
-    def stop(self) -> None:
-        """Marks wait for the next life of this broker."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._tidying: asyncio.Task[None] | None = None
 
     def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:  # noqa: ARG002
         if not self._is_started:
             self._is_started = True
             self._finish()
-        if self._timer is None and any(map(self._concerns, self._marks.values())):
-            self._tidy_later()
+        if self._tidying is None and any(map(self._concerns, self._marks.values())):
+            self._tidying = self._runtime.spawn(self._tidy(), "marks of deleted topics")
 
     @property
     def _marks(self) -> Mapping[str, DeletionMark]:
@@ -81,31 +73,33 @@ class DeletedTopics:
     def _concerns(self, mark: DeletionMark) -> bool:
         return has_to_tidy(self._runtime.node_id, mark, self._metadata.image.brokers)
 
-    def _tidy_later(self) -> None:
-        wait_ms = self._runtime.rng.randint(TIDY_MS_MIN, TIDY_MS_MAX)
-        self._timer = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + wait_ms, self._tidy)
+    async def _tidy(self) -> None:
+        """Marks that are left wait for the next update of the metadata, or the next life of this broker."""
+        try:
+            is_tidy = False
+            while not is_tidy:
+                await self._runtime.sleep(self._runtime.rng.randint(TIDY_MS_MIN, TIDY_MS_MAX))
+                is_tidy = await self._take_out_of_marks()
+        finally:
+            self._tidying = None
 
-    def _tidy(self) -> None:
-        """The names of deleted logs are gone from the directory; when that is durable, the marks may follow."""
-        self._timer = None
+    async def _take_out_of_marks(self) -> bool:
+        """Once the names of deleted logs are durably gone from the directory. False: the store did not take all."""
+        gone = self._marks_without_logs()
+        if not gone:
+            return True
+        try:
+            await self._runtime.in_thread(lambda: self._files.sync_directory(self._directory.path))
+        except OSError as error:
+            self._runtime.log.error("the data directory could not be synced", why=str(error))
+            return True
+        unchanged = [mark for mark in gone if self._marks.get(mark.key) == mark]
+        is_tidy = True
+        for transaction in without_logs_on(self._runtime.node_id, unchanged, self._metadata.image.brokers):
+            is_tidy &= isinstance(await self._metadata.commit(transaction), Committed)
+        return is_tidy
+
+    def _marks_without_logs(self) -> Sequence[DeletionMark]:
         marks = [mark for mark in self._marks.values() if self._concerns(mark)]
         here = self._directory.has_log_of({mark.topic_id for mark in marks})
-        gone = [mark for mark in marks if mark.topic_id not in here]
-        if not self._runtime.is_serving or not gone:
-            return
-        synced: list[bool] = []
-
-        def sync() -> None:
-            self._files.sync_directory(self._directory.path)
-            synced.append(True)
-
-        self._runtime.offload(sync, lambda: self._take_out(gone) if synced else None)
-
-    def _take_out(self, marks: Iterable[DeletionMark]) -> None:
-        unchanged = [mark for mark in marks if self._marks.get(mark.key) == mark]
-        for transaction in without_logs_on(self._runtime.node_id, unchanged, self._metadata.image.brokers):
-            self._metadata.commit(transaction, self._taken_out)
-
-    def _taken_out(self, result: CommitResult) -> None:
-        if not isinstance(result, Committed) and self._timer is None and self._runtime.is_serving:
-            self._tidy_later()
+        return [mark for mark in marks if mark.topic_id not in here]

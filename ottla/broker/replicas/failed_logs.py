@@ -5,24 +5,21 @@ clients get KAFKA_STORAGE_ERROR, it leaves the ISR, and as a leader hands over, 
 Its log is tried again and again until the disk works; then it is a replica like any other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ottla.broker.logging import LazyLog
+from ottla.broker.runtime import Runtime, next_step
 from ottla.cluster.alterations import leave
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, TopicRules, transaction_of_leaders
 from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.store import CommitResult, Transaction
 from ottla.protocol.errors import KafkaError
-from ottla.timer.clock import Clock
-from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 2000
-
-
-class Wheel(Protocol):
-    def schedule(self, deadline_ms: int, action: Callable[[], None], /) -> TimerEntry: ...
 
 
 class Metadata(Protocol):
@@ -36,8 +33,12 @@ class Metadata(Protocol):
 
     def rules_of(self, topic: TopicInfo) -> TopicRules: ...
 
-    def commit(self, transaction: Transaction, done: Callable[[CommitResult], None]) -> None:
-        """One transaction to the store; `done` is called as an event, maybe before this returns."""
+    def commit(self, transaction: Transaction) -> Awaitable[CommitResult]:
+        """One transaction to the store."""
+        ...
+
+    def applied(self, revision: int) -> Awaitable[None]:
+        """Until the image has come to `revision`."""
         ...
 
 
@@ -52,26 +53,10 @@ class _Failure(NamedTuple):
 
 
 class FailedLogs:
-    def __init__(
-        self,
-        *,
-        node_id: int,
-        metadata: Metadata,
-        is_serving: Callable[[], bool],
-        soon: Callable[[Callable[[], None]], None],
-        wheel: Wheel,
-        clock: Clock,
-        log: LazyLog,
-        retry: Callable[[Sequence[Replica]], None],
-    ) -> None:
+    def __init__(self, runtime: Runtime, metadata: Metadata, retry: Callable[[Sequence[Replica]], None]) -> None:
         """`retry` tries replicas again, and reports each by `add` or `discard`."""
-        self._node_id = node_id
+        self._runtime = runtime
         self._metadata = metadata
-        self._is_serving = is_serving
-        self._soon = soon
-        self._wheel = wheel
-        self._clock = clock
-        self._log = log
         self._retry = retry
         self._failures: dict[bytes, dict[int, _Failure]] = {}
         self._leaving: dict[Replica, None] = {}
@@ -86,7 +71,7 @@ class FailedLogs:
         failures = self._failures.setdefault(topic.topic_id, {})
         if not failures:
             # The others of this topic are likely to fail for the same reason.
-            self._log.error(
+            self._runtime.log.error(
                 "a replica is offline, its log could not be created",
                 topic=topic.name,
                 partition=index,
@@ -95,9 +80,9 @@ class FailedLogs:
             )
         failures[index] = _Failure(error, has_log)
         if self._timer is None:
-            self._timer = self._wheel.schedule(self._clock.now_ms() + RETRY_MS, self._try_again)
+            self._timer = self._runtime.schedule(RETRY_MS, self._try_again)
         if not self._leaving:
-            self._soon(self._leave_some)
+            self._runtime.spawn(self._leave_isr(), "failed logs leave the ISR")
         self._leaving[Replica(topic.topic_id, index)] = None
 
     def discard(self, topic_id: bytes, index: int) -> None:
@@ -108,7 +93,7 @@ class FailedLogs:
         del self._failures[topic_id]
         topic = self._metadata.image.topic_by_id(topic_id)
         if topic is not None:
-            self._log.info("no replica of a topic is offline any more", topic=topic.name)
+            self._runtime.log.info("no replica of a topic is offline any more", topic=topic.name)
 
     def forget_topic(self, topic_id: bytes) -> None:
         self._failures.pop(topic_id, None)
@@ -128,16 +113,16 @@ class FailedLogs:
 
     # Out of the ISR.
 
-    def _leave_some(self) -> None:
+    async def _leave_isr(self) -> None:
         """What the store refuses now is decided again when the log has failed again."""
-        some = list(islice(self._leaving, CHANGES_PER_TRANSACTION))
-        for replica in some:
-            del self._leaving[replica]
-        if self._leaving:
-            self._soon(self._leave_some)
-        changes = list(self._changes(some)) if self._is_serving() else []
-        if changes:
-            self._metadata.commit(transaction_of_leaders(changes, self._metadata.image), lambda _: None)
+        while self._leaving:
+            some = list(islice(self._leaving, CHANGES_PER_TRANSACTION))
+            for replica in some:
+                del self._leaving[replica]
+            changes = list(self._changes(some)) if self._runtime.is_serving else []
+            if changes:
+                await self._metadata.commit(transaction_of_leaders(changes, self._metadata.image))
+            await next_step()
 
     def _changes(self, replicas: Sequence[Replica]) -> Iterator[PartitionChange]:
         metadata = self._metadata
@@ -150,7 +135,7 @@ class FailedLogs:
                 metadata.image,
                 topic.name,
                 replica.partition,
-                self._node_id,
+                self._runtime.node_id,
                 metadata.rules_of,
                 # Without a log it has nothing of what others have acknowledged by now.
                 has_lost=not failure.has_log,

@@ -1,15 +1,16 @@
 """Replicas whose disk has failed: what this broker does so that the others go on without them.
 
 A log that cannot be written or read here may be sound elsewhere. So the replica leaves the ISR, and as a leader hands
-over, if another replica can take its place; no records depend on it then.
+over, if another replica can take its place; no acknowledged record depends on it then.
 
     cannot be written    another replica leads; this one tries again to follow, until its disk works
     damaged              out of the ISR, it drops the segment with what follows, and copies both from its leader
 
-A replica that is the last one in sync, or the only one there is, stays as it is: no other replica has what it has.
+A replica that is the last one in sync, or the only one there is, stays as it is: no other has what it has.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from ottla.broker.replicas.failed_logs import Metadata
@@ -17,9 +18,10 @@ from ottla.broker.replicas.follower_log import restart, truncate
 from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import leave
 from ottla.cluster.controller import PartitionChange, transaction_of_leader
-from ottla.cluster.store import CommitResult, Committed
+from ottla.cluster.store import Committed
 from ottla.protocol.errors import CorruptMessage, KafkaError
 from ottla.replication.partition import Partition
+from ottla.storage.durability import FlushWork
 
 RETRY_MS = 2000
 RETRY_INTERVAL_MS = 60_000
@@ -51,7 +53,7 @@ class FailedReplicas:
     def read_failed(self, partition: Partition, offset: int, error: KafkaError) -> None:
         """A read at `offset` has ended in `error`."""
         if isinstance(error, CorruptMessage) and self._failed.get(partition) is None:
-            self._tell(partition, "a damaged segment was found", str(error))
+            self._log(partition, "a damaged segment was found", str(error))
             self._begin(partition, offset)
 
     def write_failed(self, partition: Partition) -> None:
@@ -71,36 +73,29 @@ class FailedReplicas:
 
     def _begin(self, partition: Partition, offset: int | None) -> None:
         self._failed[partition] = offset
-        # Not now: the request that has just failed has yet to be answered.
-        self._runtime.soon(lambda: self._leave(partition))
+        # Not in this event: the request that has failed is answered first.
+        self._runtime.spawn(self._leave(partition), "failed replica leaves the ISR")
 
     def _is_done_without(self, partition: Partition) -> bool:
         return not partition.is_leader and partition.local_id not in (*partition.isr, *partition.elr)
 
-    def _leave(self, partition: Partition) -> None:
-        if partition not in self._failed or not self._runtime.is_serving:
-            return
-        if self._is_done_without(partition):
-            self.state_taken(partition)
-            return
-        change = self._decide(partition)
-        if change is None:
-            # It is needed as it is.
-            self._forget_later(partition)
-            return
-
-        def committed(result: CommitResult) -> None:
+    async def _leave(self, partition: Partition) -> None:
+        while partition in self._failed and self._runtime.is_serving:
+            if self._is_done_without(partition):
+                self.state_taken(partition)
+                return
+            change = self._decide(partition)
+            if change is None:
+                # It is needed as it is. Other replicas may have come by then; and readers who meet the same damage
+                # again and again do not fill the log.
+                await self._runtime.sleep(RETRY_INTERVAL_MS)
+                self.forget(partition)
+                return
+            result = await self._metadata.commit(transaction_of_leader(change, self._metadata.image))
             if isinstance(result, Committed):
-                self._tell(partition, "ISR shrunk, the disk of a replica has failed", change.reason)
-            else:
-                self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, lambda: self._leave(partition))
-
-        self._metadata.commit(transaction_of_leader(change, self._metadata.image), committed)
-
-    def _forget_later(self, partition: Partition) -> None:
-        """Others may have come by then; and a client that reads the same damage again does not fill the log."""
-        deadline_ms = self._runtime.clock.now_ms() + RETRY_INTERVAL_MS
-        self._runtime.wheel.schedule(deadline_ms, lambda: self.forget(partition))
+                self._log(partition, "ISR shrunk, the disk of a replica has failed", change.reason)
+                return
+            await self._runtime.sleep(RETRY_MS)
 
     def _decide(self, partition: Partition) -> PartitionChange | None:
         metadata = self._metadata
@@ -130,34 +125,32 @@ class FailedReplicas:
             else:
                 restart(partition, log.log_start_offset)
         except KafkaError as error:
-            self._tell(partition, "a damaged segment could not be cut off", str(error))
+            self._log(partition, "a damaged segment could not be cut off", str(error))
             return
-        self._tell(partition, "a damaged segment was cut off, and is copied again", f"from {log.log_end_offset} on")
+        self._log(partition, "a damaged segment was cut off, and is copied again", f"from {log.log_end_offset} on")
         # At once, for a replica may begin to lead before it follows again.
         self._recovery_points_fell(None)
         self._follow_when_durable(partition)
 
     def _follow_when_durable(self, partition: Partition) -> None:
         """A power failure could bring the damage back, below a recovery point that says it need not be looked at."""
-
-        def follow() -> None:
-            self._recovery_points_fell(lambda: self._followers.follow_again(partition))
-
         try:
-            work = partition.log.begin_flush()
+            flush = partition.log.begin_flush()
         except KafkaError as error:
-            self._tell(partition, "sync failed", str(error))
-            follow()
-            return
+            self._log(partition, "sync failed", str(error))
+            self._follow(partition)
+        else:
+            self._runtime.offload(flush.run, partial(self._flushed, partition, flush))
 
-        def done() -> None:
-            try:
-                partition.log.finish_flush(work)
-            except KafkaError as error:
-                self._tell(partition, "sync failed", str(error))
-            follow()
+    def _flushed(self, partition: Partition, flush: FlushWork) -> None:
+        try:
+            partition.log.finish_flush(flush)
+        except KafkaError as error:
+            self._log(partition, "sync failed", str(error))
+        self._follow(partition)
 
-        self._runtime.offload(work.run, done)
+    def _follow(self, partition: Partition) -> None:
+        self._recovery_points_fell(partial(self._followers.follow_again, partition))
 
-    def _tell(self, partition: Partition, what: str, why: str) -> None:
+    def _log(self, partition: Partition, what: str, why: str) -> None:
         self._runtime.log.error(what, topic=partition.topic, partition=partition.index, why=why)

@@ -1,15 +1,18 @@
-"""What this broker reports of its logs of partitions that no replica can lead, so that the controller can choose.
+"""What this broker reports of its logs of partitions that no replica can lead, so that the controller can choose one.
 
-That is so when all who were in the ISR or ELR have lost data, as after a power failure of all machines. From the state
-without a leader on, the replica's log does not grow: what is reported under that state's leader epoch stays true for as
-long as the session in which it is reported. It is one key of the metadata store, and goes with the session.
+That is so when all members of the ISR and ELR have lost data, as after a power failure of all machines. From the state
+without a leader on, the replica's log does not grow: a report under that state's leader epoch stays true for as long as
+the session in which it is made. It is one key of the metadata store, and goes with the session.
 """
 
+import asyncio
 from collections.abc import Callable
 
+from ottla.broker.replicas.failed_logs import Metadata
+from ottla.broker.runtime import Runtime
 from ottla.cluster.image import NO_LEADER, BrokerInfo, LogEnd, PartitionInfo
 from ottla.cluster.registration import report_log_ends
-from ottla.cluster.store import CommitResult, Committed, LeaseLost, Transaction
+from ottla.cluster.store import Committed, LeaseLost
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from ottla.timer.wheel import TimerEntry
@@ -19,21 +22,14 @@ RETRY_MS = 1000
 
 class LogEndReports:
     def __init__(
-        self,
-        *,
-        session: Callable[[], tuple[BrokerInfo, int] | None],
-        commit: Callable[[Transaction, Callable[[CommitResult], None]], None],
-        when_applied: Callable[[int, Callable[[], None]], None],
-        schedule: "Callable[[int, Callable[[], None]], TimerEntry]",
+        self, runtime: Runtime, metadata: Metadata, session: Callable[[], tuple[BrokerInfo, int] | None]
     ) -> None:
-        """`session` gives this broker as the image has it, and its lease; `schedule` runs an action after a while."""
+        """`session` gives this broker as the image has it, and its lease."""
+        self._runtime = runtime
+        self._metadata = metadata
         self._session = session
-        self._commit = commit
-        self._when_applied = when_applied
-        self._schedule = schedule
         self._log_ends: dict[tuple[bytes, int], LogEnd] = {}
-        self._is_under_way = False
-        self._is_stopped = False
+        self._reporting: asyncio.Task[None] | None = None
         self._timer: TimerEntry | None = None
 
     def state_applied(self, partition: Partition, state: PartitionInfo) -> None:
@@ -50,23 +46,30 @@ class LogEndReports:
 
     def update(self) -> None:
         """Reports what is not reported yet: at the end of every update of the metadata."""
-        session = None if self._is_under_way or self._is_stopped else self._session()
-        if session is None or session[0].log_ends == self._log_ends:
-            return
-        self._is_under_way = True
-        self._commit(report_log_ends(session[0], self._log_ends, session[1]), self._answered)
+        if self._reporting is None and self._unreported() is not None:
+            self._reporting = self._runtime.spawn(self._report(), "reports of log ends")
 
     def stop(self) -> None:
-        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
-    def _answered(self, result: CommitResult) -> None:
-        self._is_under_way = False
-        if isinstance(result, Committed):
-            self._when_applied(result.revision, self.update)
-        elif not isinstance(result, LeaseLost) and not self._is_stopped:
-            self._timer = self._schedule(RETRY_MS, self.update)
+    def _unreported(self) -> tuple[BrokerInfo, int] | None:
+        """The session in which there is something to report."""
+        session = self._session()
+        return None if session is None or session[0].log_ends == self._log_ends else session
+
+    async def _report(self) -> None:
+        try:
+            while (session := self._unreported()) is not None:
+                result = await self._metadata.commit(report_log_ends(session[0], self._log_ends, session[1]))
+                if isinstance(result, Committed):
+                    await self._metadata.applied(result.revision)
+                    continue
+                if not isinstance(result, LeaseLost):
+                    self._timer = self._runtime.schedule(RETRY_MS, self.update)
+                return
+        finally:
+            self._reporting = None
 
 
 def _last_epoch(log: Log) -> int:

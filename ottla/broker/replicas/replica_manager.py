@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.config.topic import log_config
+from ottla.broker.replicas.alter_partition import AlterPartitionManager, ImageRegistrations
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
 from ottla.broker.replicas.disk_sync import DiskSync
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
-from ottla.broker.replicas.isr_changes import ImageRegistrations, IsrChanges
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
@@ -79,7 +79,7 @@ class ReplicaManager:
         self.delayed_produce = appends.delayed_produce
         self.delayed_fetch = appends.delayed_fetch
         self.delayed_delete_records = appends.delayed_delete_records
-        self._isr_changes = IsrChanges(runtime, metadata, appends.mark_changed)
+        self._alter_partition = AlterPartitionManager(runtime, metadata, appends.mark_changed)
         self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
         self._fetching: FetcherTasks | None = None
         self._has_stepped_down = False
@@ -350,7 +350,7 @@ class ReplicaManager:
             # Its log may begin later now.
             self._appends.mark_changed(partition)
         if noted.isr_change is not None:
-            self._isr_changes.propose(partition, noted.isr_change)
+            self._alter_partition.submit(partition, noted.isr_change)
 
     def log_start_rose(self, partition: Partition) -> None:
         """Records of the leader's log were deleted; followers are to delete theirs."""
@@ -369,4 +369,4 @@ class ReplicaManager:
             if partition.has_followers:
                 change = partition.maybe_shrink_isr(now_ms)
                 if change is not None:
-                    self._isr_changes.propose(partition, change)
+                    self._alter_partition.submit(partition, change)

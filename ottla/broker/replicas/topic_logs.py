@@ -1,8 +1,8 @@
 """The logs of this broker's replicas, made and removed as the metadata says.
 
 Many logs are made, and deleted, a few at a time, so that other clients are served in between. Deletions come first:
-another topic may have got the name. Whoever asks for a partition whose log is still to come is told
-NOT_LEADER_OR_FOLLOWER and asks again, as while a leader moves.
+another topic may have got the name. A request for a partition whose log is still to come is answered
+NOT_LEADER_OR_FOLLOWER, and clients ask again, as while a leader moves.
 
 Each partition is on its own: one whose log cannot be opened, or whose state cannot be applied, is tried again every
 RETRY_MS, and the others of the same update get their states.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.broker.replicas.failed_logs import FailedLogs, Metadata, Replica
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, complete
 from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError
@@ -33,7 +33,7 @@ class _Gone(NamedTuple):
 
 class _Waiting(NamedTuple):
     topic_ids: Collection[bytes]
-    done: Callable[[], None]
+    made: "asyncio.Future[None]"
 
 
 class HostedReplicas(Protocol):
@@ -51,18 +51,9 @@ class TopicLogs:
         self._runtime = runtime
         self._metadata = metadata
         self._replicas = replicas
-        self.failed = FailedLogs(
-            node_id=runtime.node_id,
-            metadata=metadata,
-            is_serving=lambda: runtime.is_serving,
-            soon=runtime.soon,
-            wheel=runtime.wheel,
-            clock=runtime.clock,
-            log=runtime.log,
-            retry=self._try_again,
-        )
         # Called with the names of topics that are gone.
         self.deletion_listeners: list[Callable[[Sequence[str]], None]] = []
+        self.failed = FailedLogs(runtime, metadata, self._try_again)
         # Still to be deleted.
         self._gone: deque[_Gone] = deque()
         # Still to be made, and how many of each topic id that are.
@@ -96,17 +87,15 @@ class TopicLogs:
 
     async def all_made(self) -> None:
         """Returns when this broker has all logs that the image gives it, or could not make them."""
-        made = asyncio.Event()
-        self.when_made(self._metadata.image.topics.values(), made.set)
-        await made.wait()
+        await self.made(self._metadata.image.topics.values())
 
-    def when_made(self, topics: Collection[TopicInfo], done: Callable[[], None]) -> None:
-        """Calls `done` when this broker has its logs of these topics, which the image has, or could not make them; it
-        goes on trying then.
-
-        A stop of the broker cuts this short."""
-        self._waiting.append(_Waiting([topic.topic_id for topic in topics], done))
-        self._tell()
+    async def made(self, topics: Collection[TopicInfo]) -> None:
+        """Returns when this broker has its logs of these topics, which the image has, or could not make them; it goes
+        on trying then."""
+        waiting = _Waiting([topic.topic_id for topic in topics], asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._complete_waiting()
+        await waiting.made
 
     def _is_gone(self, before: MetadataImage, after: MetadataImage, name: str) -> bool:
         old, new = before.topic(name), after.topic(name)
@@ -134,7 +123,7 @@ class TopicLogs:
         if partition is None or partition.topic_id != gone.topic_id:
             return
         if topic is not None and self._is_ours(topic, gone.partition):
-            # It was given back meanwhile.
+            # It was assigned to this broker again.
             return
         try:
             self._replicas.delete_partition(gone.topic, gone.partition)
@@ -172,10 +161,10 @@ class TopicLogs:
         self._make_some()
         image = self._metadata.image
         self._replicas.metadata_applied(ImageUpdate(image, {}, (), controller_changed=False))
-        self._tell()
+        self._complete_waiting()
 
     def _make(self, missing: Replica) -> None:
-        # It may have changed meanwhile, or have been deleted.
+        # By now it may have changed, or been deleted.
         topic = self._metadata.image.topic_by_id(missing.topic_id)
         if topic is not None and self._is_ours(topic, missing.partition):
             self._apply_state(topic, missing.partition)
@@ -207,10 +196,10 @@ class TopicLogs:
         else:
             self._runtime.log.error(what, topic=topic, partition=index, exc_info=error)
 
-    def _tell(self) -> None:
+    def _complete_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if any(topic_id in self._counts for topic_id in each.topic_ids):
                 self._waiting.append(each)
             else:
-                self._runtime.guard(each.done)
+                complete(each.made, None)

@@ -2,11 +2,13 @@
 
 A route is made when the first request of its API and version arrives, and kept in a dictionary that the connections
 look into themselves. The parameters of a handler before `context` and `request` name the parts of the broker that it
-needs; the route gives it these. Answers that are asked for again and again are kept as bytes (`PreparedFrames`).
+needs; the route gives it these. A handler that is a coroutine function runs in a task, with its request parked.
+Answers that are asked for again and again are kept as bytes (`PreparedFrames`).
 """
 
 from collections.abc import Callable, Hashable
 from functools import partial
+from inspect import CO_COROUTINE
 from typing import Any
 
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
@@ -120,7 +122,11 @@ class Dispatcher:
             return None
         if not api.min_version <= version <= api.max_version:
             return unsupported_api_versions_route() if key == API_VERSIONS else None
-        route = self.routes[api_and_version] = Route(api, version, with_parts(api.handler(), self._part))
+        handler = api.handler()
+        handle = with_parts(handler, self._part)
+        if handler.__code__.co_flags & CO_COROUTINE:
+            handle = partial(_handle_in_task, self._part("runtime"), handle)
+        route = self.routes[api_and_version] = Route(api, version, handle)
         return route
 
 
@@ -132,6 +138,10 @@ def part_names(handle: Callable[..., Any]) -> tuple[str, ...]:
 def with_parts(handle: Callable[..., Any], part: Callable[[str], Any]) -> Callable[..., Any]:
     names = part_names(handle)
     return partial(handle, *map(part, names)) if names else handle
+
+
+def _handle_in_task(runtime: Any, handle: Callable[..., Any], context: Any, request: Any) -> None:
+    context.respond_later(runtime, handle(context, request))
 
 
 def unsupported_api_versions_route() -> Route:

@@ -1,15 +1,18 @@
 """What a handler knows about its request: who sent it, what the sender may do, and how it is answered later.
 
 A handler returns its response, or parks: `context.park()` and `return None`, then `context.complete(response)` exactly
-once when the response is known. One context serves request after request of its connection; parking takes it out of
+once when the response is known. `respond_later` does that for a coroutine, and is how a handler that is one runs. One
+context serves request after request of its connection; parking takes it out of
 that rotation, so a handler that means to keep the context must park it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.dispatch import Route
 from ottla.cluster.image import MetadataImage
+from ottla.protocol.errors import KafkaError
 
 # Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
 # DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. Each kind of resource has those that mean something for it; without
@@ -140,6 +143,22 @@ class RequestContext:
         self.response_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
         self.connection.send_completed(self.response_bytes - expected_bytes)
 
+    def respond_later(self, runtime: Runtime, response: Coroutine[Any, Any, Any]) -> None:
+        """Parks until the coroutine returns the response, or raises the KafkaError of an error response.
+
+        A connection that is lost does not end the coroutine: what it has begun is done."""
+        self.park()
+        runtime.spawn(self._respond(response), self.route.api.name)
+
+    async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self.complete(await response)
+        except KafkaError as error:
+            self.fail(error)
+        except Exception:
+            self.close_connection(f"{self.route.api.name} failed unexpectedly")
+            raise
+
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
         response = self.route.error_response(error)
@@ -150,49 +169,3 @@ class RequestContext:
 
     def close_connection(self, reason: str) -> None:
         self.connection.close(reason)
-
-
-class DeferredResponse:
-    """A response that may be known before its handler returns, or only later.
-
-    Hand `complete` to the part that will know the response, then end the handler with `return it.result_or_park()`."""
-
-    __slots__ = ("_context", "_parked", "_response")
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-        self._response: Any = None
-        self._parked = False
-
-    def complete(self, response: Any) -> None:
-        if self._parked:
-            self._context.complete(response)
-        else:
-            self._response = response
-
-    def result_or_park(self, on_disconnect: Callable[[], object] | None = None) -> Any | None:
-        """The response, or None after parking the request; `on_disconnect` is called if its connection goes first."""
-        if self._response is None:
-            self._parked = True
-            self._context.on_disconnect = on_disconnect
-            self._context.park()
-        return self._response
-
-
-class Gather:
-    """Several results, in any order; `done` is called with all of them once the last is there."""
-
-    __slots__ = ("_done", "_missing", "_results")
-
-    def __init__(self, count: int, done: Callable[[list[Any]], None]) -> None:
-        self._results: list[Any] = [None] * count
-        self._missing = count
-        self._done = done
-        if not count:
-            done([])
-
-    def put(self, index: int, result: Any) -> None:
-        self._results[index] = result
-        self._missing -= 1
-        if not self._missing:
-            self._done(self._results)

@@ -1,9 +1,9 @@
 """What the judge wants of the replicas of a compacted partition, computed from the keys."""
 
 import pytest
-from ottla.storage.config import LogConfig
 
 from ottla.storage.compaction import apply_compaction, compact, plan_compaction
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.replicas import Committed

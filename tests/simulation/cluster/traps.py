@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.broker.coordinators import coordinator_topic, loading
-from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
+from ottla.broker.metadata.broker_registration import BrokerRegistration
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import FollowerState, ReplicaFollower
@@ -110,12 +110,12 @@ def leaves_the_mark_of_a_clean_shutdown(patch: Patch) -> None:
 
 def believes_in_torn_logs(patch: Patch) -> None:
     """T-26: whoever comes back after a power failure is taken for one that has everything."""
-    registration = BrokerLifecycle._registration
+    registration = BrokerRegistration._registration
 
-    def whole(self: BrokerLifecycle) -> Any:
+    def whole(self: BrokerRegistration) -> Any:
         return replace(registration(self), clean_shutdown=True)
 
-    patch.setattr(BrokerLifecycle, "_registration", whole)
+    patch.setattr(BrokerRegistration, "_registration", whole)
 
 
 def takes_deadlines_from_the_wall_clock(patch: Patch) -> None:

@@ -1,9 +1,10 @@
-"""What leaders ask for: other in-sync replicas, decided on the image and committed by the leader's own broker (§14.7).
+"""Kafka's AlterPartition: other in-sync replicas, requested by a leader, decided on the image and committed by the
+leader's own broker (§14.7).
 
-A change that is committed comes back with the watch, as any other state, and the leader adopts it there. What was
-refused for good is reported to the leader at once. What is in doubt, because the store did not answer or something else
-changed at the same time, is asked again after a while, on the image of then: either the change is still wanted, or the
-leader has adopted another state and does not ask for it any more.
+A change that is committed comes back with the watch, as any other state, and the leader adopts it there. The leader is
+answered at once where a change is refused for good. One that is in doubt, because the store did not answer or something
+else has changed, is submitted again after a while, on the image of then: either it is still pending, or the leader has
+adopted another state.
 
 The changes of one event go to the store together; if one of them makes the store refuse all, they go one by one.
 """
@@ -15,7 +16,7 @@ from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import IsrProposal, alter_isr
 from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders
 from ottla.cluster.image import BrokerState
-from ottla.cluster.store import CommitResult, Committed, Conflict
+from ottla.cluster.store import Committed, Conflict
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.replication.isr import IsrChange, IsrOutcome
 from ottla.replication.partition import Partition
@@ -44,8 +45,8 @@ class ImageRegistrations:
         )
 
 
-class _Wish:
-    """A change that a leader waits for."""
+class _PendingIsrChange:
+    """A change that its leader waits for."""
 
     __slots__ = ("change", "partition", "retry_ms")
 
@@ -55,55 +56,51 @@ class _Wish:
         self.retry_ms = RETRY_MS_FIRST
 
     @property
-    def is_wanted(self) -> bool:
+    def is_pending(self) -> bool:
         leadership = self.partition.leadership
         return leadership is not None and leadership.isr_state.change is self.change
 
 
-class IsrChanges:
+class AlterPartitionManager:
     def __init__(self, runtime: Runtime, metadata: Metadata, changed: Callable[[Partition], None]) -> None:
         """`changed` is called for a partition whose leader has been answered."""
         self._runtime = runtime
         self._metadata = metadata
         self._changed = changed
-        self._wishes: list[_Wish] = []
+        self._unsent: list[_PendingIsrChange] = []
 
-    def propose(self, partition: Partition, change: IsrChange) -> None:
-        """Asks for what the leader wants; at the end of the event, with what others want."""
-        if not self._wishes:
-            self._runtime.soon(self._commit_all)
-        self._wishes.append(_Wish(partition, change))
+    def submit(self, partition: Partition, change: IsrChange) -> None:
+        """Sent behind the present event, with those of other leaders."""
+        if not self._unsent:
+            self._runtime.spawn(self._send(), "ISR changes")
+        self._unsent.append(_PendingIsrChange(partition, change))
 
-    def _commit_all(self) -> None:
-        wishes, self._wishes = self._wishes[:CHANGES_PER_TRANSACTION], self._wishes[CHANGES_PER_TRANSACTION:]
-        if self._wishes:
-            # Not all in one go: a follower that has caught up joins the ISR of hundreds.
-            self._runtime.soon(self._commit_all)
-        self._commit(wishes)
+    async def _send(self) -> None:
+        some, self._unsent = self._unsent[:CHANGES_PER_TRANSACTION], self._unsent[CHANGES_PER_TRANSACTION:]
+        if self._unsent:
+            # Not all in one step: a follower that has caught up joins the ISR of hundreds.
+            self._runtime.spawn(self._send(), "ISR changes")
+        await self._commit(some)
 
-    def _commit(self, wishes: list[_Wish]) -> None:
-        decided = [(wish, change) for wish in wishes if wish.is_wanted and (change := self._decide(wish)) is not None]
+    async def _commit(self, pending: list[_PendingIsrChange]) -> None:
+        decided = [(each, change) for each in pending if each.is_pending and (change := self._decide(each)) is not None]
         if not decided:
             return
-
-        def committed(result: CommitResult) -> None:
-            match result:
-                case Committed():
-                    for _, change in decided:
-                        self._log(change)
-                case Conflict() if len(decided) > 1:
-                    for wish, _ in decided:
-                        self._commit([wish])
-                case _:
-                    for wish, _ in decided:
-                        self._try_later(wish)
-
         transaction = transaction_of_leaders([change for _, change in decided], self._metadata.image)
-        self._metadata.commit(transaction, committed)
+        match await self._metadata.commit(transaction):
+            case Committed():
+                for _, change in decided:
+                    self._log(change)
+            case Conflict() if len(decided) > 1:
+                for each, _ in decided:
+                    self._runtime.spawn(self._commit([each]), "ISR change")
+            case _:
+                for each, _ in decided:
+                    self._retry(each)
 
-    def _decide(self, wish: _Wish) -> PartitionChange | None:
-        """None if it is not to be: then the leader knows, or is asked again later."""
-        change, metadata = wish.change, self._metadata
+    def _decide(self, pending: _PendingIsrChange) -> PartitionChange | None:
+        """None if it is not made: then its leader was answered."""
+        change, metadata = pending.change, self._metadata
         proposal = IsrProposal(
             broker_id=self._runtime.node_id,
             broker_epoch=metadata.broker_epoch,
@@ -114,14 +111,14 @@ class IsrChanges:
         try:
             decided = alter_isr(metadata.image, change.topic, change.index, proposal, metadata.rules_of)
         except KafkaError as error:
-            self._answer(wish, error.code)
+            self._answer(pending, error.code)
             return None
         if decided is None:
-            self._answer(wish, ErrorCode.NONE)
+            self._answer(pending, ErrorCode.NONE)
         return decided
 
-    def _answer(self, wish: _Wish, code: ErrorCode) -> None:
-        partition, change = wish.partition, wish.change
+    def _answer(self, pending: _PendingIsrChange, code: ErrorCode) -> None:
+        partition, change = pending.partition, pending.change
         state = self._metadata.image.partition(change.topic, change.index)
         outcome = partition.isr_change_answered(
             change,
@@ -133,12 +130,17 @@ class IsrChanges:
         )
         self._changed(partition)
         if outcome is IsrOutcome.RESEND:
-            self._try_later(wish)
+            self._retry(pending)
 
-    def _try_later(self, wish: _Wish) -> None:
-        deadline_ms = self._runtime.clock.now_ms() + wish.retry_ms
-        wish.retry_ms = min(2 * wish.retry_ms, RETRY_MS_MAX)
-        self._runtime.wheel.schedule(deadline_ms, lambda: self._commit([wish]))
+    def _retry(self, pending: _PendingIsrChange) -> None:
+        self._runtime.spawn(self._commit_later(pending), "ISR change")
+
+    async def _commit_later(self, pending: _PendingIsrChange) -> None:
+        wait_ms = pending.retry_ms
+        pending.retry_ms = min(2 * wait_ms, RETRY_MS_MAX)
+        await self._runtime.sleep(wait_ms)
+        await self._commit([pending])
 
     def _log(self, change: PartitionChange) -> None:
-        self._runtime.log.info("the ISR changes", topic=change.topic, partition=change.index, why=change.reason)
+        what = "ISR shrunk" if len(change.after.isr) < len(change.before.isr) else "ISR expanded"
+        self._runtime.log.info(what, topic=change.topic, partition=change.index, why=change.reason)

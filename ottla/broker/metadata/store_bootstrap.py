@@ -1,18 +1,27 @@
-"""Which cluster a metadata store is of, as agreed by all who start at the same time with nothing."""
+"""What a broker that starts has to know from the metadata store before its parts are made.
 
+The store may take its time to answer, as long as `initial.broker.registration.timeout.ms`. Brokers that start at the
+same time with nothing agree on one cluster id.
+"""
+
+import asyncio
 import base64
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from random import Random
+from typing import Any
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
-from ottla.broker.metadata.store_calls import RetryDeadline, ask
-from ottla.broker.runtime import Runtime, StartError
+from ottla.broker.runtime import Runtime, StartError, complete
 from ottla.cluster.encoding import CLUSTER_ID, topics_of
 from ottla.cluster.registration import stored_cluster_id
 from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Snapshot, Unavailable
 from ottla.storage.log_config import LogConfig
+from ottla.timer.clock import Clock
+
+RETRY_MS_MIN = 100
+RETRY_MS_MAX = 3000
 
 
 async def agreed_cluster_id(
@@ -71,3 +80,30 @@ def read_all(store: MetadataStore) -> Sequence[Entry]:
     (result,) = found
     assert isinstance(result, Snapshot), "what is in this process can be read"
     return result.entries
+
+
+async def ask(method: Callable[..., None], *arguments: Any) -> Any:
+    """What a method of the store answers. Does not give way to others where that comes within the call."""
+    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    method(*arguments, partial(complete, answered))
+    return await answered
+
+
+class RetryDeadline:
+    """The time between attempts, longer and longer; and whether there is still time for another."""
+
+    def __init__(self, clock: Clock, at_most_ms: int | None) -> None:
+        """None: there always is."""
+        self._clock = clock
+        self._until_ms = None if at_most_ms is None else clock.now_ms() + at_most_ms
+        self._next_ms = RETRY_MS_MIN
+
+    async def wait(self, why: str) -> None:
+        """Until the next attempt. Raises StartError, which says why, when it was the last one."""
+        now_ms = self._clock.now_ms()
+        if self._until_ms is not None and now_ms >= self._until_ms:
+            raise StartError(why)
+        # Not on the wheel: the runtime has no end of an event yet when a broker starts.
+        wait_s = self._next_ms / 1000
+        self._next_ms = min(2 * self._next_ms, RETRY_MS_MAX)
+        await asyncio.sleep(wait_s)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.runtime import next_step
 from ottla.cluster.store import CommitResult, Conflict, Transaction, Unavailable
 from ottla.protocol.errors import ErrorCode
 from tests.broker.clusters import create_topic, state_of, until
 from tests.broker.replicas import ALL, in_sync, produced, replica, three_brokers
 
-Done = Callable[[CommitResult], None]
 Instead = Callable[[Transaction], CommitResult | None]
 LAG = {"replica_lag_time_max_ms": 300}
 
@@ -25,13 +25,11 @@ class Commits:
         self.sizes: list[int] = []
         commit = broker.metadata.commit
 
-        def watched(transaction: Transaction, done: Done) -> None:
+        async def watched(transaction: Transaction) -> CommitResult:
             result = instead(transaction)
             self.sizes.append(len(transaction.changes))
-            if result is None:
-                commit(transaction, done)
-            else:
-                broker.runtime.soon(lambda: done(result))
+            await next_step()
+            return await commit(transaction) if result is None else result
 
         patch.setattr(broker.metadata, "commit", watched)
 
@@ -91,7 +89,7 @@ async def test_refused_isr_expansion_is_dropped_and_requested_again(
             patch.setattr(type(partition._rules.registrations), "may_join_isr", lambda *_: True)
             change = partition.leadership.maybe_expand(2, -1)
         assert change is not None
-        leader.replicas._isr_changes.propose(partition, change)
+        leader.replicas._alter_partition.submit(partition, change)
         await until(lambda: partition.leadership.isr_state.change is None)
 
         await cluster.start_broker(2)

@@ -1,0 +1,66 @@
+"""AlterConfigs and IncrementalAlterConfigs: configs of a topic, properties of this broker or of all, committed to the
+metadata store. They take effect when the image shows them (`dynamic_configs`)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from ottla.broker.config.options import ConfigError, ConfigScopeError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.topic import check_topic_configs
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.dynamic_configs import ALL_BROKERS
+from ottla.broker.runtime import Runtime
+from ottla.cluster.store import Transaction
+from ottla.cluster.topic_changes import replace_broker_configs, replace_topics
+from ottla.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+
+NewConfigs = Callable[[], Mapping[str, str]]
+"""What is to be set, given what is set; raises KafkaError where that cannot be said."""
+
+
+class ConfigAdminManager:
+    """Its coroutines raise the KafkaError of the answer."""
+
+    def __init__(self, runtime: Runtime, metadata: ClusterMetadata) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+
+    async def alter_topic(self, name: str, configs: NewConfigs, *, validate_only: bool = False) -> None:
+        """Replace a topic's own configs."""
+        await self._alter(partial(self._plan_topic, name, configs), validate_only=validate_only)
+
+    async def alter_broker(self, configs: NewConfigs, *, of_all_brokers: bool, validate_only: bool = False) -> None:
+        """Replace the properties set at run time for this broker, or for all."""
+        await self._alter(partial(self._plan_broker, configs, of_all_brokers), validate_only=validate_only)
+
+    async def _alter(self, plan: Callable[[], Transaction], *, validate_only: bool) -> None:
+        if validate_only:
+            plan()
+        else:
+            await self._metadata.commit_planned(plan)
+
+    def _plan_topic(self, name: str, configs: NewConfigs) -> Transaction:
+        image = self._metadata.image
+        topic = image.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+        return replace_topics(image, {name: replace(topic, configs=checked_configs(configs(), self._runtime.config))})
+
+    def _plan_broker(self, configs: NewConfigs, of_all_brokers: bool) -> Transaction:
+        owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)
+        try:
+            checked = self._runtime.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+        except ConfigScopeError as error:
+            raise InvalidConfig(str(error)) from None
+        except ConfigError as error:
+            raise InvalidRequest(str(error)) from None
+        return replace_broker_configs(owner, checked, self._metadata.configs.revision_of(owner))
+
+
+def checked_configs(configs: Mapping[str, str | None], config: ServerConfig) -> dict[str, str]:
+    """A topic's own configs. Raises InvalidConfig."""
+    try:
+        return check_topic_configs(configs, config)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None

@@ -1,0 +1,107 @@
+"""The plans of CreateTopics and CreatePartitions, checked against the image and this broker.
+
+A plan changes nothing. It is made on the image of the moment, and again when another broker was quicker.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.broker.config.coordinator_topics import CoordinatorTopicSpec
+from ottla.broker.metadata.config_admin import checked_configs
+from ottla.broker.runtime import Runtime
+from ottla.cluster.image import MetadataImage, TopicInfo
+from ottla.cluster.topics import (
+    USE_DEFAULT,
+    TopicDefaults,
+    TopicSpec,
+    check_creatable_by_clients,
+    lacks_brokers,
+    plan_more_partitions,
+    plan_topic,
+)
+from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
+from ottla.storage.log_directory import LogDirectory
+
+
+class NewTopic(NamedTuple):
+    spec: TopicSpec
+    configs: Mapping[str, str | None]
+
+
+class MorePartitions(NamedTuple):
+    name: str
+    partition_count: int
+    assignments: Sequence[Sequence[int]] | None
+
+
+Outcome = TopicInfo | KafkaError
+"""Of one topic in a request: as it is now, or why nothing was done to it."""
+
+
+class TopicPlanner:
+    def __init__(self, runtime: Runtime, directory: LogDirectory) -> None:
+        self._runtime = runtime
+        self._directory = directory
+
+    def new_topics(self, topics: Sequence[NewTopic], image: MetadataImage) -> list[Outcome]:
+        """One after the other, each as if those before it were there."""
+        outcomes: list[Outcome] = []
+        for topic in topics:
+            outcome = self._new_topic(topic, image)
+            if isinstance(outcome, TopicInfo):
+                image = image.with_topics({outcome.name: outcome})
+            outcomes.append(outcome)
+        return outcomes
+
+    def coordinator_topic(self, topic: CoordinatorTopicSpec, image: MetadataImage) -> Outcome:
+        spec = topic.topic_spec(self._runtime.config, len(image.brokers))
+        return self._plan(spec, topic.configs(self._runtime.config, spec.replication_factor), image)
+
+    def more_partitions(self, topic: MorePartitions, image: MetadataImage) -> Outcome:
+        try:
+            current = image.topic(topic.name)
+            if current is None:
+                raise UnknownTopicOrPartition(f"topic '{topic.name}' does not exist")
+            return plan_more_partitions(current, topic.partition_count, topic.assignments, image, self._runtime.rng)
+        except KafkaError as error:
+            return error
+
+    def partition_count(self, topic: NewTopic) -> int:
+        spec = topic.spec
+        if spec.assignments:
+            return len(spec.assignments)
+        return max(
+            self._runtime.config.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions, 0
+        )
+
+    def lacks_brokers(self, topic: NewTopic, image: MetadataImage) -> bool:
+        """Whether the topic is to have replicas on brokers that the image does not show."""
+        return lacks_brokers(topic.spec, image, self._defaults)
+
+    @property
+    def _defaults(self) -> TopicDefaults:
+        config = self._runtime.config
+        return TopicDefaults(config.num_partitions, config.default_replication_factor)
+
+    def _new_topic(self, topic: NewTopic, image: MetadataImage) -> Outcome:
+        try:
+            check_creatable_by_clients(topic.spec.name, image)
+            configs = checked_configs(topic.configs, self._runtime.config)
+        except KafkaError as error:
+            return error
+        return self._plan(topic.spec, configs, image)
+
+    def _plan(self, spec: TopicSpec, configs: Mapping[str, str], image: MetadataImage) -> Outcome:
+        try:
+            topic = plan_topic(spec, image, self._defaults, configs, self._runtime.rng)
+            self._check_no_foreign_logs(topic)
+        except KafkaError as error:
+            return error
+        return topic
+
+    def _check_no_foreign_logs(self, topic: TopicInfo) -> None:
+        """A partition that is to be here alone could have no leader while the log of a lost topic has its place."""
+        node_id, logs = self._runtime.node_id, self._directory.logs
+        for index, partition in enumerate(topic.partitions):
+            if partition.replicas == (node_id,) and (topic.name, index) in logs:
+                raise KafkaStorageError(f"{logs[topic.name, index].directory} holds the log of another topic")
