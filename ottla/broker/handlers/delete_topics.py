@@ -1,6 +1,6 @@
 """DeleteTopics: by name, from version 6 on also by topic id."""
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import NamedTuple
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -27,8 +27,11 @@ async def handle(
 ) -> DeleteTopicsResponse:
     asked = _asked(request, context.api_version)
     found = [_find(metadata.image, each) for each in asked]
+    times = Counter(topic.topic_id for topic in found if topic is not None)
     refused: dict[int, Outcome] = {
-        index: error for index, each in enumerate(asked) if (error := _refusal(each, index, found)) is not None
+        index: error
+        for index, (each, topic) in enumerate(zip(asked, found, strict=True))
+        if (error := _refusal(each, topic, times)) is not None
     }
     wanted = [index for index in range(len(asked)) if index not in refused]
     outcomes = await topics.delete(
@@ -50,13 +53,12 @@ def _find(image: MetadataImage, asked: _Asked) -> TopicInfo | None:
     return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 
-def _refusal(asked: _Asked, index: int, found: Sequence[TopicInfo | None]) -> KafkaError | None:
+def _refusal(asked: _Asked, topic: TopicInfo | None, times: Counter[bytes]) -> KafkaError | None:
     if (asked.name is None) == (asked.topic_id == ZERO_ID):
         return InvalidRequest("give either the name or the id of a topic")
-    topic = found[index]
     if topic is None:
         return UnknownTopicId("there is no topic with this id") if asked.name is None else None
-    if found.count(topic) > 1:
+    if times[topic.topic_id] > 1:
         return InvalidRequest(f"topic '{topic.name}' is named twice")
     return None
 
