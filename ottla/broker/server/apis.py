@@ -2,7 +2,7 @@
 
 ApiVersions, the version check, docs/apis.md and the tests of the wire are made from these rows. The
 messages and the handler of a row are imported when its first request arrives: a broker that has just started should
-not pay for APIs nobody has called.
+not pay for APIs that no client has called.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The listeners of a broker: which ones its settings ask for, and where they are once they are open."""
+"""The listeners of a broker: which ones its settings ask for, and where they are once they are bound."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9092
 
 
 class WantedListener(NamedTuple):
-    """A listener to be opened. `advertised` is what clients are told; None: what they can reach of where it is."""
+    """A socket to be bound. `advertised` is the address that clients get; None: what they can reach of where it is."""
 
     name: str
     host: str
@@ -28,7 +28,7 @@ class Listeners:
     """All listeners of a broker, at least one."""
 
     def __init__(self, config: ServerConfig, listen: Address | None = None, advertise: Address | None = None) -> None:
-        """Those of the properties, or one at `listen` that is told to clients as `advertise`.
+        """Those of the properties, or one at `listen` that clients know as `advertise`.
 
         Raises ConfigError with a sentence where the two, or the properties among themselves, contradict each other."""
         _check_one_way(config, listen, advertise)
@@ -41,7 +41,7 @@ class Listeners:
         self.opened: list[Listener] = []
         """Where they are open."""
         self.endpoints: tuple[Listener, ...] = ()
-        """What clients and other brokers are told."""
+        """The addresses that clients and other brokers get."""
 
     async def open(self, server: Server, network: Network) -> None:
         """Raises StartError where an address cannot be had; none is open then."""
@@ -52,9 +52,9 @@ class Listeners:
                 server.close_listeners()
                 address = Listener(wanted.name, wanted.host, wanted.port).address
                 raise StartError(f"cannot listen on {address}: {reason_of(error)}") from None
-            told = wanted.advertised or (address_for_clients(opened.host), opened.port)
+            advertised = wanted.advertised or (address_for_clients(opened.host), opened.port)
             self.opened.append(Listener(wanted.name, opened.host, opened.port))
-            self.endpoints += (Listener(wanted.name, *told),)
+            self.endpoints += (Listener(wanted.name, *advertised),)
 
     @property
     def bootstrap(self) -> str:
@@ -79,14 +79,14 @@ def _check_protocols(config: ServerConfig) -> None:
 def _advertised(config: ServerConfig, names: list[str], name: str, advertise: Address | None) -> Address | None:
     if not config.advertised_listeners:
         return advertise
-    told = {each.name: (each.host, each.port) for each in config.advertised_listeners}
-    unknown = next((each for each in told if each not in names), None)
+    advertised = {each.name: (each.host, each.port) for each in config.advertised_listeners}
+    unknown = next((each for each in advertised if each not in names), None)
     if unknown is not None:
         raise ConfigError(f"advertised.listeners has {unknown}, which is not among the listeners {', '.join(names)}")
-    if name not in told:
-        # A client that came by it could be told of no broker at all.
+    if name not in advertised:
+        # A client that came by it could learn the address of no broker at all.
         raise ConfigError(f"advertised.listeners has no address for the listener {name}")
-    return told[name]
+    return advertised[name]
 
 
 def _inter_broker(config: ServerConfig, names: list[str]) -> str:

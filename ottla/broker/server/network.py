@@ -28,7 +28,7 @@ class Network(Protocol):
     async def connect(
         self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
     ) -> asyncio.Transport:
-        """Raises OSError where nobody answers."""
+        """Raises OSError where no peer answers."""
         ...
 
 
@@ -84,8 +84,8 @@ class SocketOptions(NamedTuple):
 class ReceiveThreshold:
     """How many bytes must be there before the loop is woken to receive them (SO_RCVLOWAT).
 
-    Who expects a megabyte would else be woken for every piece of it, and the sender would wake it as often. Only on
-    Linux: from version 4.18 on it makes the receive buffer as large as that takes, so that the bytes can come."""
+    A receiver of a megabyte would otherwise be woken for every piece of it, and the sender would wake it as often. Only
+    on Linux: from version 4.18 on it makes the receive buffer as large as that takes, so that the bytes can come."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         tcp = transport.get_extra_info("socket")

@@ -46,7 +46,7 @@ class Server:
         # Connections accepted and not yet allowed by `max.connection.creation.rate`, as of a moment.
         self._accept_debt = 0.0
         self._accept_debt_at_ms = 0
-        # Kafka's default of 100 KiB holds fast networks back; only a size that somebody asked for is applied.
+        # Kafka's default of 100 KiB holds fast networks back; only a size that was configured is applied.
         self._socket_options = SocketOptions(
             send_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
             receive_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_receive_buffer_bytes),
@@ -66,7 +66,7 @@ class Server:
         return listener
 
     def begin_to_serve(self) -> None:
-        """Who has connected before waits until now."""
+        """Connections made before this wait until now."""
         for connection in list(self.connections):
             connection.release(HELD_BY_START)
 
