@@ -3,13 +3,12 @@
 import struct
 from pathlib import Path
 
-from ottla.storage.config import LogConfig
-
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import checkpoints
 from ottla.storage.files import OsFileSystem
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.recovery import LogHistory, open_log
 

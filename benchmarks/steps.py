@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ottla.storage.config import LogConfig
-
 from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.raw_client import VERSIONS, RawClient
 from benchmarks.sparse_log import BATCH_BYTES, NOW_MS, sparse_log
@@ -32,6 +30,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
 
 ROUNDS = 3
