@@ -75,7 +75,7 @@ class Parts:
         self.server = Server(
             runtime, self.fetch_sessions, inter_broker_listener=listeners.inter_broker, part=self._part
         )
-        self.turns = self.server.turns
+        self.read_turns = self.server.read_turns
         self.log_manager = LogManager(
             runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
         )

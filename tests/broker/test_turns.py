@@ -12,7 +12,7 @@ from ottla.broker.server import connection as connections
 from ottla.broker.server import turns as turns_module
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.turns import READ_BYTES_PER_STEP, Turns
+from ottla.broker.server.turns import READ_BYTES_PER_STEP, ReadTurns, Turns
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.test_connection import FakeTransport, feed
@@ -83,11 +83,22 @@ def test_a_turn_that_fails_does_not_end_the_others() -> None:
 
 def test_each_step_begins_with_room_to_read() -> None:
     steps = Steps()
-    turns = Turns(steps.soon)
+    turns = ReadTurns(steps.soon)
 
     turns.count_read(READ_BYTES_PER_STEP - 1)
     assert turns.may_read
     turns.count_read(1)
+    assert not turns.may_read
+    steps.step()
+
+    assert turns.may_read
+
+
+def test_no_fetch_reads_before_those_that_wait() -> None:
+    steps = Steps()
+    turns = ReadTurns(steps.soon)
+
+    turns.wait(lambda: None)
     assert not turns.may_read
     steps.step()
 
@@ -141,7 +152,7 @@ async def test_a_connection_that_ends_before_its_turn_is_let_go(
         feed(busy, asked(100))
 
         busy.connection_lost(None)
-        await until(broker, lambda: not len(broker.turns))
+        await until(broker, lambda: not len(broker.server.turns))
         await turn(broker)
 
         assert len(busy_transport.frames) == connections.REQUESTS_PER_LOOK
@@ -193,7 +204,7 @@ async def test_fetches_beyond_what_a_step_may_read_wait_for_the_next(
         assert [bool(transport.frames) for _, transport in peers] == [True, False, False]
         peers[1][0].connection_lost(None)
         await until(broker, lambda: bool(peers[2][1].frames))
-        assert not len(broker.turns)
+        assert not len(broker.read_turns)
         assert peers[1][1].frames == []
         for connection, _ in (peers[0], peers[2]):
             connection.connection_lost(None)
@@ -206,7 +217,7 @@ async def test_a_fetch_that_waited_for_its_turn_parks_if_there_is_too_little(
         await create_topic(client, "t")
         request = fetch_all(1)
         request.max_wait_ms, request.min_bytes = 60_000, 1
-        monkeypatch.setattr(type(broker.turns), "may_read", False)
+        monkeypatch.setattr(type(broker.read_turns), "may_read", False)
         async with client_of(broker) as reader:
             reader.send(request, 11)
             await until(broker, lambda: len(broker.replicas.delayed_fetch) == 1)

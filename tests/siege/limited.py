@@ -5,14 +5,17 @@ its threads' stacks, touched or not. Beyond it an allocation fails (MemoryError)
 libraries and address space that the allocator only reserves; a cgroup would count the page cache of the logs, and needs
 rights. What the process really occupies is read from outside, in /proc.
 
-SIGUSR2 makes the process write to COUNTS_FILE how many of everything it holds. That is all that differs from `ottla`.
+SIGUSR2 makes the process write to COUNTS_FILE how many of everything it holds, and how long the longest step of its
+loop was since the last time. That is all that differs from `ottla`.
 """
 
+import asyncio
 import json
 import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -21,6 +24,31 @@ from ottla.cli.main import main
 
 # What threads get as a stack, which counts whole. The usual 8 MiB for each of them would be a limit of threads.
 STACK_BYTES = 1 << 20
+LOOK_EVERY_S = 0.002
+LONGEST_STEP = "longest step"
+"""In milliseconds."""
+
+
+class LoopMeter:
+    """How long the loop was at work between two looks at its timers, at most: in processor time, which says the same on
+    a machine that has more to do."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last_s = 0.0
+        self._longest_s = 0.0
+        loop.call_soon(self._look)
+
+    def take_longest_ms(self) -> int:
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return int(longest_s * 1000)
+
+    def _look(self) -> None:
+        now_s = time.thread_time()
+        if self._last_s:
+            self._longest_s = max(self._longest_s, now_s - self._last_s)
+        self._last_s = now_s
+        self._loop.call_later(LOOK_EVERY_S, self._look)
 
 
 def counts(broker: Broker) -> dict[str, int]:
@@ -41,16 +69,16 @@ def counts(broker: Broker) -> dict[str, int]:
     }
 
 
-def write_counts(broker: Broker, path: Path) -> None:
+def write_counts(broker: Broker, meter: LoopMeter, path: Path) -> None:
     aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(counts(broker)))
+    aside.write_text(json.dumps({**counts(broker), LONGEST_STEP: meter.take_longest_ms()}))
     aside.rename(path)
 
 
 def _counting(start: Callable[[Broker], Awaitable[None]], path: Path) -> Callable[[Broker], Awaitable[None]]:
     async def start_and_listen(broker: Broker) -> None:
         await start(broker)
-        broker.loop.add_signal_handler(signal.SIGUSR2, write_counts, broker, path)
+        broker.loop.add_signal_handler(signal.SIGUSR2, write_counts, broker, LoopMeter(broker.loop), path)
 
     return start_and_listen
 

@@ -20,6 +20,7 @@ from tests.histories.files import HistoryFile, now_us, read_histories
 from tests.histories.violations import Partition
 from tests.siege.attacks.attack import BAIT, BAIT_PARTITIONS, Attack
 from tests.siege.broker import SiegedBroker, Usage
+from tests.siege.limited import LONGEST_STEP
 from tests.siege.probe import NAME as PROBE
 from tests.siege.probe import SESSION_TIMEOUT_MS
 from tests.siege.verdict import Report, Round, Window
@@ -103,7 +104,7 @@ def _attack(broker: SiegedBroker, attack: type[Attack], seed: str, each_s: float
     loud_us = now_us()
     done, failure = _run_attack(broker, attack, seed, LOUD * each_s)
     ended_us = now_us()
-    peak_bytes = broker.peak_bytes()
+    peak_bytes, longest_step_ms = broker.peak_bytes(), broker.counts()[LONGEST_STEP]
     after = _released(broker, before)
     return Round(
         attack=attack,
@@ -113,6 +114,7 @@ def _attack(broker: SiegedBroker, attack: type[Attack], seed: str, each_s: float
         before=before,
         after=after,
         peak_bytes=peak_bytes,
+        longest_step_ms=longest_step_ms,
         log=broker.log(log_start, broker.log_bytes),
         failures=[failure] if failure else [],
     )

@@ -38,6 +38,8 @@ class Round:
     before: Usage
     after: Usage
     peak_bytes: int
+    longest_step_ms: int
+    """Of the broker's loop during the attack, in processor time."""
     log: Sequence[Mapping[str, object]]
     failures: list[str]
     quiet_ms: list[float] = field(default_factory=list)
@@ -128,6 +130,7 @@ TABLE = (
     ("p50", lambda each: f"{percentile(each.loud_ms, 50):.2f}"),
     ("p99", lambda each: f"{percentile(each.loud_ms, 99):.2f}"),
     ("longest ms", lambda each: f"{percentile(each.loud_ms, 100):.0f}"),
+    ("step", lambda each: f"{each.longest_step_ms}"),
     ("ratio", lambda each: f"{each.ratio:.1f}" + ("*" if May.DELAY in each.attack.may else "")),
     ("peak MiB", lambda each: f"{each.peak_bytes >> 20}"),
     ("after", lambda each: f"{each.after.resident_bytes >> 20}"),

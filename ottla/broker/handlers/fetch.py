@@ -10,7 +10,7 @@ from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.turns import Turns
+from ottla.broker.server.turns import ReadTurns
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
@@ -33,7 +33,7 @@ NOT_TOLD = -1
 def handle(
     replicas: ReplicaManager,
     fetch_sessions: FetchSessionCache,
-    turns: Turns,
+    read_turns: ReadTurns,
     runtime: Runtime,
     context: RequestContext,
     request: FetchRequest,
@@ -70,7 +70,7 @@ def handle(
         runtime,
         context,
         fetch,
-        turns=turns,
+        turns=read_turns,
         deadline_ms=deadline_ms,
         min_bytes=min_bytes,
         max_bytes=min(request.max_bytes, runtime.config.fetch_max_bytes),

@@ -23,7 +23,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.turns import FETCH_BYTES_MAX, Turns
+from ottla.broker.server.turns import FETCH_BYTES_MAX, ReadTurns
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -55,7 +55,7 @@ class DelayedFetch(FetchOperation):
         context: RequestContext,
         fetch: FetchContext,
         *,
-        turns: Turns,
+        turns: ReadTurns,
         deadline_ms: int,
         min_bytes: int,
         max_bytes: int,

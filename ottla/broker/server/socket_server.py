@@ -11,7 +11,7 @@ from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, Connection
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions
 from ottla.broker.server.receive_buffers import ReceiveBuffers
-from ottla.broker.server.turns import Turns
+from ottla.broker.server.turns import ReadTurns, Turns
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimerEntry
 
@@ -38,6 +38,7 @@ class Server:
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
         self.turns = Turns(runtime.soon)
+        self.read_turns = ReadTurns(runtime.soon)
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}

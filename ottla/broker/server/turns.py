@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 
 TURN_MS = 2
-READ_BYTES_PER_STEP = 4 << 20
-FETCH_BYTES_MAX = 8 << 20
+READ_BYTES_PER_STEP = 1 << 20
+FETCH_BYTES_MAX = 4 << 20
 """What one response to a consumer may have, beyond the one batch that is always sent: some milliseconds of reading."""
 
 
@@ -26,8 +26,6 @@ class Turns:
         """`soon` runs an action in the next step of the loop, after which the loop looks at its sockets."""
         self._soon = soon
         self._waiting: deque[Callable[[], None]] = deque()
-        # In this step of the loop.
-        self._read_bytes = 0
 
     def __len__(self) -> int:
         """How many wait."""
@@ -39,6 +37,22 @@ class Turns:
         if len(self._waiting) == 1:
             self._soon(self._next)
 
+    def _next(self) -> None:
+        action = self._waiting.popleft()
+        if self._waiting:
+            # First, for the action may fail.
+            self._soon(self._next)
+        action()
+
+
+class ReadTurns(Turns):
+    """The turns of fetches."""
+
+    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__(soon)
+        # In this step of the loop.
+        self._read_bytes = 0
+
     def count_read(self, size_bytes: int) -> None:
         """So much was read for a response in this step."""
         if size_bytes and not self._read_bytes:
@@ -47,15 +61,8 @@ class Turns:
 
     @property
     def may_read(self) -> bool:
-        """Whether a fetch may read in this step, or has to wait."""
-        return self._read_bytes < READ_BYTES_PER_STEP
+        """Whether a fetch may read at once, or has to wait."""
+        return self._read_bytes < READ_BYTES_PER_STEP and not self._waiting
 
     def _begin_step(self) -> None:
         self._read_bytes = 0
-
-    def _next(self) -> None:
-        action = self._waiting.popleft()
-        if self._waiting:
-            # First, for the action may fail.
-            self._soon(self._next)
-        action()
