@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.server import connection as connections
+from ottla.broker.server import turns
 from ottla.broker.server.connection import KEPT_WHILE_HELD, Connection
 from ottla.broker.server.receive_buffers import LENT_MAX
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -42,7 +42,7 @@ ASK = ApiVersionsRequest()
 @pytest.fixture(autouse=True)
 def endless_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a connection handles in an event is here what it has received, however slow the machine is."""
-    monkeypatch.setattr(connections, "TURN_MS", 1 << 30)
+    monkeypatch.setattr(turns, "TURN_MS", 1 << 30)
 
 
 async def test_frames_may_arrive_byte_by_byte(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """When connections are closed, in virtual time."""
 
+import resource
 import struct
 from types import SimpleNamespace
 from typing import Any
@@ -149,3 +150,20 @@ def test_last_answers_that_are_read_in_time_are_not_cut_off(world: World) -> Non
     world.pass_ms(CLOSE_TIMEOUT_MS)
 
     assert world.transport.ended == "closed"
+
+
+@pytest.mark.parametrize(("number", "is_taken"), [(87, True), (88, False)])
+def test_clients_cannot_take_the_last_descriptors(
+    world: World, monkeypatch: pytest.MonkeyPatch, number: int, is_taken: bool
+) -> None:
+    """Logs that roll, new topics and checkpoints need them."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 1000))
+    connection = Connection(world.server, "PLAINTEXT")
+    transport = Transport(connection)
+    socket = SimpleNamespace(fileno=lambda: number, family=None)
+    monkeypatch.setattr(transport, "get_extra_info", lambda name: socket if name == "socket" else ("127.0.0.1", 1))
+
+    connection.connection_made(transport)  # type: ignore[arg-type]
+
+    assert transport.ended == ("" if is_taken else "closed")
+    assert (connection in world.server.connections) is is_taken

@@ -81,6 +81,29 @@ def test_a_turn_that_fails_does_not_end_the_others() -> None:
     assert given == ["b"]
 
 
+def test_connections_share_the_time_of_a_step() -> None:
+    steps = Steps()
+    turns = Turns(steps.soon)
+
+    assert [turns.is_over(began_ms=100, now_ms=101), turns.is_over(began_ms=101, now_ms=102)] == [False, True]
+    steps.step()
+    assert not turns.is_over(began_ms=102, now_ms=103)
+    steps.step()
+
+    assert steps.actions == []
+
+
+def test_a_turn_that_was_waited_for_is_a_whole_one() -> None:
+    steps, found = Steps(), list[bool]()
+    turns = Turns(steps.soon)
+    turns.wait(lambda: found.append(turns.is_over(began_ms=110, now_ms=111)))
+
+    assert turns.is_over(began_ms=100, now_ms=105)
+    steps.step()
+
+    assert found == [False]
+
+
 def test_each_step_begins_with_room_to_read() -> None:
     steps = Steps()
     turns = ReadTurns(steps.soon)
@@ -108,7 +131,7 @@ def test_no_fetch_reads_before_those_that_wait() -> None:
 async def test_a_connection_with_many_requests_lets_others_go_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "TURN_MS", 0)
+    monkeypatch.setattr(turns_module, "TURN_MS", 0)
     async with running_broker(tmp_path) as broker:
         busy, busy_transport = connected(broker)
         other, other_transport = connected(broker)
@@ -130,7 +153,7 @@ async def test_a_connection_with_many_requests_lets_others_go_first(
 async def test_bytes_that_wait_for_a_turn_are_counted_and_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "TURN_MS", 0)
+    monkeypatch.setattr(turns_module, "TURN_MS", 0)
     async with running_broker(tmp_path) as broker:
         busy, busy_transport = connected(broker)
         data = asked(10_000)
@@ -146,7 +169,7 @@ async def test_bytes_that_wait_for_a_turn_are_counted_and_released(
 async def test_a_connection_that_ends_before_its_turn_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "TURN_MS", 0)
+    monkeypatch.setattr(turns_module, "TURN_MS", 0)
     async with running_broker(tmp_path) as broker:
         busy, busy_transport = connected(broker)
         feed(busy, asked(100))

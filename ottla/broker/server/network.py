@@ -1,6 +1,7 @@
 """Where connections come from: TCP in production, memory in a simulation."""
 
 import asyncio
+import resource
 import socket
 import sys
 from collections.abc import Callable
@@ -61,6 +62,20 @@ class TcpNetwork:
         factory: Callable[[], asyncio.Protocol] = protocol_factory  # type: ignore[assignment]
         transport, _ = await loop.create_connection(factory, host, port)
         return transport
+
+
+# Descriptors that clients cannot take: logs that roll, new topics, checkpoints and other brokers need them.
+DESCRIPTORS_KEPT = 256
+
+
+def takes_last_descriptors(transport: asyncio.BaseTransport) -> bool:
+    """Whether the process has few descriptors left without this connection's: the kernel gives the smallest number."""
+    tcp = transport.get_extra_info("socket")
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if tcp is None or allowed == resource.RLIM_INFINITY:
+        return False
+    number: int = tcp.fileno()
+    return number >= allowed - min(DESCRIPTORS_KEPT, allowed // 8)
 
 
 class SocketOptions(NamedTuple):

@@ -9,7 +9,7 @@ from ottla.broker.runtime import Runtime
 from ottla.broker.server.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher
-from ottla.broker.server.network import ListeningSocket, Network, SocketOptions
+from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.turns import ReadTurns, Turns
 from ottla.replication.fetch_session_cache import FetchSessionCache
@@ -102,7 +102,7 @@ class Server:
         assert transport is not None, "a new connection has its transport"
         peer = transport.get_extra_info("peername")
         host = connection.peer_host = str(peer[0]) if peer else ""
-        refusal = self._refusal(host)
+        refusal = self._refusal(host, transport)
         self.connections[connection] = None
         self._connections_of_host[host] = self._connections_of_host.get(host, 0) + 1
         if refusal is not None:
@@ -161,7 +161,7 @@ class Server:
 
     # Limits.
 
-    def _refusal(self, host: str) -> str | None:
+    def _refusal(self, host: str, transport: asyncio.BaseTransport) -> str | None:
         config = self.runtime.config
         if len(self.connections) >= config.max_connections:
             return f"there are {config.max_connections} connections already (max.connections)"
@@ -169,6 +169,8 @@ class Server:
         limit = overrides.get(host, config.max_connections_per_ip)
         if self._connections_of_host.get(host, 0) >= limit:
             return f"there are {limit} connections from this address already (max.connections.per.ip)"
+        if takes_last_descriptors(transport):
+            return "the process has few file descriptors left (RLIMIT_NOFILE)"
         return None
 
     def _throttle(self, connection: Connection, now_ms: int) -> None:

@@ -4,7 +4,8 @@ A step of the loop handles what has arrived on each connection. Little would arr
 forty thousand small requests, and a fetch can ask for fifty megabytes; a hundred clients that do so at the same time
 would keep all others waiting for seconds. So the work of a step is bounded, and what exceeds it waits for its turn:
 
-- a connection whose requests have taken `TURN_MS` handles no more of them, and reads nothing (`Connection`);
+- when the requests of a step have taken `TURN_MS`, each connection handles a few more of its own, which is all that
+  most of them have, and then reads nothing (`Connection`);
 - fetches that have read `READ_BYTES_PER_STEP` between them let no further fetch read in this step (`DelayedFetch`).
 
 Those that wait are served in the order of their arrival, one in each step of the loop. Between two of them the loop
@@ -17,7 +18,7 @@ from collections.abc import Callable
 
 TURN_MS = 2
 READ_BYTES_PER_STEP = 1 << 20
-FETCH_BYTES_MAX = 4 << 20
+FETCH_BYTES_MAX = 8 << 20
 """What one response to a consumer may have, beyond the one batch that is always sent: some milliseconds of reading."""
 
 
@@ -26,6 +27,8 @@ class Turns:
         """`soon` runs an action in the next step of the loop, after which the loop looks at its sockets."""
         self._soon = soon
         self._waiting: deque[Callable[[], None]] = deque()
+        # None: in this step no connection has had many requests yet.
+        self._step_began_ms: int | None = None
 
     def __len__(self) -> int:
         """How many wait."""
@@ -37,7 +40,19 @@ class Turns:
         if len(self._waiting) == 1:
             self._soon(self._next)
 
+    def is_over(self, began_ms: int, now_ms: int) -> bool:
+        """Whether a connection that has begun to handle requests at `began_ms` shall leave the rest for later."""
+        if self._step_began_ms is None:
+            self._step_began_ms = began_ms
+            self._soon(self._end_step)
+        return now_ms - self._step_began_ms >= TURN_MS
+
+    def _end_step(self) -> None:
+        self._step_began_ms = None
+
     def _next(self) -> None:
+        # What others have done in this step does not shorten a turn that was waited for.
+        self._end_step()
         action = self._waiting.popleft()
         if self._waiting:
             # First, for the action may fail.
