@@ -16,7 +16,17 @@ from ottla.broker.server.turns import READ_BYTES_PER_STEP, ReadTurns, Turns
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.test_connection import FakeTransport, feed
-from tests.broker.wire import client_of, create_topic, produce, running_broker, turn, until, values_of
+from tests.broker.wire import (
+    batch,
+    client_of,
+    create_topic,
+    produce,
+    produce_request,
+    running_broker,
+    turn,
+    until,
+    values_of,
+)
 from tests.fakes.frames import build_request_frame
 
 ASK = ApiVersionsRequest()
@@ -249,6 +259,32 @@ async def test_a_fetch_that_waited_for_its_turn_parks_if_there_is_too_little(
             answer = await reader.receive(FetchResponse, 11)
 
     assert values_of(answer.responses[0].partitions[0].records) == [b"a"]
+
+
+async def test_fetches_that_an_append_ends_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        request = fetch_all(1)
+        request.max_wait_ms, request.min_bytes = 60_000, 1
+        peers = [connected(broker) for _ in range(5)]
+        for connection, _ in peers:
+            feed(connection, build_request_frame(request, 11, 1, "c"))
+        assert len(broker.replicas.delayed_fetch) == 5
+        await turn(broker)
+        monkeypatch.setattr(turns_module, "READ_BYTES_PER_STEP", 1)
+        answered: list[int] = []
+        writer, _ = connected(broker)
+
+        feed(writer, build_request_frame(produce_request("t", batch(b"a")), 9, 1, "c"))
+        answered.append(sum(bool(transport.frames) for _, transport in peers))
+        peers[3][0].connection_lost(None)
+        await until(broker, lambda: not len(broker.read_turns))
+
+        assert answered == [1]
+        assert [bool(transport.frames) for _, transport in peers] == [True, True, True, False, True]
+        for connection, _ in (*peers[:3], peers[4]):
+            connection.connection_lost(None)
+        writer.connection_lost(None)
 
 
 async def test_a_response_to_a_consumer_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

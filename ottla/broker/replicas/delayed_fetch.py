@@ -23,7 +23,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.turns import FETCH_BYTES_MAX, ReadTurns
+from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_COST_BYTES, ReadTurns
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -146,12 +146,25 @@ class DelayedFetch(FetchOperation):
         watch.readable_bytes = readable_bytes
         return self._readable_bytes >= self._min_bytes
 
+    def on_complete(self) -> None:
+        """A roll of the log ends the wait of all that read the segment before, perhaps thousands."""
+        if self._turns.may_read:
+            super().on_complete()
+        else:
+            self._turns.wait(self._finish_in_turn)
+
+    def _finish_in_turn(self) -> None:
+        if self._context.connection.is_closed:
+            self._fetch.abandon()
+        else:
+            super().on_complete()
+
     # Reading.
 
     def _read_all(self) -> None:
         self._watched = []
         super()._read_all()
-        self._turns.count_read(self._bytes_read)
+        self._turns.count_read(READ_COST_BYTES + self._bytes_read)
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         partition = find_partition(self._replicas, target)

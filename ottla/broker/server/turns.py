@@ -18,6 +18,8 @@ from collections.abc import Callable
 
 TURN_MS = 2
 READ_BYTES_PER_STEP = 1 << 20
+# A fetch costs something even if there is nothing to read: some hundred microseconds, as many as so much to read.
+READ_COST_BYTES = 64 << 10
 FETCH_BYTES_MAX = 8 << 20
 """What one response to a consumer may have, beyond the one batch that is always sent: some milliseconds of reading."""
 
@@ -70,7 +72,7 @@ class ReadTurns(Turns):
 
     def count_read(self, size_bytes: int) -> None:
         """So much was read for a response in this step."""
-        if size_bytes and not self._read_bytes:
+        if not self._read_bytes:
             self._soon(self._begin_step)
         self._read_bytes += size_bytes
 
