@@ -8,10 +8,11 @@ PIPELINE_BIN = $(PIPELINE_VENV)/bin
 SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
+SIEGE_MINUTES ?= 4
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim sim-reach storm fuzz nightly bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim sim-reach storm siege fuzz nightly bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -57,17 +58,23 @@ sim-reach: $(VENV)/ready-dev
 storm: $(VENV)/ready-dev
 	$(BIN)/python -m tests.storm --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+# One broker with 512 MiB under what clients can do, for SIEGE_MINUTES; ATTACKS="NAME …" chooses, SEED=s repeats.
+siege: $(VENV)/ready-dev
+	$(BIN)/python -m tests.siege --minutes $(SIEGE_MINUTES) $(if $(ATTACKS),--attacks $(ATTACKS)) $(if $(SEED),--seed $(SEED))
+
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz --inputs $(N)
 
 # All that takes long, one after another; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
 nightly: SEEDS = 3000
 nightly: MINUTES = 60
+nightly: SIEGE_MINUTES = 10
 nightly: N = 5000000
 nightly: $(VENV)/ready-dev
 	$(MAKE) sim SEEDS=$(SEEDS)
 	OTTLA_NIGHTLY=1 $(BIN)/python -m pytest tests/simulation/cluster/test_traps.py -k rarely --numprocesses 2
 	$(MAKE) storm MINUTES=$(MINUTES)
+	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
 	$(MAKE) fuzz N=$(N)
 
 bench: $(VENV)/ready-dev

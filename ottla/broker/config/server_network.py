@@ -174,8 +174,8 @@ class NetworkOptions:
         "fetch.max.bytes",
         57671680,
         "Maximum size of a fetch response in bytes, whatever limit the client gives. The first batch is always "
-        "returned whole. Responses that clients have not read yet share 48 MiB of memory and are smaller when it "
-        "is in use.",
+        "returned whole. A response has at most 8 MiB beside it, so that other requests need not wait for long. "
+        "Responses that clients have not read yet share 48 MiB of memory and are smaller when it is in use.",
         at_least=1024,
     )
     max_incremental_fetch_session_cache_slots = integer(

@@ -1,0 +1,107 @@
+"""What breaks a promise, and which attack it is counted for."""
+
+from typing import Any
+
+import pytest
+
+from tests.histories.events import Acknowledged, FinalLog, Sent
+from tests.siege.attacks.full_disk import FullDisk
+from tests.siege.attacks.request_floods import SmallRequests
+from tests.siege.broker import Usage
+from tests.siege.verdict import Report, Round, Window, percentile, table
+
+MIB = 1 << 20
+COUNTS = {"connections": 5, "parked fetches": 2, "held bytes": 0, "topics": 3}
+
+
+def usage(descriptors: int = 80, **counts: int) -> Usage:
+    return Usage(50 * MIB, descriptors, COUNTS | {name.replace("_", " "): count for name, count in counts.items()})
+
+
+def round_of(**fields: Any) -> Round:
+    """Of an attack from second 1 to second 2, after a second of quiet."""
+    given: dict[str, Any] = {
+        "attack": SmallRequests,
+        "quiet": Window(0, 1_000_000),
+        "loud": Window(1_000_000, 2_000_000),
+        "done": {},
+        "before": usage(),
+        "after": usage(),
+        "peak_bytes": 100 * MIB,
+        "longest_step_ms": 3,
+        "log": [],
+        "failures": [],
+        "acknowledged": 10,
+    }
+    return Round(**(given | fields))
+
+
+def sent(at_us: int, number: int, producer: str = "probe.0") -> Sent:
+    return Sent(at_us, producer, "t", 0, number, f"{producer}/{number}")
+
+
+def test_a_round_in_which_all_went_well_breaks_nothing() -> None:
+    assert list(round_of().broken(512 * MIB)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"lost": 2}, "2 acknowledged records are lost"),
+        ({"sessions_lost": 1}, "1 sessions were lost"),
+        ({"peak_bytes": 600 * MIB}, "600 MiB were resident, 512 MiB are allowed"),
+        ({"acknowledged": 0}, "no record was acknowledged"),
+        ({"quiet_ms": [1.0], "loud_ms": [6.0]}, "p99 of produce is 6.0 times what it was before, 5 are allowed"),
+        ({"after": usage(connections=8)}, "not released: 3 connections"),
+        ({"after": usage(parked_fetches=100)}, "not released: 98 parked fetches"),
+        ({"after": usage(descriptors=200)}, "not released: 120 descriptors"),
+        ({"failures": ["it fell over"]}, "it fell over"),
+    ],
+)
+def test_each_broken_promise_is_a_sentence(fields: dict[str, Any], sentence: str) -> None:
+    assert list(round_of(**fields).broken(512 * MIB)) == [sentence]
+
+
+def test_an_attack_that_may_delay_is_not_held_to_p99() -> None:
+    slow = {"quiet_ms": [1.0], "loud_ms": [100.0]}
+
+    assert list(round_of(attack=FullDisk, acknowledged=0, **slow).broken(512 * MIB)) == []
+    assert list(round_of(**slow).broken(512 * MIB, judges_latency=False)) == []
+
+
+def test_records_are_counted_for_the_attack_that_they_met() -> None:
+    quiet, loud, lost, in_doubt = sent(500_000, 0), sent(1_500_000, 1), sent(1_600_000, 2), sent(1_700_000, 3)
+    other = sent(1_500_000, 0, "confluent")
+    acknowledged = [Acknowledged(each.at_us + 2_000, each.value, 0) for each in (quiet, loud, lost, other)]
+    report = Report(512 * MIB, rounds=[round_of()])
+
+    report.fill(
+        [quiet, loud, lost, in_doubt, other, *acknowledged],
+        {("t", 0): FinalLog(0, ((0, quiet.value), (1, loud.value), (2, other.value)))},
+        [(500_000, "before"), (1_500_000, "heartbeat answered 25")],
+    )
+
+    (found,) = report.rounds
+    assert (found.sent, found.acknowledged, found.lost, found.sessions_lost) == (4, 3, 1, 1)
+    assert (found.quiet_ms, found.loud_ms, found.ratio) == ([2.0], [2.0, 2.0], 1.0)
+
+
+def test_sessions_of_the_attackers_own_groups_may_expire() -> None:
+    log = [{"event": "SessionExpired", "group_id": group} for group in ("storm", "siege-giant", "siege-probe")]
+    report = Report(512 * MIB, rounds=[round_of(log=log)])
+
+    report.fill([], {}, [])
+
+    assert report.rounds[0].sessions_lost == 2
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    assert [percentile(range(100), percent) for percent in (50, 99, 100)] == [50, 99, 99]
+    assert percentile([], 99) == 0
+
+
+def test_the_table_has_a_line_for_each_attack() -> None:
+    lines = list(table([round_of(), round_of(attack=FullDisk)]))
+
+    assert [line.split()[0] for line in lines] == ["attack", "small-requests", "full-disk"]
+    assert len({len(line.split("  ")) > 5 for line in lines}) == 1
