@@ -30,12 +30,13 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.producing import batch_of, produce_request
+from tests.simulation.cluster.risked import RISKED
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
 
 PREFERRED, UNCLEAN = 0, 1
-SHORT_LIVED, RISKED = "gamma", "risked"
+SHORT_LIVED = "gamma"
 GROWING, PARTITIONS_MAX = "beta", 3
 # What an operator is told who is too early, too late, or asks for what cannot be done at the moment.
 UNTIMELY = {

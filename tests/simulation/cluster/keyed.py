@@ -73,7 +73,7 @@ class KeyedProducer:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        self.client = Client(self.world, self.rng, self.name)
+        self.client = Client(self.world, self.rng, self.name, [KEYED])
         self.version = self.rng.randint(3, 11)
 
     async def live(self) -> None:

@@ -9,6 +9,8 @@ from zlib import crc32
 from ottla.protocol.records.batch import BatchHeader
 from tests.simulation.cluster.replicas import TrackedLog
 
+RISKED = "risked"
+
 
 class RiskedLog(TrackedLog):
     def _begin(self) -> None:

@@ -21,7 +21,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.histories.events import Event
 from tests.simulation.calm import Calm, wait_for_all
-from tests.simulation.cluster.admin import GROWING, RISKED, risked_topic
+from tests.simulation.cluster.admin import GROWING, risked_topic
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
 from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LATEST_KINDS, LONGEST_STALL_MS, Faults
 from tests.simulation.cluster.inspector import ClusterInspector
@@ -32,6 +32,7 @@ from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
 from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
 from tests.simulation.cluster.reading import Reader
 from tests.simulation.cluster.rest import Rest
+from tests.simulation.cluster.risked import RISKED
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.truth import Truth
