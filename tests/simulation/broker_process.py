@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ DISK_FAULT = "no space is left on the device"
 class JudgedLog:
     """The broker's log: what it says belongs to the trace, and an error is one too many."""
 
-    def __init__(self, judge: Judge, is_disk_failing: Callable[[], bool] = lambda: False) -> None:
-        """Errors that the broker handles may be logged while its disk fails; unhandled ones may not."""
+    def __init__(self, judge: Judge, is_expected: Callable[[Mapping[str, Any]], bool] = lambda _: False) -> None:
+        """`is_expected` says by its fields whether an error may be logged; unhandled ones never may."""
         self._judge = judge
-        self._is_disk_failing = is_disk_failing
+        self._is_expected = is_expected
 
     def debug(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)
@@ -36,7 +36,7 @@ class JudgedLog:
 
     def error(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)
-        if DISK_FAULT not in str(fields) and not self._is_disk_failing():
+        if DISK_FAULT not in str(fields) and not self._is_expected(fields):
             self._judge.violated("log", f"{event}: {fields}")
 
     def exception(self, event: str, **fields: Any) -> None:

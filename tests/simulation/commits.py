@@ -25,6 +25,8 @@ NEVER_APPLIED = {
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # A partition that the coordinator's broker has not heard of yet.
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
 UNAVAILABLE = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 PROMPT_MS = 2_000

@@ -9,14 +9,19 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -25,12 +30,14 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.producing import batch_of, produce_request
+from tests.simulation.cluster.risked import RISKED
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
 
-PREFERRED = 0
+PREFERRED, UNCLEAN = 0, 1
 SHORT_LIVED = "gamma"
+GROWING, PARTITIONS_MAX = "beta", 3
 # What an operator is told who is too early, too late, or asks for what cannot be done at the moment.
 UNTIMELY = {
     ErrorCode.NONE,
@@ -39,6 +46,7 @@ UNTIMELY = {
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     ErrorCode.TOPIC_ALREADY_EXISTS,
     *PASSING,
 }
@@ -66,6 +74,17 @@ BROKER_CONFIGS = {
 }
 
 
+def risked_topic() -> CreatableTopic:
+    """Its records may be lost: any replica may be elected."""
+    configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    return CreatableTopic(
+        name=RISKED,
+        num_partitions=1,
+        replication_factor=len(NODE_IDS),
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+    )
+
+
 class Admin:
     def __init__(self, world: "ClusterWorld", rng: random.Random) -> None:
         self.client = Client(world, rng, "admin")
@@ -90,6 +109,33 @@ class Admin:
         if response is not None:
             results = [result for topic in response.responses for result in topic.partitions]
             self._judge(f"reassign {replicas}", response.error_code, *(result.error_code for result in results))
+
+    async def grow(self) -> None:
+        """One partition more, placed by the controller or by hand."""
+        topic = self._world.truth.image.topic(GROWING)
+        if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
+            return
+        by_hand = [CreatePartitionsAssignment(broker_ids=self._rng.sample(NODE_IDS, len(NODE_IDS)))]
+        wanted = CreatePartitionsTopic(
+            name=GROWING, count=len(topic.partitions) + 1, assignments=self._rng.choice([None, by_hand])
+        )
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
+        response = await self._ask(request, self._rng.randint(0, 3))
+        # The answer of an earlier attempt may have been lost: then there are so many already.
+        if response is not None and response.results[0].error_code != ErrorCode.INVALID_PARTITIONS:
+            self._judge("create partitions", response.results[0].error_code)
+
+    async def risk(self) -> None:
+        """Writes to a topic that any replica may lead, and elects whoever is there if no replica in sync is."""
+        for number in range(self._rng.randint(1, 5)):
+            records = batch_of([f"at risk {number}"], self._world.wall_ms())
+            await self._ask(produce_request((RISKED, 0), records, acks=1), 9)
+        partitions = [TopicPartitions(topic=RISKED, partitions=[0])]
+        request = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=partitions, timeout_ms=REQUEST_TIMEOUT_MS)
+        response = await self._ask(request, 2)
+        if response is not None:
+            results = [result for topic in response.replica_election_results for result in topic.partition_result]
+            self._judge("elect unclean", response.error_code, *(result.error_code for result in results))
 
     async def churn(self) -> None:
         """A topic that is made, written to, and deleted while it is still being copied."""

@@ -57,10 +57,13 @@ class Leader:
 class Client:
     """All methods raise ConnectionError, also where nobody can be reached; the caller waits and tries again."""
 
-    def __init__(self, world: "ClusterWorld", rng: random.Random, client_id: str) -> None:
+    def __init__(
+        self, world: "ClusterWorld", rng: random.Random, client_id: str, topics: list[str] | None = None
+    ) -> None:
         self.client_id = client_id
         self._world = world
         self._rng = rng
+        self._topics = world.topics if topics is None else topics
         self._version = rng.randint(7, 12)
         self._wires: dict[int, ClusterWire] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -110,7 +113,7 @@ class Client:
 
     async def _refresh(self) -> None:
         wire = await self.any_broker()
-        topics = [MetadataRequestTopic(name=topic) for topic in self._world.topics]
+        topics = [MetadataRequestTopic(name=topic) for topic in self._topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await wire.call(request, self._version, within_ms=REQUEST_TIMEOUT_MS)
         if response.brokers:

@@ -56,6 +56,9 @@ class Faults:
             "reassign": lambda: self._administer("reassign", self._admin.reassign),
             "churn": lambda: self._administer("churn", self._admin.churn),
             "delete records": lambda: self._administer("delete records", self._admin.delete_records),
+            "grow": lambda: self._administer("grow", self._admin.grow),
+            "risk": lambda: self._administer("risk", self._admin.risk),
+            "reboot": self._reboot,
             "configure": lambda: self._administer("configure", self._admin.configure),
         }
 
@@ -99,6 +102,19 @@ class Faults:
                 node.is_busy = True
                 node.fail_power()
             await asyncio.gather(*(self._come_back(node) for node in nodes))
+
+    async def _reboot(self) -> None:
+        """All machines that nothing else is happening to, each after its broker was stopped in an orderly way."""
+        nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+        self._note("reboot" if len(nodes) == len(self._world.nodes) else "part of a reboot")
+        for node in nodes:
+            node.is_busy = True
+        await asyncio.gather(*(self._reboot_one(node) for node in nodes))
+
+    async def _reboot_one(self, node: Node) -> None:
+        await node.stop()
+        node.lose_power()
+        await self._come_back(node)
 
     async def _restart(self, way: str) -> None:
         node = self._free_node()
@@ -250,3 +266,4 @@ OPERATIONS = ("elect", "reassign", "churn")
 KINDS = LIVES + SURROUNDINGS + OPERATIONS
 # Drawn after everything else of a plan.
 LATER_KINDS = ("delete records", "configure", "disk")
+LATEST_KINDS = ("grow", "risk", "reboot")

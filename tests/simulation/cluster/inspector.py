@@ -11,6 +11,7 @@ from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
+from tests.simulation.cluster.risked import RiskedLog
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.invariants import Inspector, hosted_partitions
 from tests.simulation.replay import differences, live_state, replayed
@@ -142,8 +143,7 @@ class BrokerInspector:
             # The first, or another one after it was moved away and back.
             self._terms.pop(key, None)
             committed = self._cluster.committed_of(key, name)
-            kind = CompactedLog if self._cluster.compacts and log.config.is_compacted else TrackedLog
-            tracked = self._logs[key] = kind(self._judge, committed, log, f"broker {self._node_id}")
+            tracked = self._logs[key] = self._kind_of(log)(self._judge, committed, log, f"broker {self._node_id}")
         tracked.look()
         self._look_at_epochs(partition, key, where)
         if partition.topic == CONSUMER_OFFSETS and self._offsets_terms.get(key) != (
@@ -159,6 +159,11 @@ class BrokerInspector:
                 tracked.check_leads_with_committed(partition.leader_epoch)
             if tracked.commit(partition.high_watermark, partition.leader_epoch):
                 self._cluster.check_isr(partition.topic, partition.index)
+
+    def _kind_of(self, log: Any) -> type[TrackedLog]:
+        if log.config.unclean_leader_election_enable:
+            return RiskedLog
+        return CompactedLog if self._cluster.compacts and log.config.is_compacted else TrackedLog
 
     def _begin_term(self, index: int) -> None:
         self.term = self._judge.begin_term(before=self.term)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker import Broker, StartError
@@ -9,6 +10,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.cluster.image import BrokerState
 from tests.simulation.broker_process import DATA_DIR, BrokerProcess, JudgedLog
 from tests.simulation.cluster.inspector import BrokerInspector
+from tests.simulation.cluster.risked import RISKED
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import Crash, Process, VirtualClock
 from tests.simulation.network import Listener, Transport
@@ -97,7 +99,7 @@ class Node:
             rng=random.Random(self._rng.getrandbits(64)),
             files=self.disk,
             network=HostNetwork(world, self.host),
-            log=JudgedLog(world.judge, lambda: self.has_failing_disk),  # type: ignore[arg-type]
+            log=JudgedLog(world.judge, self._is_expected),  # type: ignore[arg-type]
             boot_id=f"boot {self._boots}",
         )
         self.inspector = world.inspector.began(self.node_id, broker)
@@ -112,6 +114,10 @@ class Node:
             self.kill()
             return False
         return process.alive
+
+    def _is_expected(self, error: Mapping[str, Any]) -> bool:
+        """The broker handles errors of the disk, and says which records an unclean election has lost."""
+        return self.has_failing_disk or error.get("topic") == RISKED
 
     async def stop(self) -> None:
         """In an orderly way, if nothing comes in between."""

@@ -32,9 +32,14 @@ class ClusterPlan:
     compacts: bool
     """`__consumer_offsets` is compacted all the time."""
     retention_bytes: int
+    writes_keys: bool
+    """A topic of clients is compacted."""
+    has_standalone_group: bool
+    expires_offsets: bool
+    """So soon that it is seen."""
 
     @classmethod
-    def draw(cls, rng: random.Random, kinds: tuple[str, ...], later_kinds: tuple[str, ...] = ()) -> "ClusterPlan":
+    def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
         plan = cls(
             session_timeout_ms=rng.choice([2_000, 3_000, 6_000]),
             lag_ms_max=rng.choice([1_500, 4_000, 10_000]),
@@ -55,6 +60,9 @@ class ClusterPlan:
             index_interval_bytes=4096,
             compacts=False,
             retention_bytes=-1,
+            writes_keys=False,
+            has_standalone_group=False,
+            expires_offsets=False,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
@@ -62,7 +70,12 @@ class ClusterPlan:
         plan.index_interval_bytes = rng.choice([0, 300, 4_096])
         plan.compacts = rng.random() < 0.3
         plan.retention_bytes = rng.choice([-1, -1, 2_000]) if plan.segment_bytes < 1 << 30 else -1
-        plan.faults |= {kind for kind in later_kinds if rng.random() < 0.3}
+        plan.faults |= {kind for kind in later_kinds[0] if rng.random() < 0.3}
+        plan.faults |= {kind for kinds in later_kinds[1:] for kind in kinds if rng.random() < 0.15}
+        plan.writes_keys = plan.compacts and rng.random() < 0.6
+        plan.has_standalone_group = rng.random() < 0.25
+        # A clock that jumps expires what it likes.
+        plan.expires_offsets = plan.has_standalone_group and "clock" not in plan.faults and rng.random() < 0.4
         return plan
 
     def settings(self) -> dict[str, str]:
@@ -93,11 +106,14 @@ class ClusterPlan:
         }
         if self.compacts:
             settings |= {
-                "offsets.topic.segment.bytes": 1_000,
+                # Larger than the metadata of a group of three: a batch must fit into a segment.
+                "offsets.topic.segment.bytes": 1_500,
                 "log.cleaner.backoff.ms": 500,
                 "log.cleaner.min.cleanable.ratio": 0.01,
                 "log.cleaner.delete.retention.ms": 5_000,
             }
+        if self.expires_offsets:
+            settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 2_000}
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return {name: str(value) for name, value in settings.items()}

@@ -45,6 +45,10 @@ class Committed:
     """Hash by base offset and leader epoch; of a single record where the log is compacted."""
     latest: dict[bytes, "LatestRecord"] = field(default_factory=dict)
     """By key, where the log is compacted."""
+    prefixes_before: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Where any replica may lead: the hash of the log before a batch, by base offset and leader epoch."""
+    last_prefixes: dict[int, int] = field(default_factory=dict)
+    """Where any replica may lead: of the last replica that got so far, by end offset."""
 
 
 class LatestRecord(NamedTuple):

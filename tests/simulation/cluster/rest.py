@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ottla.cluster.image import NO_LEADER, BrokerState
 from ottla.coordinator.classic.states import STABLE
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from ottla.protocol.records.record import Record
 from tests.histories.checker import check
 from tests.histories.events import FinalLog
+from tests.simulation.cluster.keyed import KEYED
+from tests.simulation.cluster.standalone import GROUP
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import hosted_partitions
 from tests.simulation.member import PROMPT_MS
@@ -26,6 +29,8 @@ WRITING_MS = 30_000
 REACTION_MS = 8_000
 # Much longer than it takes to replicate a batch, and to answer who sent it.
 FORWARDING_MS = 5_000
+OFFSETS_RETENTION_MS = 60_000
+EXPIRY_MS = 8_000
 
 
 class Rest:
@@ -53,6 +58,15 @@ class Rest:
         final = {partition: self._final_log(*partition) for partition in world.partitions}
         for violation in check(world.history, final):
             self._judge.violated("history", str(violation))
+        if world.keyed_producer is not None:
+            for wrong in world.keyed_producer.ledger.wrong(self._final_records(KEYED, 0)):
+                self._judge.violated("I-5", f"{KEYED}: {wrong}")
+
+    async def see_offsets_expire(self) -> None:
+        """Where they do so soon enough. Those of a group with members stay."""
+        if self._world.plan.expires_offsets:
+            await asyncio.sleep(OFFSETS_RETENTION_MS / 1000)
+            await self._wait("expiry", self._not_expired, EXPIRY_MS)
 
     async def clean_up(self) -> None:
         """I-17 once more; I-19: when everybody has gone, what was made for them has gone."""
@@ -189,18 +203,34 @@ class Rest:
             if wrong is not None or metadata != metadata_of(offset):
                 self._judge.violated("I-16", f"{group_id} {partition}: read {wrong}, {metadata!r}")
 
+    def _not_expired(self) -> list[str]:
+        return [
+            f"{node.host} has offsets of {GROUP}"
+            for node in self._world.nodes.values()
+            for hosted in hosted_partitions(node.broker)
+            if not hosted.is_loading and hosted.coordinator.shard.durable.knows(GROUP)
+        ]
+
     def _final_log(self, topic: str, index: int) -> FinalLog:
-        state = self._world.truth.partition(topic, index)
-        assert state is not None, "topics of clients are not deleted"
-        log = self._world.nodes[state.leader].broker.replicas.partition(topic, index).log
-        records: list[tuple[int, str]] = []
+        records = self._final_records(topic, index)
+        start = self._leading_log(topic, index).log_start_offset
+        return FinalLog(start, tuple((record.offset, bytes(record.value or b"").decode()) for record in records))
+
+    def _final_records(self, topic: str, index: int) -> list[Record]:
+        """What consumers can read."""
+        log = self._leading_log(topic, index)
+        records: list[Record] = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True, wait=True)
-            records += [
-                (record.offset, bytes(record.value or b"").decode())
-                for record in records_of(chunk.records)
-                if record.offset >= log.log_start_offset
-            ]
+            records += [record for record in records_of(chunk.records) if record.offset >= log.log_start_offset]
+            if chunk.end_offset == offset:
+                # Compaction has left nothing before the log end.
+                break
             offset = chunk.end_offset
-        return FinalLog(log.log_start_offset, tuple(records))
+        return records
+
+    def _leading_log(self, topic: str, index: int) -> Any:
+        state = self._world.truth.partition(topic, index)
+        assert state is not None, "topics of clients are not deleted"
+        return self._world.nodes[state.leader].broker.replicas.partition(topic, index).log

@@ -14,21 +14,26 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from ottla.broker.broker import StartError
-from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
+from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.histories.events import Event
 from tests.simulation.calm import Calm, wait_for_all
+from tests.simulation.cluster.admin import GROWING, risked_topic
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
-from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LONGEST_STALL_MS, Faults
+from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LATEST_KINDS, LONGEST_STALL_MS, Faults
 from tests.simulation.cluster.inspector import ClusterInspector
 from tests.simulation.cluster.judge import ClusterJudge
+from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
 from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
 from tests.simulation.cluster.reading import Reader
 from tests.simulation.cluster.rest import Rest
+from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.judge import seat_of
@@ -52,7 +57,7 @@ class ClusterWorld:
         self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, executor_return_us=self._thread_return_us)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
-        self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS)
+        self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS, LATEST_KINDS)
         self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
         self.network.draw_conditions = _draw_conditions
         self.topics = ["alpha", "beta"]
@@ -63,6 +68,7 @@ class ClusterWorld:
         self.history: list[Event] = []
         self.members: list[Member] = []
         self.producers: list[IdempotentProducer] = []
+        self.keyed_producer: KeyedProducer | None = None
         self.client_hosts: list[str] = []
         self.nodes_of_processes: dict[Process, Node] = {}
         self._keep_trace = keep_trace
@@ -77,6 +83,7 @@ class ClusterWorld:
             asyncio._set_running_loop(self.loop)
             self.store_machine = StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
         self.truth = Truth(self.judge, self.store_machine.store)
+        self.truth.when_changed.append(self._maybe_grow)
         self.inspector = ClusterInspector(self.judge, self.truth, compacts=self.plan.compacts)
         settings = self.plan.settings()
         self.nodes = {node_id: Node(self, node_id, settings) for node_id in NODE_IDS}
@@ -223,7 +230,8 @@ class ClusterWorld:
             return False
         return all(
             (set(state.isr) | set(state.elr)) - {node.node_id} or node.node_id not in state.replicas
-            for _, _, state in self.truth.image.partitions()
+            for topic, _, state in self.truth.image.partitions()
+            if topic.name != RISKED
         )
 
     def calm_down(self) -> None:
@@ -248,6 +256,7 @@ class ClusterWorld:
         self.writing_is_over = True
         await rest.finish_writing()
         await rest.judge_groups()
+        await rest.see_offsets_expire()
         self.is_over = True
         await wait_for_all(self._tasks)
         await rest.judge_history()
@@ -256,6 +265,8 @@ class ClusterWorld:
     async def _create_topics(self) -> None:
         counts = {topic: sum(each == topic for each, _ in self.partitions) for topic in self.topics}
         topics = [CreatableTopic(name=topic, num_partitions=n, replication_factor=3) for topic, n in counts.items()]
+        topics += [keyed_topic()] if self.plan.writes_keys else []
+        topics += [risked_topic()] if "risk" in self.plan.faults else []
         errors = {"not asked yet"}
         while errors - {"NONE", "TOPIC_ALREADY_EXISTS"}:
             wire = await self.connect("admin")
@@ -284,6 +295,18 @@ class ClusterWorld:
         self._spawn_client("hopeful", hopeful.live())
         reader = Reader(self, self.make_rng("reader"), "reader")
         self._spawn_client("reader", reader.live())
+        if self.plan.writes_keys:
+            self.keyed_producer = KeyedProducer(self, self.make_rng("keyed"), "keyed")
+            self._spawn_client("keyed", self.keyed_producer.live())
+        if self.plan.has_standalone_group:
+            self._spawn_client(GROUP, StandaloneConsumer(self, self.make_rng(GROUP), GROUP).live())
+
+    def _maybe_grow(self, _: MetadataImage, update: ImageUpdate) -> None:
+        """Clients write to new partitions, and read them, from the moment at which these are committed."""
+        topic = update.image.topic(GROWING) if GROWING in update.topics else None
+        for index in range(0 if topic is None else len(topic.partitions)):
+            if (GROWING, index) not in self.partitions:
+                self.partitions.append((GROWING, index))
 
     def _spawn_client(self, client_id: str, life: Awaitable[None]) -> None:
         self.client_hosts.append(client_id)
