@@ -110,7 +110,8 @@ class Broker:
         self.log_directory, self.cluster_id = data.directory, data.cluster_id
         self.metadata, self.lifecycle, self.controller = parts.metadata, parts.lifecycle, parts.controller
         self.replicas, self.topic_logs, self.log_manager = parts.replicas, parts.topic_logs, parts.log_manager
-        self.topics, self.producer_ids = parts.topics, parts.producer_ids
+        self.topics, self.auto_topic_creation = parts.topics, parts.auto_topic_creation
+        self.config_admin, self.producer_ids = parts.config_admin, parts.producer_ids
         self.server, self.fetch_sessions, self.events = parts.server, parts.fetch_sessions, parts.events
 
     async def _join(self) -> None:

@@ -53,12 +53,10 @@ def handle(
         return FetchResponse(error_code=int(fetch.error))
     deadline_ms = now_ms + max(request.max_wait_ms, 0)
     min_bytes = request.min_bytes if request.max_wait_ms > 0 else 0
+    parts = replicas, runtime, context, fetch
     if is_follower and fetch.session is not None:
         return DelayedFollowerFetch(
-            replicas,
-            runtime,
-            context,
-            fetch,
+            *parts,
             replica_id=replica_id,
             broker_epoch=broker_epoch,
             deadline_ms=deadline_ms,
@@ -66,10 +64,7 @@ def handle(
             max_bytes=request.max_bytes,
         ).start()
     return DelayedFetch(
-        replicas,
-        runtime,
-        context,
-        fetch,
+        *parts,
         turns=read_turns,
         deadline_ms=deadline_ms,
         min_bytes=min_bytes,

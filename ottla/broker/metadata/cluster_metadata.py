@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
@@ -35,9 +35,7 @@ from ottla.cluster.store import (
 )
 from ottla.cluster.updates import ImageUpdate, applied
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000

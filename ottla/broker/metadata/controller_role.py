@@ -11,7 +11,6 @@ clients are served in between.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -30,9 +29,7 @@ from ottla.cluster.image import NO_LEADER, MetadataImage
 from ottla.cluster.registration import claim_controller, resign_controller
 from ottla.cluster.store import NO_LEASE, CommitResult, Committed, Conflict, Unavailable
 from ottla.cluster.updates import ImageUpdate
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
 # How long a broker that stops waits for the store; otherwise the role is free when its session has ended.

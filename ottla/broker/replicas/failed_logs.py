@@ -7,7 +7,7 @@ Its log is tried again and again until the disk works; then it is a replica like
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.runtime import Runtime, next_step
 from ottla.cluster.alterations import leave
@@ -15,9 +15,7 @@ from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, T
 from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.store import CommitResult, Transaction
 from ottla.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from ottla.timer.wheel import TimerEntry
+from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 2000
 

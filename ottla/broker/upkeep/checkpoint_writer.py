@@ -1,13 +1,10 @@
 """Writing a checkpoint file without holding up the loop: two syncs of a busy disk may take a second."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from ottla.storage.log_directory import Checkpoint, LogDirectory
+from ottla.storage.log_directory import Checkpoint, LogDirectory
 
 
 class CheckpointWriter:

@@ -6,17 +6,13 @@ A round looks at every log once. When a whole round has found nothing to do, the
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
+from ottla.storage.compaction import CompactionPlan, CompactionResult
+from ottla.storage.segment_swap import SegmentSwap
 from ottla.timer.wheel import TimerEntry
-
-if TYPE_CHECKING:
-    from ottla.storage.compaction import CompactionPlan, CompactionResult
-    from ottla.storage.segment_swap import SegmentSwap
-
 
 # Compaction gets two thirds of what time the interpreter has to spare.
 WORK_S, PAUSE_S = 0.001, 0.0005

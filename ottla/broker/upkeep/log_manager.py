@@ -6,18 +6,16 @@ others from being looked after.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.upkeep.checkpoint_writer import CheckpointWriter, RecoveryCheckpoints
 from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
+from ottla.storage.log_directory import Checkpoint, LogDirectory
 from ottla.storage.segment_reader import BUFFERS
 from ottla.timer.wheel import TimerEntry
-
-if TYPE_CHECKING:
-    from ottla.storage.log_directory import Checkpoint, LogDirectory
 
 # Files scheduled for deletion are looked for this often; they wait for `file.delete.delay.ms` anyway.
 DELETION_INTERVAL_MS = 10_000
