@@ -237,20 +237,20 @@ async def test_fetches_beyond_what_a_step_may_read_wait_for_the_next(
         assert [bool(transport.frames) for _, transport in peers] == [True, False, False]
         peers[1][0].connection_lost(None)
         await until(broker, lambda: bool(peers[2][1].frames))
-        assert not len(broker.read_turns)
+        assert not len(broker.parts.read_turns)
         assert peers[1][1].frames == []
         for connection, _ in (peers[0], peers[2]):
             connection.connection_lost(None)
 
 
-async def test_a_fetch_that_waited_for_its_turn_parks_if_there_is_too_little(
+async def test_fetch_with_too_little_parks_after_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         request = fetch_all(1)
         request.max_wait_ms, request.min_bytes = 60_000, 1
-        monkeypatch.setattr(type(broker.read_turns), "may_read", False)
+        monkeypatch.setattr(type(broker.parts.read_turns), "may_read", False)
         async with client_of(broker) as reader:
             reader.send(request, 11)
             await until(broker, lambda: len(broker.replicas.delayed_fetch) == 1)
@@ -278,7 +278,7 @@ async def test_fetches_that_an_append_ends_read_in_turns(tmp_path: Path, monkeyp
         feed(writer, build_request_frame(produce_request("t", batch(b"a")), 9, 1, "c"))
         answered.append(sum(bool(transport.frames) for _, transport in peers))
         peers[3][0].connection_lost(None)
-        await until(broker, lambda: not len(broker.read_turns))
+        await until(broker, lambda: not len(broker.parts.read_turns))
 
         assert answered == [1]
         assert [bool(transport.frames) for _, transport in peers] == [True, True, True, False, True]
