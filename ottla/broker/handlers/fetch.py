@@ -39,14 +39,12 @@ def handle(
     request: FetchRequest,
 ) -> FetchResponse | None:
     image = replicas.image
-    replica_id, broker_epoch = _follower(request)
-    is_follower = replica_id >= 0
-    if is_follower:
-        if not context.is_broker(replica_id, runtime.node_id, image):
-            return _refused(context, request)
-        # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
-        if broker_epoch != image.brokers[replica_id].epoch:
-            return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+    is_follower, replica_id, broker_epoch = _follower(request)
+    if is_follower and not context.is_broker(replica_id, runtime.node_id, image):
+        return _refused(context, request)
+    # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
+    if is_follower and broker_epoch != image.brokers[replica_id].epoch:
+        return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
     now_ms = runtime.clock.now_ms()
     fetch = _begin(fetch_sessions, image, context, request, is_follower=is_follower, now_ms=now_ms)
     if fetch.error:
@@ -121,11 +119,13 @@ def _begin(
     )
 
 
-def _follower(request: FetchRequest) -> tuple[int, int]:
-    """Id and broker epoch that the caller claims as a follower (§3.4); v15 moved the one and brought the other."""
+def _follower(request: FetchRequest) -> tuple[bool, int, int]:
+    """Whether the caller claims to be a follower (§3.4), and with which id and broker epoch; v15 moved the one and
+    brought the other."""
     if request.replica_state is None:
-        return request.replica_id, UNKNOWN_EPOCH
-    return request.replica_state.replica_id, request.replica_state.replica_epoch
+        return request.replica_id >= 0, request.replica_id, UNKNOWN_EPOCH
+    replica_id = request.replica_state.replica_id
+    return replica_id >= 0, replica_id, request.replica_state.replica_epoch
 
 
 def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
