@@ -94,10 +94,13 @@ class LogReader:
         local = self._local
         if offset >= upper_bound:
             return 0
+        active, is_to_the_end = local.active, upper_bound >= local.log_end_offset
+        if is_to_the_end and offset >= active.base_offset:
+            # As almost always: each append asks for each fetch that waits for it.
+            return active.size - active.anchor_for(offset).position
         first, last = self._segments.index_of(offset), self._segments.index_of(upper_bound)
         begin = self._segments[first].anchor_for(offset).position
-        at_end = upper_bound >= local.log_end_offset
-        end = local.active.size if at_end else self._segments[last].anchor_for(upper_bound).position
+        end = active.size if is_to_the_end else self._segments[last].anchor_for(upper_bound).position
         return sum(self._segments[n].size for n in range(first, last)) + end - begin
 
     def is_in_later_segment(self, offset: int, reader_offset: int) -> bool:
