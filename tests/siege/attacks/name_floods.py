@@ -18,7 +18,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.record import Record, build_batch
 from tests.fakes.frames import build_request_frame
-from tests.siege.attacks.attack import BAIT, BAIT_PARTITIONS, Attack
+from tests.siege.attacks.attack import BAIT, Attack
 from tests.siege.attacks.crowd import Crowd, name
 
 CONNECTIONS = 16
@@ -28,6 +28,7 @@ TOPICS_MAX = 1_000
 GROUPS_MAX = 20_000
 LONG_NAME = 30_000
 DELETE_AT_ONCE = 500
+PRODUCERS_TOPIC = "siege-producers"
 
 
 class TopicNames(Attack):
@@ -67,7 +68,9 @@ class GroupNames(Attack):
     def clean_up(self) -> None:
         with self.connect(timeout_s=60) as wire:
             for start in range(0, len(self._committed), DELETE_AT_ONCE):
-                wire.call(DeleteGroupsRequest(groups_names=self._committed[start : start + DELETE_AT_ONCE]), 1)
+                names = self._committed[start : start + DELETE_AT_ONCE]
+                for result in wire.call(DeleteGroupsRequest(groups_names=names), 1).results:
+                    self.done[f"groups deleted, error {result.error_code}"] += 1
 
     def _requests(self) -> bytes:
         chance = self.target.chance
@@ -93,8 +96,15 @@ class ProducerNames(Attack):
 
     def run(self) -> None:
         self._producer_id = 1 << 40
+        with self.connect(timeout_s=30) as wire:
+            # A broker remembers a producer for a day, or until its topic is gone.
+            wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=PRODUCERS_TOPIC)]), 4)
         Crowd(self.connect, CONNECTIONS, self._requests, reads=True, done=self.done).run(self.target)
         self.done["producers"] = self._producer_id - (1 << 40)
+
+    def clean_up(self) -> None:
+        with self.connect(timeout_s=30) as wire:
+            wire.call(DeleteTopicsRequest(topic_names=[PRODUCERS_TOPIC], timeout_ms=30_000), 5)
 
     def _requests(self) -> bytes:
         chance = self.target.chance
@@ -112,9 +122,10 @@ class ProducerNames(Attack):
         self._producer_id += 1
         record = Record(offset=0, timestamp=0, key=None, value=b"siege")
         records = build_batch([record], producer_id=self._producer_id, producer_epoch=0, base_sequence=0)
-        partition = self.target.chance.randrange(BAIT_PARTITIONS)
-        data = PartitionProduceData(index=partition, records=memoryview(records))
-        return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=BAIT, partition_data=[data])])
+        data = PartitionProduceData(index=0, records=memoryview(records))
+        return ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=PRODUCERS_TOPIC, partition_data=[data])]
+        )
 
 
 def _join(group_id: str) -> JoinGroupRequest:
