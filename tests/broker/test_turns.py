@@ -160,6 +160,20 @@ async def test_a_connection_with_many_requests_lets_others_go_first(
         other.connection_lost(None)
 
 
+async def test_a_connection_with_long_requests_handles_one_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+    async with running_broker(tmp_path) as broker:
+        busy, transport = connected(broker)
+
+        feed(busy, build_request_frame(ASK, 0, 1, "c" * connections.LONG_REQUEST) * 3)
+
+        assert len(transport.frames) == 1
+        await until(broker, lambda: len(transport.frames) == 3)
+        busy.connection_lost(None)
+
+
 async def test_bytes_that_wait_for_a_turn_are_counted_and_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,8 +39,9 @@ HELD_BY_START = 16
 HELD_BY_TURN = 32
 
 KEPT_WHILE_HELD = 64 * 1024
-# How often a connection looks whether its turn is over, and how many requests it handles at least.
+# How often a connection looks whether its turn is over; it handles as many requests at least, or one that is long.
 REQUESTS_PER_LOOK = 4
+LONG_REQUEST = 4096
 NOTHING = memoryview(b"")
 
 
@@ -243,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(context, route, buffer, body, frame_end)
             position = frame_end
             handled += 1
-            if not handled % REQUESTS_PER_LOOK:
+            if position < end and (size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK):
                 self._maybe_end_turn()
         return position
 
