@@ -2,7 +2,7 @@
 
 import random
 
-from tests.fakes.disk import FakeDisk, Operation
+from tests.fakes.disk import FakeDisk, Loss, Operation
 from tests.simulation.loop import Crash
 from tests.simulation.trace import Trace, summary
 
@@ -50,7 +50,7 @@ class SimulatedDisk(FakeDisk):
 
     def lose_power(self, rng: random.Random) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""
-        self._lose(rng if rng.random() < 0.5 else None)
+        self._lose(rng.choice([Loss.UNSYNCED, Loss.SOME, Loss.TORN]), rng)
         for inode in self._inodes.values():
             inode.synced = bytes(inode.content)
         self._durable_names = {directory: dict(names) for directory, names in self._names.items()}

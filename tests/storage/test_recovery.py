@@ -7,7 +7,7 @@ from ottla.storage import checkpoints
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
-from tests.fakes.disk import FakeDisk, Loss
+from tests.fakes.disk import IN_ORDER, FakeDisk, Loss
 from tests.storage.support import (
     NOW,
     ROOT,
@@ -72,7 +72,7 @@ def life() -> ScriptedLife:
     return ScriptedLife()
 
 
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("loss", IN_ORDER)
 def test_after_every_prefix_of_the_operations_nothing_promised_is_missing(life: ScriptedLife, loss: Loss) -> None:
     """Acknowledged records survive a killed process; flushed ones survive a power failure."""
     for operations in range(len(life.disk.journal) + 1):
