@@ -146,8 +146,8 @@ class SegmentSwaps:
         """Put compacted segments, complete and synced, in the place of those they were made from.
 
         Have the swap `prepare`d in a thread. Then call `apply` until it says END; whenever it says SYNC, have the swap
-        `sync`ed in a thread first. Raises KafkaStorageError."""
-        self.abandon()
+        `sync`ed in a thread first."""
+        assert self._swap is None, "the swap of an earlier pass is over, or was abandoned before this pass began"
         self._swap = SegmentSwap(self._local.files, self._local.directory, groups, clean_until)
         return self._swap
 

@@ -2,7 +2,7 @@
 
 Compaction takes records away as it likes, so there is no hash of a whole log. What must survive follows from the keys:
 of every key, the latest committed record; a tombstone may go when its time is over, and then nothing before it may be
-left. A record is named by its offset and its leader epoch: a record that another leader wrote at the same offset, under
+left. Neither retention nor DeleteRecords takes anything here. A record is named by its offset and its leader epoch: a record that another leader wrote at the same offset, under
 the same key, is another one. After every swap the whole log is read again.
 """
 
@@ -61,7 +61,7 @@ class CompactedLog(TrackedLog):
 
     def _has(self, key: bytes, wanted: LatestRecord) -> bool:
         records = self._records.get(key, [])
-        if wanted in records or wanted.offset < self.log.log_start_offset:
+        if wanted in records:
             return True
         return wanted.is_tombstone and not any(record.offset <= wanted.offset for record in records)
 

@@ -71,6 +71,8 @@ class TrackedLog:
         self._truncations = log.truncations
         self._epochs: Any = None
         self._starts_at = 0
+        if log.log_start_offset > committed.start_offset:
+            self.violated("I-5", f"begins at {log.log_start_offset}, only {committed.start_offset} were deleted")
         self._begin()
 
     def _begin(self) -> None:
