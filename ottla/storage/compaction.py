@@ -134,6 +134,8 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
     config = log.config
     if not config.is_compacted or log.failure is not None:
         return None
+    # Its files bear the names of those that this pass will make; the disk may have refused to remove them.
+    log.swaps.abandon()
     if _is_overdue(log.segments.active, config, now_wall_ms) and not log.has_pending_writes:
         log.roll()
     cleanable = _cleanable_segments(log, now_wall_ms, upper_bound)

@@ -143,10 +143,12 @@ class Segment:
         self.release()
 
     def rename(self, suffix: str) -> None:
-        """Put `suffix` behind the names of all files of the segment, in place of the one they have."""
+        """Put `suffix` behind the names of all files of the segment, in place of the one they have.
+
+        Indexes may be missing. Raises OSError, also where the records are."""
         for kind in reversed(SEGMENT_SUFFIXES):
             source = self.path(kind)
-            if self._files.exists(source):
+            if kind == LOG_SUFFIX or self._files.exists(source):
                 self._files.rename(source, self._directory / (file_name(self.base_offset, kind) + suffix))
         self._suffix = suffix
 

@@ -3,7 +3,9 @@
 The parts that wait for the disk run in a thread. `prepare`: all new segments get names that count (`.swap`), and those
 names are made durable. Then the thread that owns the log puts the segments in place, one group after another, still
 under these names. `sync` makes the removal of the old segments durable: should the final name of a new one be durable
-before, an old segment could stand beside it. Then the new segments get their final names.
+before, an old segment could stand beside it. Then the new segments get their final names. A second `sync` makes these
+durable before the list of what was replaced goes: while one segment still is a `.swap`, recovery has to know that a
+segment beside it, already under its final name, is not among those to be removed.
 
 From the first durable `.swap` on, recovery finishes what is left; so a log that is truncated in between abandons the
 swap first: what is not in place is removed, what is in place gets its name.
@@ -65,6 +67,8 @@ class SegmentSwap:
         self.is_abandoned = False
         self.is_synced = False
         """Whether the removal of the old segments is durable."""
+        self._is_named = False
+        """Whether the final names are durable."""
         self._files = files
         self._directory = directory
         # Invariant: a group is in one of these until its new segment has the final name.
@@ -89,11 +93,13 @@ class SegmentSwap:
             self.error = error
 
     def sync(self) -> None:
-        """Make the removal of the old segments durable; in any thread. A failure is kept in `error`."""
+        """Make the removal of the old segments durable, or then the names of the new ones; in any thread. A failure is
+        kept in `error`."""
         try:
             self._sync()
-            # Nothing that it names is left to be removed.
-            self._files.remove(self._directory / COMPACTED_RANGES)
+            if not self._to_name:
+                self._files.remove(self._directory / COMPACTED_RANGES)
+                self._is_named = True
         except OSError as error:
             self.error = error
 
@@ -104,7 +110,7 @@ class SegmentSwap:
     def next_step(self) -> SwapStep:
         if self._to_place or (self.is_synced and self._to_name):
             return SwapStep.APPLY
-        return SwapStep.SYNC if self._to_name else SwapStep.END
+        return SwapStep.END if self._is_named else SwapStep.SYNC
 
     def place_next(self) -> SwapGroup:
         """The next group to be put in place by the caller."""
@@ -160,8 +166,8 @@ class SegmentSwaps:
         """Put compacted segments, complete and synced, in the place of those they were made from.
 
         Have the swap `prepare`d in a thread. Then call `apply` until it says END; whenever it says SYNC, have the swap
-        `sync`ed in a thread first. Raises KafkaStorageError."""
-        self.abandon()
+        `sync`ed in a thread first."""
+        assert self._swap is None, "the swap of an earlier pass is over, or was abandoned before this pass began"
         self._swap = SegmentSwap(self._local.files, self._local.directory, groups, clean_until)
         return self._swap
 

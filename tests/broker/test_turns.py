@@ -257,9 +257,7 @@ async def test_fetches_beyond_what_a_step_may_read_wait_for_the_next(
             connection.connection_lost(None)
 
 
-async def test_fetch_with_too_little_parks_after_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_fetch_with_too_little_parks_after_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")
         request = fetch_all(1)

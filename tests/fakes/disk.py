@@ -3,7 +3,12 @@
 `journal` holds the operations that change something. `FakeDisk.after(journal, loss)` is the disk as a later process
 finds it: with `Loss.NOTHING` everything is there, as after the kill of a process; with `Loss.UNSYNCED` only what was
 synced, contents by `fsync` of the file and names by `sync_directory`, as after a power failure; with `Loss.SOME` a part
-of the unsynced contents is there too, cut at random places.
+of the unsynced contents is there too, cut at random places; with `Loss.TORN` unsynced contents may have holes and zeros
+at their end, and the changes of names in a directory end anywhere, in their order, as in a journal of a file system.
+With `Loss.UNORDERED` each change of a name is there or not by itself. Between files no order is kept.
+
+An `fsync` that fails drops what it should have written, as Linux does: the page cache still has it, a later `fsync`
+succeeds, and after a power failure there are zeros.
 """
 
 import errno
@@ -19,7 +24,16 @@ class Loss(Enum):
     NOTHING = auto()
     UNSYNCED = auto()
     SOME = auto()
+    TORN = auto()
+    UNORDERED = auto()
 
+
+IN_ORDER = (Loss.NOTHING, Loss.UNSYNCED, Loss.SOME, Loss.TORN)
+"""All that a file system with a journal may do."""
+
+
+HOLE_BYTES = 64
+"""Smaller than a page, as the files of tests are smaller than real ones."""
 
 Operation = tuple[Any, ...]
 
@@ -29,6 +43,15 @@ class _Inode:
     number: int
     content: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
+    dropped: list[tuple[int, int]] = field(default_factory=list)
+    """From and to: what a failed `fsync` should have written."""
+
+    def on_disk(self) -> bytes:
+        """What an `fsync` of now makes durable."""
+        content = bytearray(self.content)
+        for start, end in self.dropped:
+            content[start:end] = bytes(max(min(end, len(content)) - start, 0))
+        return bytes(content)
 
 
 class FakeFile:
@@ -72,7 +95,10 @@ class FakeFile:
             self._disk.do(("truncate", self.inode.number, size))
 
     def fsync(self) -> None:
-        self._disk.maybe_fail("fsync")
+        failure = self._disk.take_failure("fsync")
+        if failure is not None:
+            self._disk.do(("failed fsync", self.inode.number))
+            raise failure
         self._disk.do(("fsync", self.inode.number))
 
     def size(self) -> int:
@@ -106,6 +132,8 @@ class FakeDisk:
         self._inodes: dict[int, _Inode] = {}
         self._names: dict[Path, dict[str, int | None]] = {}
         self._durable_names: dict[Path, dict[str, int | None]] = {}
+        # Of each directory, since it was synced: which names an operation has changed, and how.
+        self._changed_names: dict[Path, list[dict[str, int | None]]] = {}
 
     # Crashes and failures
 
@@ -116,19 +144,54 @@ class FakeDisk:
         for operation in journal:
             disk.do(operation)
         if loss is not Loss.NOTHING:
-            disk._lose(random.Random(seed) if loss is Loss.SOME else None)
+            disk._lose(loss, random.Random(seed))
         disk.journal = []
         return disk
 
-    def _lose(self, rng: random.Random | None) -> None:
+    def _lose(self, loss: Loss, rng: random.Random) -> None:
         for inode in self._inodes.values():
             kept = bytes(inode.synced)
-            if rng is not None and bytes(inode.content[: len(kept)]) == kept:
-                kept = bytes(inode.content[: rng.randint(len(kept), len(inode.content))])
+            content = inode.on_disk()
+            if loss is not Loss.UNSYNCED and content[: len(kept)] == kept:
+                kept += self._kept_of(content[len(kept) :], loss, rng)
             inode.content = bytearray(kept)
-        if rng is None or rng.random() < 0.5:
+            inode.dropped.clear()
+        if loss in (Loss.TORN, Loss.UNORDERED):
+            in_order = loss is Loss.TORN
+            self._names = {directory: self._torn_names(directory, rng, in_order) for directory in self._names}
+        elif loss is Loss.UNSYNCED or rng.random() < 0.5:
             self._names = {directory: dict(names) for directory, names in self._durable_names.items()}
-            self._forget_unreachable()
+        self._changed_names.clear()
+        self._forget_unreachable()
+
+    def _kept_of(self, unsynced: bytes, loss: Loss, rng: random.Random) -> bytes:
+        kept = bytearray(unsynced[: rng.randint(0, len(unsynced))])
+        if loss in (Loss.TORN, Loss.UNORDERED):
+            for position in range(0, len(kept), HOLE_BYTES):
+                if rng.random() < 0.3:
+                    hole = kept[position : position + HOLE_BYTES]
+                    kept[position : position + len(hole)] = bytes(len(hole))
+            if rng.random() < 0.3:
+                # The file is longer than what was written of it.
+                kept += bytes(rng.randint(0, len(unsynced) - len(kept)))
+        return bytes(kept)
+
+    def _torn_names(self, directory: Path, rng: random.Random, in_order: bool) -> dict[str, int | None]:
+        """Directories stay. Out of order, a change is there only with those before it that were of the same names."""
+        names = dict(self._durable_names.get(directory, {}))
+        changes = self._changed_names.get(directory, [])
+        lost: set[str] = set()
+        for change in changes[: rng.randint(0, len(changes))] if in_order else changes:
+            if lost & change.keys() or (not in_order and rng.random() < 0.5):
+                lost |= change.keys()
+                continue
+            for name, inode in change.items():
+                if inode is None:
+                    names.pop(name, None)
+                else:
+                    names[name] = inode
+        names = {name: inode for name, inode in names.items() if inode is not None}
+        return names | {name: None for name, inode in self._names[directory].items() if inode is None}
 
     def _forget_unreachable(self) -> None:
         """Directories whose own name was not durable are gone with all that is in them."""
@@ -168,6 +231,7 @@ class FakeDisk:
             "write": self._write,
             "truncate": self._truncate,
             "fsync": self._fsync,
+            "failed fsync": self._fsync_failed,
             "create": self._create,
             "mkdir": self._mkdir,
             "rename": self._rename,
@@ -181,16 +245,26 @@ class FakeDisk:
         self._inodes[number].content += data
 
     def _truncate(self, number: int, size: int) -> None:
-        content = self._inodes[number].content
+        inode = self._inodes[number]
+        content = inode.content
         del content[size:]
         content.extend(bytes(size - len(content)))
+        inode.dropped = [(start, min(end, size)) for start, end in inode.dropped if start < size]
 
     def _fsync(self, number: int) -> None:
-        self._inodes[number].synced = bytes(self._inodes[number].content)
+        self._inodes[number].synced = self._inodes[number].on_disk()
+
+    def _fsync_failed(self, number: int) -> None:
+        inode = self._inodes[number]
+        inode.dropped.append((len(inode.synced), len(inode.content)))
 
     def _create(self, path: Path, number: int) -> None:
         self._inodes[number] = _Inode(number)
         self._names[path.parent][path.name] = number
+        self._changed(path.parent, {path.name: number})
+
+    def _changed(self, directory: Path, names: dict[str, int | None]) -> None:
+        self._changed_names.setdefault(directory, []).append(names)
 
     def _mkdir(self, path: Path) -> None:
         self._names.setdefault(path, {})
@@ -200,20 +274,27 @@ class FakeDisk:
     def _rename(self, source: Path, target: Path) -> None:
         inode = self._names[source.parent].pop(source.name)
         self._names[target.parent][target.name] = inode
+        if inode is not None:
+            self._changed(target.parent, {source.name: None, target.name: inode})
         if inode is None:
+            if source in self._changed_names:
+                self._changed_names[target] = self._changed_names.pop(source)
             self._names[target] = self._names.pop(source)
             if source in self._durable_names:
                 self._durable_names[target] = self._durable_names.pop(source)
 
     def _remove(self, path: Path) -> None:
         del self._names[path.parent][path.name]
+        self._changed(path.parent, {path.name: None})
 
     def _rmdir(self, path: Path) -> None:
         del self._names[path]
+        self._changed_names.pop(path, None)
         self._names[path.parent].pop(path.name, None)
 
     def _syncdir(self, path: Path) -> None:
         self._durable_names[path] = dict(self._names[path])
+        self._changed_names.pop(path, None)
 
     def _inode_at(self, path: Path) -> _Inode:
         number = self._names.get(path.parent, {}).get(path.name)

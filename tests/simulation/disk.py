@@ -1,8 +1,9 @@
 """The fake disk on a machine that goes on living: crash after crash, with everything it does in the trace."""
 
 import random
+from pathlib import Path
 
-from tests.fakes.disk import FakeDisk, Operation
+from tests.fakes.disk import FakeDisk, Loss, Operation
 from tests.simulation.loop import Crash
 from tests.simulation.trace import Trace, summary
 
@@ -48,9 +49,16 @@ class SimulatedDisk(FakeDisk):
     def repair(self) -> None:
         self._failures.clear()
 
+    def rot(self, path: Path, position: int, bit: int) -> None:
+        """Silently, what was synced too."""
+        inode = self._inode_at(path)
+        inode.content[position] ^= 1 << bit
+        inode.synced = bytes(inode.content[: len(inode.synced)])
+        self._trace.note("disk rots", path, position, bit)
+
     def lose_power(self, rng: random.Random) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""
-        self._lose(rng if rng.random() < 0.5 else None)
+        self._lose(rng.choice([Loss.UNSYNCED, Loss.SOME, Loss.TORN]), rng)
         for inode in self._inodes.values():
             inode.synced = bytes(inode.content)
         self._durable_names = {directory: dict(names) for directory, names in self._names.items()}

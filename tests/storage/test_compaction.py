@@ -239,6 +239,40 @@ def test_swap_that_failed_is_abandoned_and_next_pass_succeeds() -> None:
     assert len(keys_and_values(log)) < len(before)
 
 
+def test_pass_begins_only_when_the_last_swap_is_abandoned() -> None:
+    """What is left to be removed of it has the names of the next pass's files."""
+    disk = FakeDisk()
+    log = filled(disk)
+    before = keys_and_values(log)
+    disk.fail("rename", OSError(errno.EIO, "the disk refuses"), after=2)
+    result = compacted(log)
+    disk.fail("remove", OSError(errno.EIO, "the disk refuses"), after=1)
+    disk.fail("remove", OSError(errno.EIO, "the disk refuses"))
+    with pytest.raises(KafkaStorageError):
+        apply_compaction(log, result, now_wall_ms=NOW)
+
+    with pytest.raises(KafkaStorageError):
+        clean(log)
+    assert clean(log)
+
+    assert latest(keys_and_values(log)) == latest(before)
+    log.flush()
+    assert latest(keys_and_values(reopened(disk, COMPACTED))) == latest(before)
+
+
+def test_segment_whose_records_are_missing_takes_no_ones_place() -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    before = keys_and_values(log)
+    result = compacted(log)
+    disk.remove(result.groups[0].new.path(".log"))
+
+    with pytest.raises(KafkaStorageError):
+        apply_compaction(log, result, now_wall_ms=NOW)
+
+    assert (log.failure, keys_and_values(log)) == (None, before)
+
+
 def test_a_pass_offers_the_interpreter_after_every_few_records() -> None:
     log = new_log(FakeDisk(), LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0))
     records = 20 * compaction.RECORDS_PER_PAUSE

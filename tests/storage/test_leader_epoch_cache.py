@@ -18,7 +18,7 @@ from ottla.storage.leader_epoch_cache import (
 )
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from tests.fakes.disk import FakeDisk, Loss
+from tests.fakes.disk import IN_ORDER, FakeDisk, Loss
 from tests.storage.support import (
     NOW,
     ROOT,
@@ -398,7 +398,7 @@ class FollowersLife:
         self.log = self.directory.logs["t", 0]
 
 
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("loss", IN_ORDER)
 @pytest.mark.parametrize("seed", range(6))
 def test_every_record_is_in_its_batchs_epoch_after_any_crash(seed: int, loss: Loss) -> None:
     journal = FollowersLife(seed).disk.journal

@@ -7,7 +7,7 @@ from ottla.storage import checkpoints
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
-from tests.fakes.disk import FakeDisk, Loss
+from tests.fakes.disk import IN_ORDER, FakeDisk, Loss
 from tests.storage.support import (
     NOW,
     ROOT,
@@ -72,7 +72,7 @@ def life() -> ScriptedLife:
     return ScriptedLife()
 
 
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("loss", IN_ORDER)
 def test_no_promised_record_is_missing_after_any_crash(life: ScriptedLife, loss: Loss) -> None:
     """Acknowledged records survive a killed process; flushed ones survive a power failure."""
     for operations in range(len(life.disk.journal) + 1):

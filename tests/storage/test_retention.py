@@ -4,7 +4,7 @@ import pytest
 
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from tests.fakes.disk import FakeDisk, Loss
+from tests.fakes.disk import IN_ORDER, FakeDisk, Loss
 from tests.storage.support import NOW, append, batch, check_indexes, new_log, open_directory, read_all, reopened
 
 SIZE = len(batch("0"))
@@ -81,7 +81,7 @@ def test_deleted_files_stay_until_file_delete_delay_ms() -> None:
     assert directory.take_due_deletions(NOW + 1000) is None
 
 
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("loss", IN_ORDER)
 def test_crash_at_any_step_of_retention_leaves_no_hole(loss: Loss) -> None:
     disk = FakeDisk()
     config = LogConfig(segment_bytes=2 * SIZE, retention_bytes=3 * SIZE, retention_ms=-1)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from ottla.cluster.image import CONSUMER_OFFSETS
 from tests.simulation.cluster.admin import Admin
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
@@ -59,6 +60,7 @@ class Faults:
             "grow": lambda: self._administer("grow", self._admin.grow),
             "risk": lambda: self._administer("risk", self._admin.risk),
             "reboot": self._reboot,
+            "rot": self._rot,
             "configure": lambda: self._administer("configure", self._admin.configure),
         }
 
@@ -246,6 +248,28 @@ class Faults:
         node.kill()
         await self._come_back(node)
 
+    async def _rot(self) -> None:
+        """A record is damaged where it was thought safe. Whoever reads it is refused, and the replica gets it from
+        others, if they can do without it as a leader. In the end the machine gets another disk."""
+        world, node = self._world, self._free_node()
+        if node is None or not world.may_lose_power(node) or not world.is_in_sync():
+            return
+        node.is_busy = True
+        if node.rot([*world.partitions, (CONSUMER_OFFSETS, 0), (CONSUMER_OFFSETS, 1)]):
+            self._note("rot", node.host)
+            await self._sleep(500, 9_000)
+            if self._rng.random() < 0.3:
+                node.kill()
+                await self._come_back(node)
+                node.is_busy = True
+                await self._sleep(500, 5_000)
+            while not world.may_lose_disk(node):
+                await self._sleep(100, 100)
+            node.kill()
+            node.replace_disk()
+            await self._come_back(node)
+        node.is_busy = False
+
     async def _jump(self) -> None:
         node = self._rng.choice(list(self._world.nodes.values()))
         self._note("clock jumps", node.host)
@@ -266,4 +290,4 @@ OPERATIONS = ("elect", "reassign", "churn")
 KINDS = LIVES + SURROUNDINGS + OPERATIONS
 # Drawn after everything else of a plan.
 LATER_KINDS = ("delete records", "configure", "disk")
-LATEST_KINDS = ("grow", "risk", "reboot")
+LATEST_KINDS = ("grow", "risk", "reboot", "rot")

@@ -3,6 +3,7 @@
 Partitions are looked at when something about them has changed, and only those of the broker that has just run.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage
@@ -32,8 +33,8 @@ class ClusterInspector:
         self._leaders: dict[tuple[PartitionId, int], int] = {}
         truth.when_changed.append(self._isr_changed)
 
-    def began(self, node_id: int, broker: Any) -> "BrokerInspector":
-        self.lives[node_id] = BrokerInspector(self, node_id, broker)
+    def began(self, node_id: int, broker: Any, is_rotten: Callable[[], bool]) -> "BrokerInspector":
+        self.lives[node_id] = BrokerInspector(self, node_id, broker, is_rotten)
         return self.lives[node_id]
 
     def ended(self, node_id: int) -> None:
@@ -68,7 +69,8 @@ class ClusterInspector:
 class BrokerInspector:
     """Of one life of a broker."""
 
-    def __init__(self, cluster: ClusterInspector, node_id: int, broker: Any) -> None:
+    def __init__(self, cluster: ClusterInspector, node_id: int, broker: Any, is_rotten: Callable[[], bool]) -> None:
+        self._is_rotten = is_rotten
         self._cluster = cluster
         self._judge = cluster.judge
         self._node_id = node_id
@@ -88,7 +90,7 @@ class BrokerInspector:
     def is_registered(self) -> bool:
         """This very life, with nothing lost that the cluster does not know of yet."""
         known = self._cluster.truth.image.brokers.get(self._node_id)
-        if known is None or not hasattr(self._broker, "membership"):
+        if known is None or not hasattr(self._broker, "lifecycle"):
             return False
         registered = self._broker.lifecycle.broker_epoch == known.epoch
         return registered and not known.lost_data and known.state is not BrokerState.FENCED
@@ -124,7 +126,8 @@ class BrokerInspector:
 
     def check_has_committed(self, key: PartitionId) -> None:
         tracked = self._logs.get(key)
-        if tracked is not None and not tracked.has_committed():
+        self._judge.counts["in-sync replicas checked"] += 1
+        if tracked is not None and tracked.lacks_committed():
             committed = self._cluster.committed[key].end_offset
             tracked.violated("I-3", f"in the ISR without what was committed up to {committed}")
 
@@ -143,7 +146,9 @@ class BrokerInspector:
             # The first, or another one after it was moved away and back.
             self._terms.pop(key, None)
             committed = self._cluster.committed_of(key, name)
-            tracked = self._logs[key] = self._kind_of(log)(self._judge, committed, log, f"broker {self._node_id}")
+            tracked = self._logs[key] = self._kind_of(log)(
+                self._judge, committed, log, f"broker {self._node_id}", self._is_rotten
+            )
         tracked.look()
         self._look_at_epochs(partition, key, where)
         if partition.topic == CONSUMER_OFFSETS and self._offsets_terms.get(key) != (
@@ -156,6 +161,7 @@ class BrokerInspector:
             self._cluster.leads(key, name, self._node_id, partition.leader_epoch)
             if self.is_registered and self._terms_checked.get(key) != partition.leader_epoch:
                 self._terms_checked[key] = partition.leader_epoch
+                self._judge.counts["new leaders checked"] += 1
                 tracked.check_leads_with_committed(partition.leader_epoch)
             if tracked.commit(partition.high_watermark, partition.leader_epoch):
                 self._cluster.check_isr(partition.topic, partition.index)

@@ -49,6 +49,8 @@ class Node:
         self.is_slow = False
         # In the present life. It may go on after the disk works again: a log whose fsync failed stays unusable.
         self.has_failing_disk = False
+        # Records that all had have rotted on it. That ends with another disk.
+        self.has_rotten_disk = False
         self.next_crash_takes_power = False
         self._world = world
         self._rng = world.make_rng(f"node {node_id}")
@@ -64,11 +66,13 @@ class Node:
 
     @property
     def is_unwell(self) -> bool:
-        """It has lost power, and has not come back to where the others know that."""
+        """It has lost power, and has not come back to where the others know that; or it cannot copy what it has."""
+        if self.has_rotten_disk:
+            return True
         if not self.lost_power_in_life:
             return False
         known = self._world.truth.image.brokers.get(self.node_id)
-        came_back = self.is_up and self._lives > self.lost_power_in_life and hasattr(self.broker, "membership")
+        came_back = self.is_up and self._lives > self.lost_power_in_life and hasattr(self.broker, "lifecycle")
         epoch = self.broker.lifecycle.broker_epoch if came_back else None
         if known is not None and known.state is BrokerState.ACTIVE and known.epoch == epoch:
             self.lost_power_in_life = 0
@@ -102,7 +106,7 @@ class Node:
             log=JudgedLog(world.judge, self._is_expected),  # type: ignore[arg-type]
             boot_id=f"boot {self._boots}",
         )
-        self.inspector = world.inspector.began(self.node_id, broker)
+        self.inspector = world.inspector.began(self.node_id, broker, lambda: self.has_rotten_disk)
         self.running = BrokerProcess(process, broker, world.loop, store)
         world.nodes_of_processes[process] = self
         try:
@@ -117,7 +121,8 @@ class Node:
 
     def _is_expected(self, error: Mapping[str, Any]) -> bool:
         """The broker handles errors of the disk, and says which records an unclean election has lost."""
-        return self.has_failing_disk or error.get("topic") == RISKED
+        # Who copies from a rotten disk meets its damage.
+        return self._world.has_rotten_disk or self.has_failing_disk or error.get("topic") == RISKED
 
     async def stop(self) -> None:
         """In an orderly way, if nothing comes in between."""
@@ -156,6 +161,29 @@ class Node:
     def lose_power(self) -> None:
         """The machine is restarted. Of a broker that had been stopped in an orderly way nothing may be lost."""
         self.disk.lose_power(self._rng)
+        self._boots += 1
+
+    def rot(self, partitions: list[tuple[str, int]]) -> bool:
+        """Damage some record that all replicas of one of these partitions have. Whether there is one."""
+        found = []
+        for topic, index in partitions:
+            replica = self.broker.replicas.find(topic, index)
+            for segment in [] if replica is None else replica.log.segments:
+                for batch in segment.batches_from(0):
+                    if replica.log.log_start_offset <= batch.header.base_offset < replica.high_watermark:
+                        found.append((segment.path(".log"), batch.position, batch.header.size_bytes))
+        if not found:
+            return False
+        path, position, size = self._rng.choice(found)
+        self.has_rotten_disk = True
+        self.disk.rot(path, position + self._rng.randrange(size), self._rng.randrange(8))
+        return True
+
+    def replace_disk(self) -> None:
+        """With an empty one."""
+        self.disk = SimulatedDisk(self._world.trace)
+        self.has_rotten_disk = False
+        self.lost_power_in_life = self._lives
         self._boots += 1
 
     def pause(self) -> None:

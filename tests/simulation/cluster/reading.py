@@ -44,7 +44,7 @@ class Reader:
             except OSError:
                 self.client.metadata_is_stale()
                 await self.world.sleep_ms(self.rng.randint(20, 500))
-            if self.rng.random() < 0.01:
+            if self.rng.random() < (0.3 if self.world.has_rotten_disk else 0.01):
                 self.session += 1
                 self.positions.clear()
             await self.world.sleep_ms(self.rng.randint(5, 600))

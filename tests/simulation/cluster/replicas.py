@@ -6,6 +6,7 @@ goes on from the committed hash at its start. Logs that are compacted are compar
 `compacted.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -60,7 +61,10 @@ class LatestRecord(NamedTuple):
 class TrackedLog:
     """One replica in one life of its broker, as it was last looked at."""
 
-    def __init__(self, judge: Judge, committed: Committed, log: Any, owner: str) -> None:
+    def __init__(
+        self, judge: Judge, committed: Committed, log: Any, owner: str, is_rotten: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._is_rotten = is_rotten
         self._judge = judge
         self._committed = committed
         self.log = log
@@ -71,6 +75,8 @@ class TrackedLog:
         self._truncations = log.truncations
         self._epochs: Any = None
         self._starts_at = 0
+        if log.log_start_offset > committed.start_offset:
+            self.violated("I-5", f"begins at {log.log_start_offset}, only {committed.start_offset} were deleted")
         self._begin()
 
     def _begin(self) -> None:
@@ -104,10 +110,14 @@ class TrackedLog:
         committed = self._committed
         return self.prefix_at(committed.end_offset) == committed.prefixes[committed.end_offset]
 
+    def lacks_committed(self) -> bool:
+        """Where the disk has rotted, what is missing may just be unreadable."""
+        return not self.has_committed() and not self._is_rotten()
+
     def check_leads_with_committed(self, leader_epoch: int) -> None:
         """At the beginning of a term. A leader that learns of its term only after a later one has begun commits
         nothing: it need not have what the later one has committed."""
-        if leader_epoch >= self._committed.leader_epoch and not self.has_committed():
+        if leader_epoch >= self._committed.leader_epoch and self.lacks_committed():
             self.violated("I-4", f"leads without what was committed up to {self._committed.end_offset}")
 
     def commit(self, high_watermark: int, leader_epoch: int) -> bool:
@@ -116,7 +126,8 @@ class TrackedLog:
         if high_watermark <= committed.end_offset:
             return False
         if not self.has_committed():
-            self.violated("I-4", f"leads without what was committed up to {committed.end_offset}")
+            if not self._is_rotten():
+                self.violated("I-4", f"leads without what was committed up to {committed.end_offset}")
             return False
         if self.prefix_at(high_watermark) is None:
             self.violated("I-6", f"the high watermark {high_watermark} is not the end of a batch")
@@ -138,7 +149,7 @@ class TrackedLog:
                 self._sequences.discard(batch.sequence)
             was_committed = self._committed.prefixes.get(batch.end_offset) == batch.prefix
             # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
-            if was_committed and self._committed.start_offset < batch.end_offset:
+            if was_committed and self._committed.start_offset < batch.end_offset and not self._is_rotten():
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
         if not self._batches:
             self._begin()
@@ -172,7 +183,8 @@ class TrackedLog:
                 for position, header in iterate_batches(content.records):
                     self._add(header, content.records[position : position + header.size_bytes])
         except CorruptMessage as error:
-            self.violated("I-2", f"cannot be read: {error}")
+            if not self._is_rotten():
+                self.violated("I-2", f"cannot be read: {error}")
 
     def _add(self, header: BatchHeader, content: memoryview) -> None:
         if header.base_offset != self.end_offset:

@@ -17,7 +17,8 @@ def test_a_run_has_everything_in_it():
             counts[name] = counts.get(name, 0) + count
     expected = {"acknowledged", "acknowledged by the leader", "records read", "synced", "commit", "offsets read"}
     faults = {"kill", "stop", "cut", "pause", "power failure", "crash within an operation", "store in trouble"}
-    assert {name for name in expected | faults if not counts.get(name)} == set()
+    checks = {"in-sync replicas checked", "new leaders checked"}
+    assert {name for name in expected | faults | checks if not counts.get(name)} == set()
 
 
 @pytest.mark.parametrize("seed", [26, 98])

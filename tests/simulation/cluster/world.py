@@ -44,7 +44,7 @@ from tests.simulation.trace import Trace
 from tests.simulation.wire import Wire, connect
 from tests.simulation.world import Outcome, Violated
 
-STEPS_MAX = 1_000_000
+STEPS_MAX = 300_000
 BUSY_MS = 20
 SLOW_DISK_FACTOR = 40
 
@@ -144,7 +144,9 @@ class ClusterWorld:
         self.history.append(event)
 
     def judge_error(self, error: ErrorCode, what: str) -> None:
-        if error not in PASSING:
+        if error is ErrorCode.CORRUPT_MESSAGE and self.has_rotten_disk:
+            self.judge.counts["damage found"] += 1
+        elif error not in PASSING:
             self.judge.violated("answers", f"{what} was answered {error.name}")
 
     def check_is_committed(self, partition: Partition, end_offset: int, values: list[str]) -> None:
@@ -223,6 +225,9 @@ class ClusterWorld:
 
     def may_lose_power(self, node: Node) -> bool:
         """One at a time, and only while others have all that was acknowledged: nobody promises more (§14.8.2)."""
+        return not node.has_rotten_disk and self.may_lose_disk(node)
+
+    def may_lose_disk(self, node: Node) -> bool:
         if self.plan.min_isr < 2:
             # Nothing keeps such an ISR from shrinking to the one that has just lost its records.
             return False
@@ -233,6 +238,13 @@ class ClusterWorld:
             for topic, _, state in self.truth.image.partitions()
             if topic.name != RISKED
         )
+
+    @property
+    def has_rotten_disk(self) -> bool:
+        return any(node.has_rotten_disk for node in self.nodes.values())
+
+    def is_in_sync(self) -> bool:
+        return all(set(state.isr) == set(state.replicas) for _, _, state in self.truth.image.partitions())
 
     def calm_down(self) -> None:
         self.trace.note("calm")
