@@ -88,22 +88,22 @@ class Probe:
     # The member.
 
     def _be_a_member(self) -> None:
-        with (self._directory / "sessions.txt").open("w", buffering=1) as told:
+        with (self._directory / "sessions.txt").open("w", buffering=1) as reports:
             while not self._stopping.is_set():
                 try:
                     with Wire(self._address, NAME, timeout_s=ANSWER_WITHIN_S) as wire:
-                        self._keep_alive(wire, lambda what: told.write(f"{now_us()} {what}\n"))
+                        self._keep_alive(wire, lambda what: reports.write(f"{now_us()} {what}\n"))
                 except OSError as error:
-                    told.write(f"{now_us()} connection lost: {error}\n")
+                    reports.write(f"{now_us()} connection lost: {error}\n")
                     self._stopping.wait(RETRY_S)
 
-    def _keep_alive(self, wire: Wire, tell: Callable[[str], object]) -> None:
+    def _keep_alive(self, wire: Wire, report: Callable[[str], object]) -> None:
         joined = _join(wire)
         while not self._stopping.wait(HEARTBEAT_S):
             beat = HeartbeatRequest(group_id=GROUP, generation_id=joined[0], member_id=joined[1])
             error = wire.call(beat, 3).error_code
             if error:
-                tell(f"heartbeat of {joined} answered {error}")
+                report(f"heartbeat of {joined} answered {error}")
                 joined = _join(wire)
 
 
