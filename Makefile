@@ -66,7 +66,6 @@ nightly: MINUTES = 60
 nightly: N = 5000000
 nightly: $(VENV)/ready-dev
 	$(MAKE) sim SEEDS=$(SEEDS)
-	OTTLA_NIGHTLY=1 $(BIN)/python -m pytest tests/simulation/cluster/test_traps.py -k rarely --numprocesses 2
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) fuzz N=$(N)
 

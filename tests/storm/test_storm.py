@@ -1,4 +1,4 @@
-"""The storm itself, against one broker: clients, blows and judge work together, and a planted loss is found."""
+"""The storm itself, against one broker: clients, blows and judge work together, and a seeded loss is found."""
 
 from pathlib import Path
 
