@@ -72,7 +72,6 @@ nightly: SIEGE_MINUTES = 10
 nightly: N = 5000000
 nightly: $(VENV)/ready-dev
 	$(MAKE) sim SEEDS=$(SEEDS)
-	OTTLA_NIGHTLY=1 $(BIN)/python -m pytest tests/simulation/cluster/test_traps.py -k rarely --numprocesses 2
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
 	$(MAKE) fuzz N=$(N)

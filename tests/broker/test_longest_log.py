@@ -1,12 +1,14 @@
 """All machines of a cluster lose power at once: who leads when they are back, and what is left of the records."""
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.broker.virtual_cluster import Cluster, Node
+from tests.fakes.disk import Loss
 from tests.storage.support import batch
 
 SETTINGS = {"min_insync_replicas": "2", "auto_leader_rebalance_enable": "false"}
@@ -56,7 +58,7 @@ class Story:
             node = self.nodes[node_id]
             self.cluster.kill(node)
             if node_id in losing:
-                node.disk._lose(None)
+                node.disk._lose(Loss.UNSYNCED, random.Random(0))
 
     async def come_back(self, *node_ids: int) -> None:
         self._boots += 1

@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs.links import broken_links, documents, make_targets_named_in, missing_files, named_tests
 from tests.docs.references import ROOT, all_anchors, references_in, texts
-from tests.simulation.cluster.test_traps import FOUND_BY
+from tests.simulation.cluster.test_seeded_bugs import FOUND_BY
 
 TEST = re.compile(r"\bdef (test_\w+)")
 INVARIANT = re.compile(r'^\| <a id="(I-\d+)"></a>.*\| (.*) \|$', re.MULTILINE)

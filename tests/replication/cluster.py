@@ -13,7 +13,7 @@ from ottla.protocol.records.record import Record, build_batch
 from ottla.replication.follower_effects import Fact
 from ottla.replication.partition import ACKS_ALL
 from ottla.storage.log_config import LogConfig
-from tests.fakes.disk import FakeDisk
+from tests.fakes.disk import FakeDisk, Loss
 from tests.replication.broker import Broker, Kinds
 from tests.replication.channel import Message
 from tests.replication.controller import BROKERS, Controller
@@ -114,7 +114,7 @@ class Cluster:
 
 def lose_power(disk: FakeDisk, seed: int) -> None:
     """What is on the disk then is all there is, and is durable."""
-    disk._lose(random.Random(seed) if seed else None)
+    disk._lose(Loss.SOME if seed else Loss.UNSYNCED, random.Random(seed))
     for inode in disk._inodes.values():
         inode.synced = bytes(inode.content)
     disk._durable_names = {directory: dict(names) for directory, names in disk._names.items()}

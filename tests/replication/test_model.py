@@ -1,4 +1,4 @@
-"""Random walks of three brokers: I-1 to I-7, I-9 and R12 hold, and the traps of §21 do not go unnoticed."""
+"""Random walks of three brokers: I-1 to I-7, I-9 and R12 hold, and the bugs of §21 do not go unnoticed."""
 
 from typing import Any
 

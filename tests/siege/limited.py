@@ -53,7 +53,7 @@ class LoopMeter:
 
 def counts(broker: Broker) -> dict[str, int]:
     """How many of everything the broker holds for its clients."""
-    shards = [] if broker._groups is None else [partition.coordinator.shard for partition in broker._groups.topic]
+    shards = [partition.coordinator.shard for partition in broker.groups.topic]
     groups = [group for shard in shards for group in shard.groups.values()]
     return {
         "connections": len(broker.server.connections),
@@ -65,7 +65,7 @@ def counts(broker: Broker) -> dict[str, int]:
             len(group.members) + len(group.pending_members) for shard in shards for group in shard.groups.values()
         ),
         "topics": len(broker.image.topics),
-        "timers": len(broker.wheel),
+        "timers": len(broker.runtime.wheel),
     }
 
 
@@ -78,7 +78,9 @@ def write_counts(broker: Broker, meter: LoopMeter, path: Path) -> None:
 def _counting(start: Callable[[Broker], Awaitable[None]], path: Path) -> Callable[[Broker], Awaitable[None]]:
     async def start_and_listen(broker: Broker) -> None:
         await start(broker)
-        broker.loop.add_signal_handler(signal.SIGUSR2, write_counts, broker, LoopMeter(broker.loop), path)
+        broker.runtime.loop.add_signal_handler(
+            signal.SIGUSR2, write_counts, broker, LoopMeter(broker.runtime.loop), path
+        )
 
     return start_and_listen
 

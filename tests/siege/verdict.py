@@ -95,7 +95,9 @@ class Report:
             each.lost = sum(event.value in acknowledged and event.value not in stored for event in ours)
             each.quiet_ms = list(_waits(sent, acknowledged, each.quiet))
             each.loud_ms = list(_waits(sent, acknowledged, each.loud))
-            each.sessions_lost = sum(map(_ends_our_session, each.log)) + sum(at_us in each.loud for at_us, _ in received)
+            each.sessions_lost = sum(map(_ends_our_session, each.log)) + sum(
+                at_us in each.loud for at_us, _ in received
+            )
 
     def broken(self, *, judges_latency: bool = True) -> list[str]:
         rounds = [

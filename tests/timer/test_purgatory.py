@@ -1,4 +1,4 @@
-"""The purgatory: scenario T06, trap T-23, docs/semantics §18."""
+"""The purgatory: scenario T06, seeded bug T-23, docs/semantics §18."""
 
 import gc
 import weakref

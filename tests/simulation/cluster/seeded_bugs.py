@@ -1,7 +1,7 @@
-"""Traps of docs/seeded-bugs §21, planted into the broker one at a time, for tests only.
+"""Bugs of docs/seeded-bugs §21, seeded in the broker one at a time, for tests only.
 
 Each is a function that is handed pytest's monkeypatch, or anything with its `setattr`. What it breaks is what its
-number in the list of traps speaks of; `docs/seeded-bugs.md` tells which seed finds it.
+number in that list speaks of; `docs/seeded-bugs.md` says which seed finds it.
 """
 
 from collections.abc import Callable
@@ -123,7 +123,7 @@ def takes_deadlines_from_the_wall_clock(patch: Patch) -> None:
     patch.setattr(VirtualClock, "now_ms", VirtualClock.wall_ms)
 
 
-TRAPS: dict[str, Callable[[Patch], None]] = {
+SEEDED_BUGS: dict[str, Callable[[Patch], None]] = {
     "T-11": loads_to_the_high_watermark,
     "T-14": truncates_to_the_high_watermark,
     "T-16": counts_the_committed_isr_only,

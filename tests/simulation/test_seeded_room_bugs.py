@@ -13,7 +13,7 @@ from tests.coordinator.harness import Shell
 from tests.coordinator.offsets import test_commit
 from tests.coordinator.runtime import test_hashing
 from tests.fakes.disk import Loss
-from tests.simulation.cluster.traps import write_in_place
+from tests.simulation.cluster.seeded_bugs import write_in_place
 from tests.storage import test_files
 from tests.timer import test_purgatory
 
@@ -93,7 +93,7 @@ def offsets_of_a_coordinator_that_loads():
     test_commit.test_coordinator_that_is_not_loaded_answers_no_offset(Shell(), "loading")
 
 
-PLANTED = {
+SEEDED = {
     "T-1": (check_the_generation_first, an_unknown_member_with_an_old_generation),
     "T-9": (apply_whatever_was_stored, a_late_store),
     "T-10": (answer_while_loading, offsets_of_a_coordinator_that_loads),
@@ -103,9 +103,9 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize(("plant", "test"), PLANTED.values(), ids=PLANTED.keys())
-def test_a_planted_trap_is_found(monkeypatch, plant, test):
+@pytest.mark.parametrize(("seed_bug", "test"), SEEDED.values(), ids=SEEDED.keys())
+def test_a_seeded_bug_is_found(monkeypatch, seed_bug, test):
     test()
-    plant(monkeypatch)
+    seed_bug(monkeypatch)
     with pytest.raises(AssertionError):
         test()

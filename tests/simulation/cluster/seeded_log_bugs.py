@@ -1,6 +1,6 @@
 """Seeded bugs in what logs do besides growing: rolling, compaction, disk errors, deleted records.
 
-Each is a function that is handed pytest's monkeypatch, as in `traps.py`. `docs/seeded-bugs.md` lists them.
+Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. `docs/seeded-bugs.md` lists them.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def indexes_the_next_offset(patch: Patch) -> None:
     patch.setattr(Segment, "note", noted)
 
 
-LOG_TRAPS: dict[str, Callable[[Patch], None]] = {
+SEEDED_LOG_BUGS: dict[str, Callable[[Patch], None]] = {
     "compacts latest records away": compacts_latest_records_away,
     "compacts every third record away": compacts_every_third_record_away,
     "deletes records up to the log end": deletes_records_up_to_the_log_end,

@@ -1,0 +1,134 @@
+"""Seeded bugs around disks that fail or rot, swaps, tombstones, deleted offsets, and the metadata store.
+
+Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. `docs/seeded-bugs.md` lists them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.storage.swap import SegmentSwaps
+
+from ottla.broker.replicas import follower_log
+from ottla.cluster.embedded import EmbeddedSession
+from ottla.coordinator import group_removal
+from ottla.coordinator.offsets import delete
+from ottla.storage import compaction, reader
+from ottla.storage.segment import Segment
+from tests.simulation.cluster.store import RemoteWatch
+
+Patch = Any
+
+
+def keeps_the_high_watermark_of_a_broken_truncation(patch: Patch) -> None:
+    def restart(partition: Any, offset: int) -> None:
+        partition.log.truncate_fully_and_start_at(offset)
+        partition.log.epochs.clear()
+        partition.log_truncated()
+
+    patch.setattr(follower_log, "restart", restart)
+
+
+def abandons_the_last_swap_too_late(patch: Patch) -> None:
+    """Files of the next compaction, which has the same names for them, are removed with those of the last one."""
+    begin, abandon = SegmentSwaps.begin, SegmentSwaps.abandon
+
+    def late(self: SegmentSwaps, groups: Any, **named: Any) -> Any:
+        abandon(self)
+        return begin(self, groups, **named)
+
+    def rename(self: Segment, suffix: str) -> None:
+        for path in self.existing_paths():
+            kind = "." + path.name.split(".")[1]
+            self._files.rename(path, path.with_name(path.name.split(".")[0] + kind + suffix))
+        self._suffix = suffix
+
+    plan = compaction.plan_compaction
+
+    def hasty(log: Any, **named: Any) -> Any:
+        patch.setattr(SegmentSwaps, "abandon", lambda _: None)
+        try:
+            return plan(log, **named)
+        finally:
+            patch.setattr(SegmentSwaps, "abandon", abandon)
+
+    patch.setattr(compaction, "plan_compaction", hasty)
+    patch.setattr(SegmentSwaps, "begin", late)
+    patch.setattr(Segment, "rename", rename)
+
+
+def reads_without_checksums(patch: Patch) -> None:
+    """Damaged records are served."""
+    unpack = reader._unpack_header
+
+    def believing(view: Any, position: int) -> Any:
+        base, length, epoch, magic, _, attributes, delta = unpack(view, position)
+        covered = view[position + reader.CRC_COVERS_FROM : position + length + reader.LENGTH_OVERHEAD]
+        return base, length, epoch, magic, reader.crc32c(covered), attributes, delta
+
+    patch.setattr(reader, "_unpack_header", believing)
+
+
+def compacts_beyond_the_high_watermark(patch: Patch) -> None:
+    plan = compaction.plan_compaction
+
+    def all_of_it(log: Any, *, now_wall_ms: int, upper_bound: int) -> Any:
+        return plan(log, now_wall_ms=now_wall_ms, upper_bound=log.log_end_offset)
+
+    patch.setattr(compaction, "plan_compaction", all_of_it)
+
+
+def removes_a_tombstone_before_its_record(patch: Patch) -> None:
+    stays = compaction._Cleaner._stays
+    patch.setattr(
+        compaction._Cleaner,
+        "_stays",
+        lambda self, record, header: (
+            record.value is not None and (record.offset % 2 == 0 or stays(self, record, header))
+        ),
+    )
+
+
+def writes_no_tombstones_for_deleted_groups(patch: Patch) -> None:
+    """The answer says that the offsets are gone. The next coordinator has them again."""
+    patch.setattr(
+        group_removal, "append_tombstones", lambda context, group_id, records, after: after.completed(context)
+    )
+
+
+def deletes_no_offset(patch: Patch) -> None:
+    patch.setattr(delete, "append_tombstones", lambda context, group_id, records, after: after.completed(context))
+
+
+def lets_no_offset_expire(patch: Patch) -> None:
+    patch.setattr(group_removal, "expired_partitions", lambda context, group: [])
+
+
+def loses_a_change_of_the_store(patch: Patch) -> None:
+    """A watch that was held up goes on after what it has missed."""
+    healed = RemoteWatch.healed
+
+    def skip(self: Any) -> None:
+        del self._held_up[:1]
+        healed(self)
+
+    patch.setattr(RemoteWatch, "healed", skip)
+
+
+def commits_whatever_was_expected(patch: Patch) -> None:
+    """Two brokers that decide by the same state both change it."""
+    commit = EmbeddedSession.commit
+    patch.setattr(EmbeddedSession, "commit", lambda self, expected, changes, done: commit(self, [], changes, done))
+
+
+SEEDED_UPKEEP_BUGS: dict[str, Callable[[Patch], None]] = {
+    "keeps the high watermark of a broken truncation": keeps_the_high_watermark_of_a_broken_truncation,
+    "abandons the last swap too late": abandons_the_last_swap_too_late,
+    "reads without checksums": reads_without_checksums,
+    "compacts beyond the high watermark": compacts_beyond_the_high_watermark,
+    "removes a tombstone before its record": removes_a_tombstone_before_its_record,
+    "writes no tombstones for deleted groups": writes_no_tombstones_for_deleted_groups,
+    "deletes no offset": deletes_no_offset,
+    "lets no offset expire": lets_no_offset_expire,
+    "loses a change of the store": loses_a_change_of_the_store,
+    "commits whatever was expected": commits_whatever_was_expected,
+}

@@ -1,0 +1,63 @@
+"""Tests the judge: seeded bugs are found, each by a seed that is known to find it (docs/seeded-bugs.md)."""
+
+import pytest
+
+from tests.simulation.cluster.seeded_bugs import SEEDED_BUGS
+from tests.simulation.cluster.seeded_log_bugs import SEEDED_LOG_BUGS
+from tests.simulation.cluster.seeded_upkeep_bugs import SEEDED_UPKEEP_BUGS
+from tests.simulation.cluster.world import ClusterWorld
+
+FOUND_BY = {
+    "T-11": 1,
+    "T-14": 0,
+    "T-16": 15,
+    "T-17": 6,
+    "T-18": 0,
+    "T-20": 0,
+    "T-21": 3,
+    "T-22": 11,
+    "T-26": 4,
+    "T-28": 0,
+}
+LOGS_FOUND_BY = {
+    "compacts latest records away": 7,
+    "compacts every third record away": 7,
+    "deletes records up to the log end": 0,
+    "refuses batches across the log start": 18,
+    "keeps a refused write in memory": 27,
+    "rolls at the wrong offset": 0,
+    "indexes the next offset": 1,
+}
+UPKEEP_FOUND_BY = {
+    "keeps the high watermark of a broken truncation": 1012,
+    "abandons the last swap too late": 53,
+    "reads without checksums": 42,
+    "compacts beyond the high watermark": 16,
+    "removes a tombstone before its record": 7,
+    "writes no tombstones for deleted groups": 10,
+    "deletes no offset": 7,
+    "lets no offset expire": 19,
+    "loses a change of the store": 3,
+    "commits whatever was expected": 3,
+}
+ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY
+ALL_BUGS = SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS
+# Any change of the broker makes another story of a seed: then the next ones have to do.
+OTHER_SEEDS = 60
+
+
+def test_every_seeded_bug_has_a_seed():
+    assert ALL_FOUND_BY.keys() == ALL_BUGS.keys()
+
+
+@pytest.mark.parametrize(("bug", "seed"), ALL_FOUND_BY.items())
+def test_a_seeded_bug_is_found(monkeypatch, bug, seed):
+    is_found_by_one_of(monkeypatch, bug, (seed, *range(OTHER_SEEDS)))
+
+
+def is_found_by_one_of(monkeypatch, bug, seeds):
+    ALL_BUGS[bug](monkeypatch)
+    for seed in seeds:
+        if ClusterWorld(seed).run().violations:
+            return
+    pytest.fail(f"{bug} goes unnoticed")
