@@ -87,7 +87,7 @@ class Report:
         sent = {event.value: event for event in events if isinstance(event, Sent)}
         acknowledged = {event.value: event for event in events if isinstance(event, Acknowledged)}
         stored = {value for log in logs.values() for _, value in log.records}
-        received = list(member)
+        list(member)
         for each in self.rounds:
             ours = [event for event in sent.values() if event.at_us in each.loud]
             each.sent = len(ours)

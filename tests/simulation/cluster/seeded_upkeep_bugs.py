@@ -6,14 +6,13 @@ Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. 
 from collections.abc import Callable
 from typing import Any
 
-from ottla.storage.swap import SegmentSwaps
-
 from ottla.broker.replicas import follower_log
 from ottla.cluster.embedded import EmbeddedSession
 from ottla.coordinator import group_removal
 from ottla.coordinator.offsets import delete
 from ottla.storage import compaction, reader
 from ottla.storage.segment import Segment
+from ottla.storage.segment_swap import SegmentSwaps
 from tests.simulation.cluster.store import RemoteWatch
 
 Patch = Any
