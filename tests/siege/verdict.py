@@ -87,7 +87,7 @@ class Report:
         sent = {event.value: event for event in events if isinstance(event, Sent)}
         acknowledged = {event.value: event for event in events if isinstance(event, Acknowledged)}
         stored = {value for log in logs.values() for _, value in log.records}
-        list(member)
+        reports = list(member)
         for each in self.rounds:
             ours = [event for event in sent.values() if event.at_us in each.loud]
             each.sent = len(ours)
@@ -95,9 +95,7 @@ class Report:
             each.lost = sum(event.value in acknowledged and event.value not in stored for event in ours)
             each.quiet_ms = list(_waits(sent, acknowledged, each.quiet))
             each.loud_ms = list(_waits(sent, acknowledged, each.loud))
-            each.sessions_lost = sum(map(_ends_our_session, each.log)) + sum(
-                at_us in each.loud for at_us, _ in received
-            )
+            each.sessions_lost = sum(map(_ends_our_session, each.log)) + sum(at_us in each.loud for at_us, _ in reports)
 
     def broken(self, *, judges_latency: bool = True) -> list[str]:
         rounds = [

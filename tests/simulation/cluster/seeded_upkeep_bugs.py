@@ -10,7 +10,7 @@ from ottla.broker.replicas import follower_log
 from ottla.cluster.embedded import EmbeddedSession
 from ottla.coordinator import group_removal
 from ottla.coordinator.offsets import delete
-from ottla.storage import compaction, reader
+from ottla.storage import compaction, segment_reader
 from ottla.storage.segment import Segment
 from ottla.storage.segment_swap import SegmentSwaps
 from tests.simulation.cluster.store import RemoteWatch
@@ -57,14 +57,14 @@ def abandons_the_last_swap_too_late(patch: Patch) -> None:
 
 def reads_without_checksums(patch: Patch) -> None:
     """Damaged records are served."""
-    unpack = reader._unpack_header
+    unpack = segment_reader._unpack_header
 
     def believing(view: Any, position: int) -> Any:
         base, length, epoch, magic, _, attributes, delta = unpack(view, position)
-        covered = view[position + reader.CRC_COVERS_FROM : position + length + reader.LENGTH_OVERHEAD]
-        return base, length, epoch, magic, reader.crc32c(covered), attributes, delta
+        covered = view[position + segment_reader.CRC_COVERS_FROM : position + length + segment_reader.LENGTH_OVERHEAD]
+        return base, length, epoch, magic, segment_reader.crc32c(covered), attributes, delta
 
-    patch.setattr(reader, "_unpack_header", believing)
+    patch.setattr(segment_reader, "_unpack_header", believing)
 
 
 def compacts_beyond_the_high_watermark(patch: Patch) -> None:
