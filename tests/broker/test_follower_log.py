@@ -121,7 +121,7 @@ def test_restarted_log_knows_no_epoch_of_its_former_records() -> None:
     assert target.log.end_offset_for_epoch(5) == (-1, -1)
 
 
-def test_an_empty_log_takes_the_batch_that_begins_before_its_start() -> None:
+def test_empty_log_takes_the_batch_that_begins_before_its_start() -> None:
     """§14.5.4: DeleteRecords has left the leader a log start within a batch."""
     target = follower(records=0)
     restart(target, 2)
@@ -135,7 +135,7 @@ def test_an_empty_log_takes_the_batch_that_begins_before_its_start() -> None:
     assert target.log.epochs.entries == (EpochEntry(5, 2),)
 
 
-def test_a_damaged_batch_before_the_start_leaves_the_log_unchanged() -> None:
+def test_damaged_batch_before_the_start_leaves_the_log_as_it_is() -> None:
     target = follower(records=0)
     restart(target, 2)
     batch = build_batch([Record(timestamp=NOW, key=None, value=b"v") for _ in range(4)])

@@ -45,7 +45,7 @@ def latest(pairs: Pairs) -> dict[bytes | None, bytes | None]:
     return {key: value for _, key, value in pairs}
 
 
-def test_only_the_last_record_of_each_key_stays_below_the_active_segment() -> None:
+def test_last_record_of_each_key_stays_below_the_active_segment() -> None:
     disk = FakeDisk()
     log = filled(disk)
     before = keys_and_values(log)
@@ -73,7 +73,7 @@ def test_a_clean_log_is_left_alone_until_it_is_dirty_enough() -> None:
     assert clean(log)
 
 
-def test_young_records_wait_for_the_minimum_lag_and_old_ones_do_not_wait_for_the_ratio() -> None:
+def test_young_records_wait_for_the_lag_and_old_ones_do_not_wait() -> None:
     young = LogConfig(
         cleanup_policy=COMPACTED.cleanup_policy,
         segment_bytes=400,
@@ -126,7 +126,7 @@ def test_tombstones_stay_until_their_delete_horizon() -> None:
         assert (b"a" not in latest(keys_and_values(log))) is gone
 
 
-def test_the_last_batch_of_a_producer_stays_even_when_it_is_empty() -> None:
+def test_last_batch_of_a_producer_stays_even_when_empty() -> None:
     disk = FakeDisk()
     log = new_log(disk, COMPACTED)
     for n in range(3):
@@ -196,7 +196,7 @@ def test_a_truncation_abandons_a_swap_that_recovery_would_finish(prepared: bool)
         assert keys_and_values(reopened(FakeDisk.after(disk.journal, loss), COMPACTED)) == expected
 
 
-def test_truncation_amid_a_swap_gives_placed_segments_their_names() -> None:
+def test_truncation_amid_a_swap_names_the_placed_segments() -> None:
     disk = FakeDisk()
     log = filled(disk)
     swap = begin_swap(log, compacted(log))
@@ -214,7 +214,7 @@ def test_truncation_amid_a_swap_gives_placed_segments_their_names() -> None:
         assert keys_and_values(reopened(FakeDisk.after(disk.journal, loss), COMPACTED)) == expected
 
 
-def test_a_swap_that_the_disk_refused_is_abandoned_and_the_next_pass_succeeds() -> None:
+def test_pass_succeeds_after_a_swap_that_the_disk_refused() -> None:
     disk = FakeDisk()
     log = filled(disk)
     before = keys_and_values(log)
