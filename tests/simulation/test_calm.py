@@ -23,7 +23,7 @@ def loop():
     loop.close()
 
 
-def test_calm_ends_the_sleeps_that_began_before_it_in_their_order(loop):
+def test_calm_ends_earlier_sleeps_in_their_order(loop):
     calm = Calm()
     woken = []
 

@@ -26,7 +26,7 @@ def test_time_passes_only_to_the_next_timer(loop):
     assert loop.steps < 10
 
 
-def test_timers_of_one_moment_run_in_the_order_in_which_they_were_set(loop):
+def test_timers_of_one_moment_run_in_the_order_they_were_set(loop):
     """The stock loop's heap does not keep it."""
     order = []
     for number in range(100):
@@ -75,7 +75,7 @@ def test_what_a_callback_raises_is_kept(loop):
     assert isinstance(loop.failures[0]["exception"], ZeroDivisionError)
 
 
-def test_what_has_not_begun_when_the_loop_is_closed_is_closed_with_it(loop):
+def test_coroutines_not_begun_are_closed_with_the_loop(loop):
     begun = []
 
     async def begin():
@@ -130,7 +130,7 @@ def test_every_step_is_seen_with_its_process(loop):
     assert seen == [process, None, process]
 
 
-def test_what_the_world_set_in_an_empty_context_is_not_a_process_s(loop):
+def test_context_of_the_world_is_not_a_process_s(loop):
     """An empty context is false in Python, and was once taken for none."""
     seen = []
     process = Process("broker")
@@ -141,7 +141,7 @@ def test_what_the_world_set_in_an_empty_context_is_not_a_process_s(loop):
     assert seen == [process, None]
 
 
-def test_a_stopped_process_runs_afterwards_what_became_ready_meanwhile(loop):
+def test_resumed_process_runs_what_became_ready_while_stopped(loop):
     process, ran = Process("p"), []
     loop.call_later(1, ran.append, 1, context=process.context())
     loop.call_later(2, ran.append, 2)
@@ -155,7 +155,7 @@ def test_a_stopped_process_runs_afterwards_what_became_ready_meanwhile(loop):
     assert ran == [2, 1]
 
 
-def test_a_process_that_is_killed_while_it_is_stopped_runs_nothing_more(loop):
+def test_process_killed_while_stopped_runs_nothing_more(loop):
     process, ran = Process("p"), []
     loop.call_later(1, ran.append, 1, context=process.context())
     loop.pause(process)

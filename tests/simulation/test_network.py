@@ -182,7 +182,7 @@ def test_a_stall_delays_and_loses_nothing():
     assert world.loop.now_us - started_us >= 5_000_000
 
 
-def test_a_killed_process_is_seen_as_a_reset_and_its_port_is_free():
+def test_killed_process_resets_its_peers_and_frees_its_port():
     world = World()
     world.loop.kill(world.server)
     world.network.kill(world.server)
@@ -192,7 +192,7 @@ def test_a_killed_process_is_seen_as_a_reset_and_its_port_is_free():
         world.loop.run_until_complete(world.network.connect(Recorder, *ADDRESS))
 
 
-def test_what_is_sent_on_a_way_that_is_cut_arrives_when_it_has_healed():
+def test_bytes_sent_during_a_cut_arrive_when_it_heals():
     world = World()
     to_broker, _ = Cut.both_ways(["client"], ["broker"])
     world.network.links.cut(to_broker)
@@ -221,7 +221,7 @@ def test_a_way_that_is_cut_fills_the_senders_buffer():
     assert world.accepted[0].data == b"x" * 1_500
 
 
-def test_who_connects_waits_until_the_way_is_open_in_both_directions():
+def test_connect_waits_until_both_directions_are_open():
     world = World()
     _, back = Cut.both_ways(["client"], ["broker"])
     world.network.links.cut(back)

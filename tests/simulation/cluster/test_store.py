@@ -51,7 +51,7 @@ def test_answers_take_time_and_come_in_the_order_of_the_calls(world):
     assert [entry.key for entry in world.told[2].entries] == ["a", "b"]
 
 
-def test_a_call_on_a_way_that_is_cut_is_answered_unavailable_in_time(world):
+def test_call_during_a_cut_is_answered_unavailable_in_time(world):
     world.links.cut(TO_STORE)
     world.commit("a")
     world.pass_time(TIMEOUT_MS + 1)
@@ -86,7 +86,7 @@ def test_lost_answers_do_not_take_the_transaction_back():
     assert world.stored() == {"a": b"1"}
 
 
-def test_a_watch_tells_everything_in_order_and_what_was_held_up_later(world):
+def test_watch_delivers_in_order_also_what_was_held_up(world):
     world.session.watch("", 1, world.told.append)
     other = world.machine.session("broker-2", Process("broker 2").context())
     world.links.cut(TO_BROKER)
@@ -113,7 +113,7 @@ def test_a_watch_that_was_held_up_may_have_to_begin_anew():
     assert [type(event) for event in world.told] == [Compacted]
 
 
-def test_a_lease_lives_while_it_is_kept_alive_and_expires_on_virtual_time(world):
+def test_lease_expires_on_virtual_time_unless_kept_alive(world):
     world.session.grant(6_000, world.told.append)
     world.pass_time(100)
     assert world.told == [Granted(1, 6_000)]

@@ -22,7 +22,7 @@ def test_a_run_has_everything_in_it():
 
 
 @pytest.mark.parametrize("seed", [26, 66])
-def test_everything_acknowledged_survives_a_power_failure_of_all_machines(seed):
+def test_acknowledged_records_survive_a_blackout(seed):
     """Where every write is synced; and every partition has a leader when all are back."""
     outcome = ClusterWorld(seed).run()
 
