@@ -119,8 +119,8 @@ class Broker:
         # its first client meets one that is ready.
         await self.listeners.open(self.server, self.network)
         # For a store that does not answer. A file that cannot be written stays so.
-        patience_ms = 0 if self._data.is_alone else self.config.initial_broker_registration_timeout_ms
-        await self.lifecycle.join(self.listeners.endpoints, patience_ms=patience_ms)
+        store_timeout_ms = 0 if self._data.is_alone else self.config.initial_broker_registration_timeout_ms
+        await self.lifecycle.join(self.listeners.endpoints, store_timeout_ms=store_timeout_ms)
         await self.topic_logs.all_made()
 
     async def stop(self, *, with_cluster: bool = False) -> bool:

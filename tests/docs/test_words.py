@@ -42,10 +42,6 @@ TABLE_HEADS = {"control": "baseline", "reach": "target"}
 
 # Rooms that still have such words. None is added.
 EXCEPTIONS: tuple[str, ...] = (
-    "ottla/broker/broker.py",
-    "ottla/broker/events/",
-    "ottla/broker/handlers/",
-    "ottla/broker/metadata/",
     "tests/broker/test_shared_reads.py",
     "tests/cluster/",
     "tests/coordinator/",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ottla.broker.events.broker_facts import IsrChanged, LeaderChanged
-from ottla.broker.events.leadership import last_leader, leadership_told
+from ottla.broker.events.leadership import last_leader, leadership_facts
 from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 
@@ -23,7 +23,7 @@ def published(before: MetadataImage, after: MetadataImage, node_id: int) -> list
     names = {*before.topics, *after.topics}
     longest = max(len(topic.partitions) for each in (before, after) for topic in each.topics.values())
     update = ImageUpdate(after, {name: tuple(range(longest)) for name in names}, (), controller_changed=False)
-    return list(leadership_told(before, update, node_id))
+    return list(leadership_facts(before, update, node_id))
 
 
 def test_new_leader_alone_publishes_its_leadership() -> None:

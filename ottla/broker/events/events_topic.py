@@ -44,7 +44,7 @@ class EventsTopic:
         self._metadata = metadata
         self._replicas = replicas
         self._topics = topics
-        self._patience_ms = 0 if is_alone else FELLOWS_WITHIN_MS
+        self._wait_for_others_ms = 0 if is_alone else FELLOWS_WITHIN_MS
         self._alone_from_ms: int | None = None
         self._led: list[int] = []
         self._partition_count = 0
@@ -85,7 +85,7 @@ class EventsTopic:
         config = self._runtime.config
         wanted, there = config.ottla_events_replication_factor, len(self._metadata.image.brokers)
         if self._alone_from_ms is None:
-            self._alone_from_ms = now_ms + self._patience_ms
+            self._alone_from_ms = now_ms + self._wait_for_others_ms
         if there < wanted and now_ms < self._alone_from_ms:
             return
         self._ask_again_ms = now_ms + RETRY_MS

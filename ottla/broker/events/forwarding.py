@@ -23,7 +23,7 @@ RETRY_S: Final = 1.0
 TIMEOUT_MS: Final = 30_000
 
 Done = Callable[[KafkaError | None], None]
-"""Told why a batch may not have been written, or None: it was."""
+"""Called with the error if a batch may not have been written, with None if it was."""
 
 
 class _Target(NamedTuple):

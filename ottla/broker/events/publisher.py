@@ -21,7 +21,7 @@ from ottla.broker.events.event_batch import EventBatch
 from ottla.broker.events.events_topic import EventsTopic, Way
 from ottla.broker.events.follower_lag import FollowerLag
 from ottla.broker.events.forwarding import Forwarding
-from ottla.broker.events.leadership import last_leader, leadership_told
+from ottla.broker.events.leadership import last_leader, leadership_facts
 from ottla.broker.events.samples import Commits, CommittedOffsets, lag_samples
 from ottla.broker.events.schema import EVENTS_TOPIC, Fact, build_event, key_of
 from ottla.broker.replicas.replica_manager import ReplicaManager
@@ -153,7 +153,7 @@ class Publisher:
             self._put(fact)
 
     def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
-        for fact in leadership_told(before, update, self._runtime.node_id):
+        for fact in leadership_facts(before, update, self._runtime.node_id):
             self._put(fact)
             if isinstance(fact, LeaderChanged) and fact.topic in INTERNAL_TOPICS:
                 former = last_leader(before.partition(fact.topic, fact.partition))

@@ -27,7 +27,7 @@ from ottla.replication.replica_progress import PartitionKey
 TOPIC_IDS_SINCE = 13
 
 UNKNOWN_EPOCH = -1
-NOT_TOLD = -1
+INVALID_HIGH_WATERMARK = -1
 
 
 def handle(
@@ -147,7 +147,7 @@ def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
                     PartitionData(
                         partition_index=asked.partition,
                         error_code=int(code_for(asked)),
-                        high_watermark=NOT_TOLD,
+                        high_watermark=INVALID_HIGH_WATERMARK,
                         records=b"",
                     )
                     for asked in topic.partitions

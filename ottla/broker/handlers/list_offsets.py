@@ -103,11 +103,11 @@ def _answer(
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
         partition = replicas.partition(topic, asked.partition_index)
         if request.replica_id == ANY_REPLICA:
-            _tell_ends(partition, asked.timestamp, answer)
+            _set_ends(partition, asked.timestamp, answer)
             return answer
         partition.check_leader(asked.current_leader_epoch)
         if request.replica_id >= 0 and context.is_broker(request.replica_id, replicas.node_id, replicas.image):
-            _tell_ends(partition, asked.timestamp, answer)
+            _set_ends(partition, asked.timestamp, answer)
             return answer
         lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
         if lookup is not None:
@@ -117,9 +117,9 @@ def _answer(
     return answer
 
 
-def _tell_ends(partition: Partition, timestamp: int, answer: Any) -> None:
-    """A follower that fell out of range asks for the ends of the log, and goes by what there is (§14.5.4). So does who
-    looks how far each replica has come."""
+def _set_ends(partition: Partition, timestamp: int, answer: Any) -> None:
+    """A follower that fell out of range asks for the ends of the log, and starts from them (§14.5.4). A client that
+    asks each replica how far it has come gets the same."""
     log = partition.log
     if timestamp == LATEST:
         answer.offset = log.log_end_offset

@@ -50,9 +50,9 @@ class BrokerLifecycle:
         """Of this broker's session, or NO_LEASE."""
         return self._registration.lease_id
 
-    async def join(self, endpoints: tuple[Listener, ...], *, patience_ms: int) -> None:
+    async def join(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
-        await self._registration.begin(endpoints, patience_ms=patience_ms)
+        await self._registration.begin(endpoints, store_timeout_ms=store_timeout_ms)
         self._metadata.start()
         await self._active
 

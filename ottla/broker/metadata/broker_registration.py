@@ -90,10 +90,10 @@ class BrokerRegistration:
         """Whether a lost session is to be replaced now."""
         return self._registering is not None
 
-    async def begin(self, endpoints: tuple[Listener, ...], *, patience_ms: int) -> None:
+    async def begin(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
         """Returns when this broker is registered. Raises StartError."""
         self._endpoints = endpoints
-        await self._register(patience_ms)
+        await self._register(store_timeout_ms)
         self._is_first = False
         self._boot.confirm()
 
@@ -135,11 +135,11 @@ class BrokerRegistration:
 
     # Registration.
 
-    async def _register(self, patience_ms: int | None) -> None:
+    async def _register(self, store_timeout_ms: int | None) -> None:
         """None: without end, for a broker that is serving."""
-        for_answers = RetryDeadline(self._runtime.clock, patience_ms)
+        for_answers = RetryDeadline(self._runtime.clock, store_timeout_ms)
         session_ms = self._runtime.config.broker_session_timeout_ms + SESSION_MARGIN_MS
-        end_ms = None if patience_ms is None else session_ms
+        end_ms = None if store_timeout_ms is None else session_ms
         for_its_end = RetryDeadline(self._runtime.clock, end_ms)
         is_logged = False
         while True:
@@ -147,7 +147,7 @@ class BrokerRegistration:
                 outcome = await self._try_to_register()
             except KafkaError as error:
                 is_duplicate = error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-                if patience_ms is not None and not is_duplicate:
+                if store_timeout_ms is not None and not is_duplicate:
                     raise StartError(str(error)) from None
                 self._complain(str(error))
                 # The session of a process that was killed ends by itself.
@@ -168,7 +168,7 @@ class BrokerRegistration:
 
     async def _register_again(self) -> None:
         try:
-            await self._register(patience_ms=None)
+            await self._register(store_timeout_ms=None)
         except StartError as error:
             self._runtime.log.error("this broker cannot come back into its cluster", why=str(error))
             return
