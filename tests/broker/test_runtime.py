@@ -80,7 +80,7 @@ def test_a_time_limit_ends_the_wait_that_lasts_too_long() -> None:
     run(story)
 
 
-def test_a_coroutine_cancelled_within_its_time_limit_is_cancelled() -> None:
+def test_coroutine_cancelled_within_its_time_limit_ends() -> None:
     async def story(runtime: LoopRuntime) -> None:
         async def limited() -> None:
             with TimeLimit(runtime, 50):

@@ -15,7 +15,7 @@ from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
-from tests.replication.recent import PLENTY, append_and_tell, as_in_log, as_sent
+from tests.replication.recent import PLENTY, append_and_record, as_in_log, as_sent
 from tests.replication.support import EPOCH, fetch, leader
 from tests.storage.support import append, batch, new_log
 
@@ -71,7 +71,7 @@ def test_another_offset_is_read_again(log: Log) -> None:
 
 def test_what_was_appended_last_is_not_read(log: Log) -> None:
     reads = SharedReads()
-    begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
+    begin = append_and_record(reads.recent, log, batch("d"), batch("e"))
 
     assert reads.recent.read(log, begin, PLENTY)
     assert as_sent(read(reads, log, begin)) == as_in_log(log, begin)
@@ -79,7 +79,7 @@ def test_what_was_appended_last_is_not_read(log: Log) -> None:
 
 def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
     reads = SharedReads()
-    append_and_tell(reads.recent, log, batch("d"))
+    append_and_record(reads.recent, log, batch("d"))
 
     assert as_sent(read(reads, log, 1)) == as_in_log(log, 1)
 
@@ -88,7 +88,7 @@ def test_who_is_behind_the_last_appends_reads_the_log(log: Log) -> None:
 def test_recent_appends_skip_the_log_when_room_is_small(log: Log, room: int) -> None:
     """Of all partitions in an answer only the first may be longer than is left."""
     reads = SharedReads()
-    begin = append_and_tell(reads.recent, log, batch("d"), batch("e"))
+    begin = append_and_record(reads.recent, log, batch("d"), batch("e"))
 
     found = reads.read(log, begin, room, upper_bound=log.log_end_offset, min_one_batch=False)
 

@@ -24,7 +24,7 @@ from ottla.cluster.store import (
 from ottla.timer.wheel import TimingWheel
 from tests.cluster.etcd_server import EtcdServer
 
-PATIENCE_S = 20
+ANSWER_TIMEOUT_S = 20
 TTL_MS = 2000
 
 
@@ -86,7 +86,7 @@ class Etcd:
 
     def session(self) -> MetadataStore:
         endpoints = [("127.0.0.1", self.server.port)]
-        store = EtcdStore(endpoints, namespace=self.namespace, timeout_ms=PATIENCE_S * 1000)
+        store = EtcdStore(endpoints, namespace=self.namespace, timeout_ms=ANSWER_TIMEOUT_S * 1000)
         self.sessions.append(store)
         return store
 
@@ -114,7 +114,7 @@ async def answer(ask: Callable[[Callable[[Any], None]], None]) -> Any:
     """What a call answers through its callback."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     ask(future.set_result)
-    return await asyncio.wait_for(future, PATIENCE_S)
+    return await asyncio.wait_for(future, ANSWER_TIMEOUT_S)
 
 
 async def commit(store: MetadataStore, *changes: Change, expected: Sequence[Expect] = ()) -> CommitResult:
@@ -153,7 +153,7 @@ class Seen:
         self._more.set()
 
     async def first(self, count: int) -> list[Any]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while len(self.events) < count:
                 self._more.clear()
                 await self._more.wait()

@@ -20,7 +20,7 @@ def test_decisions_come_in_transactions_and_each_partition_once() -> None:
     assert all(len(list(transactions(batch, made))) == 1 for batch in batches)
 
 
-def test_what_nobody_asks_for_is_not_decided() -> None:
+def test_only_batches_that_are_asked_for_are_decided() -> None:
     looked_at: list[TopicInfo] = []
 
     def noting(topic: TopicInfo):

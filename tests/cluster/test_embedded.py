@@ -182,13 +182,13 @@ def test_shared_store_calls_one_watch_per_step_and_transaction() -> None:
         store.watch("", 1, lambda event, name=name: seen.append((name, event.revision)))
     for key in ("a", "b"):
         store.commit([], [Put(key, b"1")], lambda result: None)
-    told_by_step: list[int] = []
+    delivered_by_step: list[int] = []
     while steps:
         before = len(seen)
         steps.pop(0)()
-        told_by_step.append(len(seen) - before)
+        delivered_by_step.append(len(seen) - before)
 
-    assert max(told_by_step) == 1
+    assert max(delivered_by_step) == 1
     assert sorted(seen) == [("first", 1), ("first", 2), ("second", 1), ("second", 2)]
     assert [revision for name, revision in seen if name == "first"] == [1, 2]
 

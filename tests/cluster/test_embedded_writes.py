@@ -126,7 +126,7 @@ def test_a_group_that_cannot_be_written_is_tried_one_by_one(machine: Machine) ->
     assert machine.answers[-1] == ["a", "b", "first"]
 
 
-def test_written_transactions_are_told_one_in_a_step(machine: Machine) -> None:
+def test_written_transactions_are_reported_one_in_a_step(machine: Machine) -> None:
     for number in range(4):
         machine.commit(str(number))
     work, done = machine.writes.popleft()
@@ -136,13 +136,13 @@ def test_written_transactions_are_told_one_in_a_step(machine: Machine) -> None:
     work, done = machine.writes.popleft()
     work()
     machine.steps.append(done)
-    told_by_step: list[int] = []
+    delivered_by_step: list[int] = []
     while machine.steps:
         before = len(machine.answers)
         machine.steps.popleft()()
-        told_by_step.append(len(machine.answers) - before)
+        delivered_by_step.append(len(machine.answers) - before)
 
-    assert max(told_by_step) == 1
+    assert max(delivered_by_step) == 1
     assert len(machine.answers) == 4
 
 
@@ -206,7 +206,7 @@ def test_history_is_bounded_by_bytes_and_an_older_watch_fails() -> None:
     ]
 
 
-def test_a_watch_too_far_behind_is_told_to_read_again() -> None:
+def test_watch_too_far_behind_has_to_read_again() -> None:
     steps: deque[Callable[[], None]] = deque()
     store = EmbeddedStore(post=steps.append, history_bytes_max=10_000)
     seen: list[Any] = []

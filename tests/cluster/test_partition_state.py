@@ -440,7 +440,7 @@ def test_longest_log_is_elected_once_last_isr_members_are_back(
         assert set(after.last_known_elr) == {1, 2} - {leader}, "should this one be lost too"
 
 
-def test_those_who_lost_data_stay_known_while_nobody_leads() -> None:
+def test_replicas_that_lost_data_stay_known_without_a_leader() -> None:
     """Also where min.insync.replicas is 1, so that no smaller ISR has an ELR."""
     before = state("123", NO_LEADER, last_leader=1)
 

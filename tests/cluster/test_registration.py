@@ -72,12 +72,12 @@ class World:
         result = self.commit(register(wanted(node_id, incarnation, clean_shutdown=clean), self.entries(), lease_id))
         assert isinstance(result, Committed)
         self.control()
-        if self.image.brokers[node_id].state is BrokerState.STARTING and self.is_settled(node_id):
+        if self.image.brokers[node_id].state is BrokerState.STARTING and self.may_become_active(node_id):
             assert isinstance(self.commit(activate(self.image.brokers[node_id], lease_id)), Committed)
             self.control()
         return result.revision, lease_id
 
-    def is_settled(self, node_id: int) -> bool:
+    def may_become_active(self, node_id: int) -> bool:
         key = first_unfinished(self.image, node_id, rules())
         assert key is None or is_unfinished(self.image, node_id, key, rules())
         return key is None
@@ -177,7 +177,7 @@ def test_broker_that_lost_data_leaves_isr_and_elr_before_active() -> None:
 
     lease_id = world.lease()
     world.commit(register(wanted(1, "new", clean_shutdown=False), world.entries(), lease_id))
-    assert not world.is_settled(1)
+    assert not world.may_become_active(1)
     # It ends again before anybody has acted, and says the next time that all was well since.
     world.elapse()
     world.commit(register(wanted(1, "newer"), world.entries(), world.lease()))
@@ -185,7 +185,7 @@ def test_broker_that_lost_data_leaves_isr_and_elr_before_active() -> None:
     world.control()
     state = world.image.topics["t"].partitions[0]
     assert (state.isr, state.leader) == ((2, 3), NO_LEADER)
-    assert world.is_settled(1)
+    assert world.may_become_active(1)
     world.commit(activate(world.image.brokers[1], world.lease()))
     assert not world.image.brokers[1].lost_data
     assert [entry.key for entry in world.entries() if entry.key.startswith("lost-data/")] == []
@@ -263,7 +263,7 @@ def test_first_broker_is_active_and_controller_at_once() -> None:
     assert register_alone(wanted(1), world.entries(), lease_id) == AlreadyRegistered(result.revision)
 
 
-def test_whoever_is_registered_too_or_controls_is_somebody() -> None:
+def test_no_registration_alone_beside_a_known_broker() -> None:
     world = World()
     world.enter(2)
     assert not may_register_alone(wanted(1), world.entries())
@@ -286,7 +286,7 @@ def test_broker_that_lost_data_of_others_is_not_active_at_once(replicas: str, ma
         assert not world.image.brokers[1].lost_data
 
 
-def test_two_who_both_find_nobody_are_not_both_the_controller() -> None:
+def test_of_two_that_register_alone_one_is_the_controller() -> None:
     world = World()
     nothing = world.entries()
     first = register_alone(wanted(1), nothing, world.lease())

@@ -124,7 +124,7 @@ def transactions(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(transactions(), max_size=25))
-def test_changes_one_by_one_make_what_reading_anew_makes(history: list) -> None:
+def test_changes_one_by_one_make_what_reading_again_makes(history: list) -> None:
     keys: dict[str, Entry] = {}
     image = EMPTY
     for revision, wished in enumerate(history, 1):

@@ -105,7 +105,7 @@ def test_unloading_answers_all_requests_and_leaves_no_timer(shell: Shell) -> Non
     assert all(shell.states(group_id)[-1] == "Dead" for group_id in ("g", "joining", "third"))
 
 
-def test_a_parked_join_is_told_that_the_coordinator_moved(shell: Shell) -> None:
+def test_parked_join_is_answered_not_coordinator_on_a_move(shell: Shell) -> None:
     client = shell.client("c1")
     client.join()
     shell.unload()
@@ -129,6 +129,6 @@ def test_what_comes_late_after_unloading_does_nothing(shell: Shell, event: objec
     assert shell.happen(event) == []
 
 
-def test_results_of_an_append_that_nobody_knows_do_nothing(shell: Shell) -> None:
+def test_results_of_an_unknown_append_do_nothing(shell: Shell) -> None:
     assert shell.happen(AppendCompleted(99, 0)) == []
     assert shell.happen(AppendFailed(99, ErrorCode.KAFKA_STORAGE_ERROR)) == []

@@ -48,7 +48,7 @@ def test_controller_alone_publishes_a_missing_leader() -> None:
     assert [published(before, after, other) for other in (1, 2)] == [[], []]
 
 
-def test_who_leads_where_nobody_did_has_no_predecessor() -> None:
+def test_leader_of_a_leaderless_partition_has_no_predecessor() -> None:
     leaderless = image(state(NO_LEADER, (1,), last=1))
     (back,) = published(leaderless, image(state(1, (1,), leader_epoch=5)), 1)
     (new,) = published(EMPTY, image(state(1, (1, 2, 3), leader_epoch=0)), 1)
@@ -58,7 +58,7 @@ def test_who_leads_where_nobody_did_has_no_predecessor() -> None:
     assert (back.leader, back.previous_leader, new.leader, new.previous_leader) == (1, None, 1, None)
 
 
-def test_the_leader_tells_who_came_into_the_isr_and_who_left() -> None:
+def test_leader_publishes_who_joined_and_who_left_the_isr() -> None:
     before, after = image(state(1, (1, 2))), image(state(1, (1, 3)))
 
     assert published(before, after, 1) == [
@@ -78,21 +78,21 @@ def test_an_isr_in_another_order_is_the_same() -> None:
     assert published(image(state(1, (1, 2))), image(state(1, (2, 1))), 1) == []
 
 
-def test_added_partitions_are_told_and_removed_topics_are_not() -> None:
+def test_added_partitions_are_published_removed_ones_are_not() -> None:
     one, two = image(state(1, (1,))), image(state(1, (1,)), state(1, (1,), leader_epoch=0))
 
     assert [(fact.partition, fact.leader) for fact in published(one, two, 1)] == [(1, 1)]
     assert published(one, EMPTY, 1) == []
 
 
-def test_a_topic_made_anew_under_its_name_begins_anew() -> None:
+def test_topic_created_again_has_no_previous_leader() -> None:
     (only,) = published(image(state(2, (2,))), image(state(1, (1,), leader_epoch=0), topic_id=b"2" * 16), 1)
     assert only == LeaderChanged(
         topic="t", partition=0, leader=1, previous_leader=None, leader_epoch=0, partition_epoch=1, isr=(1,)
     )
 
 
-def test_nothing_is_told_of_the_topic_of_events() -> None:
+def test_nothing_is_published_about_the_topic_of_events() -> None:
     before, after = (image(state(leader, (1, 2)), name="ottla.events") for leader in (1, 2))
     assert published(before, after, 2) == []
 

@@ -60,7 +60,7 @@ def key_of(event: dict[str, Any]) -> str:
 
 
 def events_of(broker: Asking) -> list[dict[str, Any]]:
-    """In the order they were told."""
+    """In the order in which they were published."""
     found = [event for each in broker.broker.replicas if each.topic == EVENTS_TOPIC for event in logged(each)]
     return sorted(found, key=lambda event: event["seq"])
 
@@ -86,7 +86,7 @@ def partitions_of(broker: Asking, group: str) -> list[int]:
     return [each.index for each in partitions for event in logged(each) if event.get("group_id") == group]
 
 
-async def test_a_rebalance_is_told_from_its_start_to_its_end(tmp_path: Path) -> None:
+async def test_rebalance_is_published_from_its_start_to_its_end(tmp_path: Path) -> None:
     async with running(tmp_path, EVENTS) as broker:
         await found(broker)
         member = await stable(await broker.client())
@@ -110,7 +110,7 @@ async def test_a_rebalance_is_told_from_its_start_to_its_end(tmp_path: Path) -> 
     assert (started["cause"], started["member_id"]) == ("member joined", member.member_id)
 
 
-async def test_nothing_is_told_and_no_topic_made_unless_asked_for(tmp_path: Path) -> None:
+async def test_without_the_property_there_is_no_topic_of_events(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await found(broker)
         await stable(await broker.client())
@@ -142,7 +142,7 @@ async def test_more_than_can_wait_is_dropped_and_counted(tmp_path: Path) -> None
     assert [event["count"] for event in events if event["type"] == "dropped"] == [15]
 
 
-async def test_groups_of_readers_are_not_told_of(tmp_path: Path) -> None:
+async def test_events_of_ignored_groups_are_not_published(tmp_path: Path) -> None:
     async with running(tmp_path, {**EVENTS, "ottla.events.ignored.groups": "mine-, yours"}) as broker:
         for group in ("mine-1", "yours", "theirs", "mine"):
             broker.broker.events.observe(left(group))
@@ -150,8 +150,8 @@ async def test_groups_of_readers_are_not_told_of(tmp_path: Path) -> None:
         broker.broker.events._sum_up_commits()
         events = await flushed(broker)
 
-    told = [event["group_id"] for event in events if "group_id" in event]
-    assert told == ["theirs", "mine", "theirs", "mine"]
+    groups = [event["group_id"] for event in events if "group_id" in event]
+    assert groups == ["theirs", "mine", "theirs", "mine"]
 
 
 async def test_lag_and_commits_are_sampled(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Simulated clusters whose brokers tell events: nothing that holds without them is lost, and a seed is one story."""
+"""Simulated clusters whose brokers publish events: nothing that holds without them is lost, and a seed is one story."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.simulation.cluster.plan import ClusterPlan
 from tests.simulation.cluster.world import ClusterWorld
 
 # One partition for three brokers, so that two of them send their events to the third. With a sample every second they
-# always have something to tell, also when all clients have gone.
+# always have something to publish, also when all clients have gone.
 EVENTS = {
     "ottla.events.enable": "true",
     "ottla.events.num.partitions": "1",
@@ -15,14 +15,14 @@ EVENTS = {
 
 
 @pytest.fixture(autouse=True)
-def telling(monkeypatch: pytest.MonkeyPatch) -> None:
+def publishing(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ClusterPlan.settings
     monkeypatch.setattr(ClusterPlan, "settings", lambda plan: settings(plan) | EVENTS)
 
 
 # In the last two an event is on its way at the moment at which nothing of a client may be left.
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 48, 106])
-def test_the_invariants_hold_while_events_are_told(seed: int) -> None:
+def test_invariants_hold_while_events_are_published(seed: int) -> None:
     world = ClusterWorld(seed)
 
     assert world.run().violations == []

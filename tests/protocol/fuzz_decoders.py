@@ -12,7 +12,7 @@ from ottla.protocol.schema import Message
 from tests.protocol.golden_vectors import vectors_of
 from tests.protocol.known_messages import MESSAGES
 
-TELLING_BYTES = b"\x00\x01\x02\x7f\x80\xff"
+EDGE_BYTES = b"\x00\x01\x02\x7f\x80\xff"
 
 
 def run(seed: int, inputs: int) -> int:
@@ -34,7 +34,7 @@ def damage(data: bytes, rng: random.Random) -> bytes:
         position = rng.randrange(len(out) + 1)
         match rng.randrange(4):
             case 0 if position < len(out):
-                out[position] = rng.choice(TELLING_BYTES)
+                out[position] = rng.choice(EDGE_BYTES)
             case 1 if position < len(out):
                 out[position] = rng.randrange(256)
             case 2:

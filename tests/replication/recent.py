@@ -7,7 +7,7 @@ from tests.storage.support import NOW
 PLENTY = 1 << 23
 
 
-def append_and_tell(recent: RecentAppends, log: Log, *batches: memoryview) -> int:
+def append_and_record(recent: RecentAppends, log: Log, *batches: memoryview) -> int:
     """One write of all of them; where the first batch went."""
     begin = log.log_end_offset
     for one in batches:

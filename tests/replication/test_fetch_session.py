@@ -68,7 +68,7 @@ def test_a_full_fetch_without_a_session_is_answered_in_full() -> None:
     assert (context.session_id, len(sessions)) == (0, 0)
 
 
-def test_a_session_remembers_its_partitions_and_tells_only_news() -> None:
+def test_session_keeps_its_partitions_and_sends_only_changes() -> None:
     sessions = cache()
     session_id = opened(sessions, "a", "b", "c", "d").session_id
 
@@ -174,7 +174,7 @@ def test_follower_session_displaces_a_consumer_never_the_reverse() -> None:
     assert opened(sessions, "a", "b", "c", now_ms=1).session_id == 0
 
 
-def test_a_high_watermark_is_told_again_after_a_divergence() -> None:
+def test_high_watermark_is_sent_again_after_a_divergence() -> None:
     """A follower takes none from a response that asks it to truncate (§14.5.1)."""
     sessions = cache()
     session_id = opened(sessions, "a", is_follower=True).session_id

@@ -81,7 +81,7 @@ def test_a_follower_that_is_not_in_sync_is_looked_at_every_time() -> None:
     assert session.targets_to_check() == [target]
 
 
-def test_errors_and_divergence_are_told_again() -> None:
+def test_errors_and_divergence_are_sent_again() -> None:
     partition, target = leader(isr=(1, 2)), target_at(0)
     session = session_of(2, target, partition)
 
@@ -132,7 +132,7 @@ def test_the_end_of_an_old_session_does_not_touch_a_new_one() -> None:
     assert partition.maybe_shrink_isr(11 * LAG_MS) is None
 
 
-def test_a_closed_session_is_told_nothing_any_more() -> None:
+def test_closed_session_is_notified_of_nothing() -> None:
     partition, target = leader(isr=(1, 2)), target_at(0)
     session = session_of(2, target, partition)
 

@@ -8,7 +8,7 @@ from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX, R
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
-from tests.replication.recent import PLENTY, append_and_tell, as_in_log, as_sent
+from tests.replication.recent import PLENTY, append_and_record, as_in_log, as_sent
 from tests.storage.support import append, batch, new_log
 
 LONG = "x" * COPIED_BYTES_MAX
@@ -25,7 +25,7 @@ def test_a_short_append_is_copied_for_its_buffer_is_used_again(log: Log) -> None
     recent = RecentAppends()
     received = [batch("d"), batch("e")]
 
-    begin = append_and_tell(recent, log, *received)
+    begin = append_and_record(recent, log, *received)
     for view in received:
         view[:] = bytes(len(view))
 
@@ -37,7 +37,7 @@ def test_long_batch_stays_in_its_buffer_short_ones_are_copied(log: Log) -> None:
     recent = RecentAppends()
     received = [batch("c"), batch("d"), batch(LONG), batch("e"), batch(LONG), batch(LONG), batch("f")]
 
-    begin = append_and_tell(recent, log, *received)
+    begin = append_and_record(recent, log, *received)
     for view in (received[0], received[1], received[3], received[6]):
         view[:] = bytes(len(view))
 
@@ -49,7 +49,7 @@ def test_long_batch_stays_in_its_buffer_short_ones_are_copied(log: Log) -> None:
 
 def test_short_batches_are_copied_in_pieces_that_fit_a_response(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, *[batch("x" * 1000) for _ in range(100)])
+    begin = append_and_record(recent, log, *[batch("x" * 1000) for _ in range(100)])
 
     found = recent.read(log, begin, 2 * COPIED_BYTES_MAX)
 
@@ -67,7 +67,7 @@ def test_a_buffer_is_held_once_for_all_the_batches_in_it(log: Log) -> None:
     for view in views:
         view[:] = batch(LONG)
 
-    begin = append_and_tell(recent, log, *views)
+    begin = append_and_record(recent, log, *views)
 
     assert recent.held_bytes == len(buffer)
     recent.passed(log, begin + 2)
@@ -78,9 +78,9 @@ def test_a_buffer_is_held_once_for_all_the_batches_in_it(log: Log) -> None:
 
 def test_appends_that_follow_each_other_are_given_together(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, batch("d"))
-    second = append_and_tell(recent, log, batch(LONG), batch(LONG))
-    append_and_tell(recent, log, batch("f"))
+    begin = append_and_record(recent, log, batch("d"))
+    second = append_and_record(recent, log, batch(LONG), batch(LONG))
+    append_and_record(recent, log, batch("f"))
 
     assert as_sent(recent.read(log, begin, PLENTY)) == as_in_log(log, begin)
     assert as_sent(recent.read(log, second + 1, PLENTY)) == as_in_log(log, second + 1)
@@ -90,18 +90,18 @@ def test_no_more_is_given_than_fits(log: Log) -> None:
     recent = RecentAppends()
     one = batch(LONG)
     size = len(one)
-    begin = append_and_tell(recent, log, one, batch(LONG), batch(LONG))
+    begin = append_and_record(recent, log, one, batch(LONG), batch(LONG))
 
     assert as_sent(recent.read(log, begin, 3 * size - 1)) == as_in_log(log, begin, 3 * size - 1)
     assert len(recent.read(log, begin, 3 * size - 1)) == 2
     assert recent.read(log, begin, size - 1) == []
 
 
-def test_what_nobody_was_told_of_is_not_skipped(log: Log) -> None:
+def test_appends_that_were_not_recorded_are_not_skipped(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, batch("d"))
+    begin = append_and_record(recent, log, batch("d"))
     append(log, batch("nothing is sent"))
-    later = append_and_tell(recent, log, batch("f"))
+    later = append_and_record(recent, log, batch("f"))
 
     assert recent.read(log, begin, PLENTY) == []
     assert as_sent(recent.read(log, later, PLENTY)) == as_in_log(log, later)
@@ -109,14 +109,14 @@ def test_what_nobody_was_told_of_is_not_skipped(log: Log) -> None:
 
 def test_an_offset_within_a_batch_is_left_to_the_log(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, batch("d", "e"))
+    begin = append_and_record(recent, log, batch("d", "e"))
 
     assert recent.read(log, begin + 1, PLENTY) == []
 
 
 def test_records_that_were_cut_off_are_not_given_out(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, batch("d"))
+    begin = append_and_record(recent, log, batch("d"))
 
     log.truncate_to(begin)
     append(log, batch("other"))
@@ -126,9 +126,9 @@ def test_records_that_were_cut_off_are_not_given_out(log: Log) -> None:
 
 def test_what_the_isr_has_is_let_go(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, batch(LONG), batch(LONG))
-    append_and_tell(recent, log, batch(LONG))
-    append_and_tell(recent, log, batch("g"))
+    begin = append_and_record(recent, log, batch(LONG), batch(LONG))
+    append_and_record(recent, log, batch(LONG))
+    append_and_record(recent, log, batch("g"))
 
     recent.passed(log, begin + 3)
 
@@ -140,7 +140,7 @@ def test_what_the_isr_has_is_let_go(log: Log) -> None:
 
 def test_a_batch_that_the_isr_has_in_part_is_kept(log: Log) -> None:
     recent = RecentAppends()
-    begin = append_and_tell(recent, log, batch("d", "e"))
+    begin = append_and_record(recent, log, batch("d", "e"))
 
     recent.passed(log, begin + 1)
 
@@ -156,7 +156,7 @@ def test_cache_of_all_logs_is_bounded_and_drops_the_oldest_first() -> None:
         view = batch(LONG)
         buffer = memoryview(bytearray(third))
         buffer[: len(view)] = view
-        append_and_tell(recent, log, buffer[: len(view)])
+        append_and_record(recent, log, buffer[: len(view)])
 
     assert [bool(recent.read(log, 0, PLENTY)) for log in logs] == [False, True, True, True]
     assert recent.held_bytes <= HELD_BYTES_MAX
@@ -164,7 +164,7 @@ def test_cache_of_all_logs_is_bounded_and_drops_the_oldest_first() -> None:
 
 def test_a_batch_that_is_too_large_is_not_held() -> None:
     recent, log = RecentAppends(), new_log(FakeDisk(), LogConfig(max_message_bytes=2 * HELD_BYTES_MAX))
-    begin = append_and_tell(recent, log, batch("x" * HELD_BYTES_MAX))
+    begin = append_and_record(recent, log, batch("x" * HELD_BYTES_MAX))
 
     assert recent.read(log, begin, PLENTY) == []
     assert recent.held_bytes == 0
@@ -188,7 +188,7 @@ def test_what_is_given_is_what_the_log_would_give(
     recent, log = RecentAppends(), new_log(FakeDisk())
     for step in steps:
         if isinstance(step, list):
-            append_and_tell(recent, log, *map(batch, step))
+            append_and_record(recent, log, *map(batch, step))
         elif isinstance(step, int):
             recent.passed(log, min(step, log.log_end_offset))
         elif step == "cut":

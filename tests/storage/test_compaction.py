@@ -169,7 +169,7 @@ def test_small_segments_are_merged() -> None:
     assert clean(log) is False
 
 
-def test_a_pass_is_thrown_away_if_the_log_was_cut_meanwhile() -> None:
+def test_truncation_during_a_pass_abandons_the_pass() -> None:
     disk = FakeDisk()
     log = filled(disk)
     plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
@@ -296,11 +296,11 @@ def test_appends_and_reads_go_on_while_a_pass_runs() -> None:
     log = filled(FakeDisk())
     plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
     assert plan is not None
-    append(log, *[keyed(("k0", "meanwhile")) for _ in range(8)])
+    append(log, *[keyed(("k0", "during it")) for _ in range(8)])
 
     assert apply_compaction(log, compact(plan), now_wall_ms=NOW)
 
-    assert latest(keys_and_values(log))[b"k0"] == b"meanwhile"
+    assert latest(keys_and_values(log))[b"k0"] == b"during it"
     check_indexes(log)
 
 

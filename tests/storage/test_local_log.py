@@ -143,7 +143,7 @@ def test_torn_last_batch_counts_as_loss_if_it_was_committed(torn_bytes: int, hig
 
 
 @pytest.mark.parametrize("what", ["checksum", "torn after a clean stop", "segments after the cut"])
-def test_records_that_recovery_cuts_off_are_told(what: str) -> None:
+def test_records_that_recovery_truncates_are_reported(what: str) -> None:
     disk = FakeDisk()
     directory = open_directory(disk, SMALL)
     log = directory.create_log("t", 0, TOPIC_ID, SMALL, now_wall_ms=NOW)

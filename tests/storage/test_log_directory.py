@@ -88,7 +88,7 @@ def test_interrupted_start_does_not_make_a_directory_foreign() -> None:
 @pytest.mark.parametrize(
     ("code", "sentence"), [(errno.EACCES, "permission is denied"), (errno.EROFS, "read-only"), (errno.ENOSPC, "space")]
 )
-def test_a_disk_that_refuses_is_told_in_plain_words(code: int, sentence: str) -> None:
+def test_disk_that_refuses_is_reported_in_plain_words(code: int, sentence: str) -> None:
     disk = FakeDisk()
     disk.fail("make_directory", OSError(code, "x"))
 

@@ -216,7 +216,7 @@ def test_index_without_its_log_and_deleted_files_are_removed() -> None:
     assert "leader-epoch-checkpoint.tmp" not in names
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there() -> None:
+def test_log_that_ends_before_its_start_begins_there() -> None:
     """§16.4.4"""
     disk = FakeDisk()
     append(new_log(disk), batch("a"))
@@ -244,7 +244,7 @@ def test_a_corrupt_snapshot_gives_way_to_the_log() -> None:
     assert len(log.producers.states[3].batches) == 2
 
 
-def test_unreadable_checkpoints_count_as_missing_and_are_told() -> None:
+def test_unreadable_checkpoint_is_reported_and_taken_as_missing() -> None:
     disk = FakeDisk()
     log = new_log(disk)
     append(log, batch("a"), leader_epoch=4)

@@ -279,7 +279,7 @@ PurgatoryModel.TestCase.settings = settings(max_examples=80, stateful_step_count
 TestPurgatoryModel = PurgatoryModel.TestCase
 
 
-def test_an_operation_is_told_which_key_had_the_event(purgatory):
+def test_an_operation_gets_the_key_that_had_the_event(purgatory):
     class ByKey(Wait):
         def try_complete_for(self, key):
             self.events.append(key)

@@ -272,7 +272,7 @@ class TestWakeupsT05:
         assert drive(wheel) == [600]
         assert len(wheel) == 0
 
-    def test_a_session_that_is_restarted_in_time_wakes_nobody(self):
+    def test_session_restarted_in_time_causes_no_wakeup(self):
         wheel = TimingWheel()
         session = wheel.schedule(45_000, nothing)
         wakeups = []

@@ -50,7 +50,7 @@ def dead_group(shell: Shell) -> Client:
     return client
 
 
-def test_a_dead_group_accepts_nobody(shell: Shell) -> None:
+def test_dead_group_accepts_no_member(shell: Shell) -> None:
     """G04"""
     client = dead_group(shell)
 
@@ -359,7 +359,7 @@ def sized(size: int) -> Shell:
 FULL = refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_full_group_takes_no_new_member() -> None:
     """G26"""
     shell = sized(2)
     _leader, follower = shell.stable_group("c1", "c2")
@@ -383,7 +383,7 @@ def test_static_member_may_restart_while_its_group_is_full() -> None:
     assert list(shell.group().members) == ["c1-0001", "instance-0004"]
 
 
-def test_a_full_group_takes_nobody_in_while_it_completes() -> None:
+def test_full_group_takes_no_member_while_it_completes() -> None:
     """G26"""
     shell = sized(2)
     leader, _ = completing_group(shell)

@@ -17,7 +17,7 @@ def rebalanced(shell: Shell, slow_ms: int) -> tuple[Client, Client]:
     return leader, follower
 
 
-def test_every_rejoin_tells_how_long_the_join_phase_had_lasted(shell: Shell) -> None:
+def test_every_rejoin_has_the_time_since_the_join_phase_began(shell: Shell) -> None:
     rebalanced(shell, 3000)
 
     assert rejoined(shell) == [("c1", 1, 0), ("c2", 1, 3000)]
@@ -43,7 +43,7 @@ def test_a_join_that_is_answered_at_once_is_no_rejoin(shell: Shell) -> None:
     assert rejoined(shell) == []
 
 
-def test_the_first_sync_of_each_member_is_told_with_its_time(shell: Shell) -> None:
+def test_first_sync_of_each_member_is_reported_with_its_time(shell: Shell) -> None:
     leader, follower = rebalanced(shell, 0)
     assert leader.joined.generation == follower.joined.generation == 2
     shell.advance(200)

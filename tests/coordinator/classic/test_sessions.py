@@ -90,7 +90,7 @@ def test_the_last_silent_member_leaves_an_empty_group(shell: Shell) -> None:
     assert shell.timers == {}
 
 
-def test_a_session_timer_of_nobody_does_nothing(shell: Shell) -> None:
+def test_session_timer_of_an_unknown_member_does_nothing(shell: Shell) -> None:
     """§8.1.4"""
     shell.stable_group("c1")
     assert shell.happen(TimerFired(SessionTimer("g", "unknown"))) == []
@@ -118,7 +118,7 @@ def test_every_request_of_a_member_renews_its_session(shell: Shell, request_of: 
     assert c2.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_moved_coordinator_starts_every_session_anew(shell: Shell) -> None:
+def test_moved_coordinator_starts_every_session_again(shell: Shell) -> None:
     """G18"""
     c1, c2 = shell.stable_group("c1", "c2", session_timeout_ms=10_000)
     shell.advance(9_000)

@@ -57,7 +57,7 @@ def test_second_with_the_same_instance_id_fences_the_first(shell: Shell, pair: t
     assert follower.leave() is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_an_old_client_that_led_is_not_told_that_it_leads(shell: Shell, pair: tuple[Client, Client]) -> None:
+def test_old_client_that_led_does_not_learn_that_it_leads(shell: Shell, pair: tuple[Client, Client]) -> None:
     """G25"""
     again = restarted(pair[0])
     again.join()

@@ -21,7 +21,7 @@ def completing(shell: Shell, *names: str, **settings: object) -> list[Client]:
 # By state
 
 
-def test_empty_nobody_is_known(shell: Shell) -> None:
+def test_empty_group_knows_no_member(shell: Shell) -> None:
     """G13"""
     (client,) = shell.stable_group("c1")
     client.leave()
@@ -33,7 +33,7 @@ def test_unknown_group(shell: Shell) -> None:
     assert shell.client("c1", member_id="m", generation=1).sync() == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def test_preparing_is_told_to_rejoin(shell: Shell) -> None:
+def test_sync_while_preparing_asks_to_rejoin(shell: Shell) -> None:
     """G13"""
     leader, follower = shell.stable_group("c1", "c2")
     leader.join()
@@ -283,7 +283,7 @@ def test_leader_that_never_syncs_is_removed(shell: Shell) -> None:
     assert c2.joined.leader_id == c2.member_id
 
 
-def test_when_nobody_syncs_the_group_becomes_empty(shell: Shell) -> None:
+def test_group_becomes_empty_when_no_member_syncs(shell: Shell) -> None:
     completing(shell, "c1", "c2", session_timeout_ms=30_000, rebalance_timeout_ms=20_000)
     shell.advance(20_000)
     assert shell.state() == "Empty"

@@ -76,7 +76,7 @@ def test_old_generation_may_commit_while_preparing(shell: Shell) -> None:
     assert shell.committed() == 9
 
 
-def test_nobody_commits_before_it_knows_its_assignment(shell: Shell) -> None:
+def test_member_cannot_commit_before_its_assignment(shell: Shell) -> None:
     """G27"""
     c1, c2 = shell.stable_group("c1", "c2")
     c1.join()
