@@ -42,7 +42,7 @@ WORDS = {
 TABLE_HEADS = {"control": "baseline", "reach": "target"}
 
 # Rooms that still have such words. None is added.
-EXCEPTIONS: tuple[str, ...] = ("tests/simulation/",)
+EXCEPTIONS: tuple[str, ...] = ()
 
 _LISTED = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -1,4 +1,4 @@
-"""The end of the storm: nobody breaks anything any more, and whoever sleeps is woken.
+"""The end of the storm: faults stop, and every sleeping task is woken.
 
 `asyncio.wait_for` and `asyncio.gather` take other steps of the loop on other versions of Python, so that one seed would
 be several stories. What is here takes the same ones on all.

@@ -41,7 +41,7 @@ class Commits:
         self._fetch_version = member.rng.choice([9, member.rng.randint(2, 9)])
 
     async def commit(self, generation: int | None = None) -> ErrorCode:
-        """Commits another number for some partition, in the member's generation unless told otherwise."""
+        """Commits another number for some partition, in the member's generation unless the caller names another."""
         member, judge = self._member, self._world.judge
         if generation is None:
             generation = member.generation
@@ -76,7 +76,7 @@ class Commits:
             ledger.refuse((topic, partition), write)
         elif error not in UNAVAILABLE:
             judge.violated("answers", f"commit of {member.habits.client_id} was answered {error.name}")
-        # What a request in an old generation is told is no news about the present one.
+        # The answer to a request in an old generation is no news about the present one.
         return error if generation == member.generation else ErrorCode.NONE
 
     async def fetch(self) -> None:

@@ -54,7 +54,11 @@ class Inspector:
             self._violated("I-8", group, f"generation {group.generation} after {before}")
         self._judge.trace.note("group", group.group_id, group.state.name, group.generation, len(group.members))
         self._generations[group.group_id] = group.generation
-        for invariant, complaint in [*_about_members(group), *_about_seats(group), *_about_timers(group, timers)]:
+        for invariant, complaint in [
+            *_about_members(group),
+            *_about_static_members(group),
+            *_about_timers(group, timers),
+        ]:
             self._violated(invariant, group, complaint)
 
     def _look_at_log(self, partition: Any) -> None:
@@ -112,15 +116,15 @@ def _about_members(group: ClassicGroup) -> list[tuple[str, str]]:
     return complaints
 
 
-def _about_seats(group: ClassicGroup) -> list[tuple[str, str]]:
-    seats = {
+def _about_static_members(group: ClassicGroup) -> list[tuple[str, str]]:
+    held = {
         member.group_instance_id: member.member_id
         for member in group.members.values()
         if member.group_instance_id is not None
     }
     holders = sum(member.is_static for member in group.members.values())
-    if seats != group.static_members or holders != len(seats):
-        return [("I-14", f"members hold {seats}, the seats are {group.static_members}")]
+    if held != group.static_members or holders != len(held):
+        return [("I-14", f"members hold {held}, the static members are {group.static_members}")]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Who keeps what clients were told, and says when two of the things contradict one another.
+"""Keeps what clients were answered, and says when two of the things contradict one another.
 
 Whatever is compared with what other clients have seen is compared with what they had seen *when the request was
 sent*: answers overtake one another on different connections, but what was known before, the broker knew too.
@@ -11,17 +11,17 @@ from tests.simulation.offsets import OffsetLedger
 from tests.simulation.trace import Trace
 
 UUID_SUFFIX_LENGTH = 37
-STATIC_PREFIX = "seat"
+STATIC_PREFIX = "inst"
 
 
-def seat_of(member_id: str) -> str:
+def static_id_of(member_id: str) -> str:
     """What stays the same when a static member is replaced; for a dynamic member, its id."""
     return member_id[:-UUID_SUFFIX_LENGTH] if member_id.startswith(STATIC_PREFIX) else member_id
 
 
 @dataclass
 class GroupHistory:
-    """What the members of one group were told. Generations by (life of the broker, generation)."""
+    """What the members of one group were answered. Generations by (life of the broker, generation)."""
 
     group_id: str
     offsets: OffsetLedger = field(default_factory=OffsetLedger)
@@ -29,8 +29,8 @@ class GroupHistory:
     nonces: dict[int, str] = field(default_factory=dict)
     highest_joined: dict[int, int] = field(default_factory=lambda: defaultdict(lambda: -1))
     highest_completed: int = -1
-    seats: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
-    """The member id that holds a seat, and when its client knew, by (life of the broker, instance id)."""
+    static_members: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
+    """The member id of a static member, and when its client knew, by (life of the broker, instance id)."""
     fenced: set[tuple[int, str]] = field(default_factory=set)
 
     def highest_known(self, incarnation: int) -> int:
@@ -53,7 +53,7 @@ class Judge:
         self.trace = trace
         self.violations: list[str] = []
         self.incarnation = 0
-        # What lives before this one have told binds nobody: answers of theirs may still be on their way.
+        # Answers of lives before this one bind no later one: they may still be on their way.
         self.binding_since = 0
         # How much longer than by the broker's fault an answer may take on this network.
         self.network_allowance_ms = 0
@@ -76,7 +76,7 @@ class Judge:
         return Sent(incarnation, self.trace.now_us(), known, group.highest_completed, fenced)
 
     def power_was_lost(self) -> None:
-        """What was not synced is gone, so nothing that was told before binds the broker any more."""
+        """What was not synced is gone, so no answer from before binds the broker any more."""
         self.binding_since = self.incarnation + 1
         for group in self.groups.values():
             group.highest_completed = -1
@@ -96,28 +96,28 @@ class Judge:
         if sent.member_was_fenced:
             self.violated("I-14", f"{group_id}: {member_id} joined after it was fenced")
         key = (sent.incarnation, generation)
-        told = (response.protocol_name, seat_of(leader))  # type: ignore[attr-defined]
-        if group.protocols.setdefault(key, told) != told:
-            self.violated("I-11", f"{group_id} generation {generation}: {told} and {group.protocols[key]}")
+        chosen = (response.protocol_name, static_id_of(leader))  # type: ignore[attr-defined]
+        if group.protocols.setdefault(key, chosen) != chosen:
+            self.violated("I-11", f"{group_id} generation {generation}: {chosen} and {group.protocols[key]}")
         if bool(members) != (leader == member_id):
-            self.violated("I-11", f"{group_id}: {len(members)} members told to {member_id}, the leader is {leader}")
+            self.violated("I-11", f"{group_id}: {len(members)} members sent to {member_id}, the leader is {leader}")
         group.highest_joined[sent.incarnation] = max(group.highest_joined[sent.incarnation], generation)
-        self._seated(group, sent, member_id)
+        self._joined_as(group, sent, member_id)
 
-    def synced(self, group_id: str, sent: Sent, generation: int, member_id: str, told: str | None) -> None:
-        """A successful SyncGroup. `told` is what the leader wrote into this member's assignment, None if nothing."""
+    def synced(self, group_id: str, sent: Sent, generation: int, member_id: str, assigned: str | None) -> None:
+        """A successful SyncGroup. `assigned` is what the leader wrote into this assignment, None if nothing."""
         group = self.group(group_id)
         self.counts["synced"] += 1
         self.accepted("sync", group_id, sent, generation, member_id)
         if sent.incarnation < self.binding_since:
             return
         group.highest_completed = max(group.highest_completed, generation)
-        if told is None:
+        if assigned is None:
             return
-        nonce, addressee = told.split("/", 1)
+        nonce, addressee = assigned.split("/", 1)
         if group.nonces.setdefault(generation, nonce) != nonce:
             self.violated("I-12", f"{group_id} generation {generation}: {nonce} and {group.nonces[generation]}")
-        if addressee != seat_of(member_id):
+        if addressee != static_id_of(member_id):
             self.violated("I-12", f"{group_id} generation {generation}: {member_id} got what is {addressee}'s")
 
     def accepted(self, what: str, group_id: str, sent: Sent, generation: int, member_id: str) -> None:
@@ -129,14 +129,14 @@ class Judge:
         if sent.member_was_fenced:
             self.violated("I-14", f"{group_id}: {what} of {member_id} after it was fenced")
 
-    def _seated(self, group: GroupHistory, sent: Sent, member_id: str) -> None:
-        seat = seat_of(member_id)
-        if seat == member_id:
+    def _joined_as(self, group: GroupHistory, sent: Sent, member_id: str) -> None:
+        static_id = static_id_of(member_id)
+        if static_id == member_id:
             return
-        key = (sent.incarnation, seat)
-        holder, known_us = group.seats.pop(key, (member_id, 0))
+        key = (sent.incarnation, static_id)
+        holder, known_us = group.static_members.pop(key, (member_id, 0))
         if holder == member_id or known_us < sent.at_us:
-            group.seats[key] = (member_id, self.trace.now_us())
-        # Of two joins under way together, nobody but the broker can say which took the seat from the other.
+            group.static_members[key] = (member_id, self.trace.now_us())
+        # Of two joins under way together, only the broker can say which replaced the other.
         if holder != member_id and known_us < sent.at_us:
             group.fenced.add((sent.incarnation, holder))

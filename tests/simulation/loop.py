@@ -6,7 +6,7 @@ one moment come to the same number. What is not defined here, `AbstractEventLoop
 
 Every callback belongs to the *process* in whose context it was scheduled. `kill` ends a process as `kill -9` does:
 none of its callbacks and tasks runs ever again, and no `finally` of it says goodbye. `pause` and `resume` are SIGSTOP
-and SIGCONT: what becomes ready meanwhile runs afterwards.
+and SIGCONT: what becomes ready while it is stopped runs afterwards.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         process.held_back = None
         for action in process.when_killed:
             action()
-        # A dead task must not be told that its loop forgot it.
+        # A dead task must not warn that its loop forgot it.
         for task in process.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
@@ -139,7 +139,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             handle._run()
         except Crash:
             assert process is not None, "only a process can crash"
-            assert self.on_crash is not None, "nobody expects a crash"
+            assert self.on_crash is not None, "no handler for a crash"
             self.on_crash(process)
         self.steps += 1
         if self.after_step is not None:
@@ -254,7 +254,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """What has not begun never will; its coroutine is closed, or Python would warn that nobody awaited it."""
+        """What has not begun never will; its coroutine is closed, or Python would warn that it was never awaited."""
         self._closed = True
         for task in asyncio.all_tasks(self):
             # The coroutine of a task whose steps are events is one inside another.

@@ -1,6 +1,6 @@
 """A member of a consumer group, badly behaved on purpose: it stalls, leaves, vanishes, comes back, repeats itself.
 
-While the world is calm it behaves as client libraries do: it joins, syncs, heartbeats, and joins again when told to.
+While the world is calm it behaves as client libraries do: it joins, syncs, heartbeats, and joins again when asked to.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Habits:
         return cls(
             group_id=group_id,
             client_id=f"client-{group_id}-{number}",
-            instance_id=f"seat-{group_id}-{number}" if is_static else None,
+            instance_id=f"inst-{group_id}-{number}" if is_static else None,
             session_timeout_ms=rng.choice([6_000, 6_000, 10_000]),
             rebalance_timeout_ms=rng.choice([5_000, 10_000, 20_000]),
             versions={api: rng.choice([high, rng.randint(oldest.get(api, 0), high)]) for api, high in newest.items()},
@@ -82,7 +82,7 @@ class Member:
     generation: int = -1
     subscription_epoch: int = 0
     in_step: bool = False
-    """Has its assignment and was told nothing else since."""
+    """Has its assignment and got no other answer since."""
     former_ids: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Member:
             # A slow assignor, or one that dies before it has assigned, or one that never syncs and yet heartbeats.
             await self._sleep(10, self.habits.rebalance_timeout_ms)
             if self.rng.random() < 0.3:
-                await self._heartbeat_until_told()
+                await self._heartbeat_until_refused()
                 return False
         return await self._sync(joined)
 
@@ -200,19 +200,22 @@ class Member:
         error = self._judged("sync", response.error_code, ORDINARY)
         if error is NONE:
             user_data = parse_assignment(response.assignment).user_data
-            told = bytes(user_data).decode() if user_data else None
-            self.world.judge.synced(habits.group_id, sent, self.generation, self.member_id, told)
+            assigned = bytes(user_data).decode() if user_data else None
+            self.world.judge.synced(habits.group_id, sent, self.generation, self.member_id, assigned)
         return self._goes_on_after(error)
 
     def _assign(self, joined: Any) -> list[SyncGroupRequestAssignment]:
-        """Tells each member who assigned it and who it is, so that answers can be compared (I-12)."""
+        """Each member learns who assigned it and who it is, so that answers can be compared (I-12)."""
         nonce = f"{self.member_id}@{self.rng.getrandbits(32):08x}"
         members = [member for member in joined.members if not (self._feels_foolish() and self.rng.random() < 0.2)]
         return [
             SyncGroupRequestAssignment(
                 member_id=member.member_id,
                 assignment=build_assignment(
-                    ConsumerProtocolAssignment(user_data=f"{nonce}/{self.world.seat_of(member.member_id)}".encode()), 0
+                    ConsumerProtocolAssignment(
+                        user_data=f"{nonce}/{self.world.static_id_of(member.member_id)}".encode()
+                    ),
+                    0,
                 ),
             )
             for member in members
@@ -249,7 +252,7 @@ class Member:
             self.world.judge.accepted("heartbeat", self.habits.group_id, sent, generation, member_id)
         return error
 
-    async def _heartbeat_until_told(self) -> None:
+    async def _heartbeat_until_refused(self) -> None:
         """Never syncs (T-7): only the pending-sync timer puts an end to it."""
         while self._goes_on_after(await self.heartbeat(self.member_id, self.generation)) and not self.world.is_calm:
             await self._sleep(500, self.habits.session_timeout_ms // 3)

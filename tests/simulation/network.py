@@ -1,7 +1,7 @@
 """A network in memory: what the broker listens on and clients connect to in place of TCP.
 
 Bytes arrive late, in pieces that are cut anywhere and may be put together again, in order. A receiver that does not
-read fills its window, then the sender's buffer, and the sender is told to pause, as with sockets. Connections can be
+read fills its window, then the sender's buffer, and the sender has to pause, as with sockets. Connections can be
 reset and stalled, and ways between hosts cut (`links`): what is sent on a way that is cut arrives when it has healed,
 as TCP sends it again, and who connects waits for that, up to a limit. Every delay comes from the generator handed in.
 
@@ -96,14 +96,14 @@ class SimulatedNetwork:
     async def connect(
         self, protocol_factory: Callable[[], Any], host: str, port: int, *, from_host: str = "client"
     ) -> "Transport":
-        """Raises ConnectionRefusedError where nobody listens, TimeoutError where the way stays cut."""
+        """Raises ConnectionRefusedError where no server listens, TimeoutError where the way stays cut."""
         conditions = self.draw_conditions(self.rng)
         await asyncio.sleep(self.rng.randint(*conditions.latency_us) / 1_000_000)
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await self.links.open_between(from_host, host)
         listener = self.listeners.get((host, port))
         if listener is None:
-            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(111, f"no server listens on {host}:{port}")
         name = (from_host, self._take_port())
         label = f"{from_host}:{name[1]}"
         near = Transport(self, conditions, label, name, (host, port), contextvars.copy_context())
@@ -251,7 +251,7 @@ class Transport(asyncio.Transport):
         self._last_arrival_us = max(self._last_arrival_us, self._loop.now_us + duration_us)
 
     def vanish(self) -> None:
-        """The process at this end has died; nobody here is told."""
+        """The process at this end has died; nothing here is notified."""
         if not self._closed:
             self._closed = self._closing = True
             self._network.connections.pop(self, None)

@@ -43,7 +43,7 @@ def test_calm_ends_earlier_sleeps_in_their_order(loop):
     assert woken == [("short", 1005), ("long", 1100), ("longer", 1100), ("late", 1150)]
 
 
-def test_a_sleep_takes_three_steps_whoever_ends_it(loop):
+def test_a_sleep_takes_three_steps_however_it_ends(loop):
     """Of its task: the first; its timer, or what calm leaves to do of it; and the task's second."""
     calm = Calm()
     loop.run_until_complete(calm.sleep_ms(5))

@@ -176,9 +176,9 @@ def test_a_stall_delays_and_loses_nothing():
     world = World(conditions=Conditions(latency_us=(100, 100)))
     started_us = world.loop.now_us
     world.client.transport.peer.stall(5_000_000)
-    world.client.transport.write(b"patience")
+    world.client.transport.write(b"delayed")
     world.loop.run_forever()
-    assert world.accepted[0].data == b"patience"
+    assert world.accepted[0].data == b"delayed"
     assert world.loop.now_us - started_us >= 5_000_000
 
 

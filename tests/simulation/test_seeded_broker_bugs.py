@@ -27,14 +27,14 @@ def every_fifth_offset_is_lost(patch):
     patch.setattr(DurableState, "_merge", forgetful)
 
 
-def nobody_waits_for_syncs(patch):
+def no_timer_waits_for_syncs(patch):
     def without_timer(context, group):
         group.pending_sync = dict.fromkeys(group.members)
 
     patch.setattr(rebalance, "wait_for_syncs", without_timer)
 
 
-def generations_start_anew_after_a_restart(patch):
+def generations_start_at_zero_after_a_restart(patch):
     restore = loading._restore
 
     def young(group_id, metadata):
@@ -91,8 +91,8 @@ def the_disk_lies_about_syncing(patch):
     [
         (commits_of_any_generation, {"I-13", "I-14"}),
         (every_fifth_offset_is_lost, {"I-16"}),
-        (nobody_waits_for_syncs, {"I-19"}),
-        (generations_start_anew_after_a_restart, {"I-8"}),
+        (no_timer_waits_for_syncs, {"I-19"}),
+        (generations_start_at_zero_after_a_restart, {"I-8"}),
         (assignments_go_to_the_next_member, {"I-12"}),
         (everybody_believes_to_lead, {"I-11"}),
         (join_phases_never_end_by_time, {"I-18", "I-19"}),

@@ -26,7 +26,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
-        assert self._kept is not None, "this trace was told not to keep its lines"
+        assert self._kept is not None, "this trace does not keep its lines"
         return self._kept
 
 

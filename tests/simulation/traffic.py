@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROMPT_MS = 2_000
 FETCH_WAIT_MS = 500
 NO_PRODUCER_ID = -1
-# What a producer that was forgotten is told; it begins anew with another id.
+# What a producer gets that was forgotten; it begins again with another id.
 PRODUCER_FORGOTTEN = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 PASSING = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
 
@@ -95,13 +95,13 @@ class Producer:
     async def _produce_on(self) -> None:
         while not self.world.is_over:
             if self.is_idempotent and self.producer_id == NO_PRODUCER_ID:
-                await self._begin_anew()
+                await self._begin_again()
             self.batch = self.batch or self._next_batch()
             if await self._produce(*self.batch):
                 self.batch = None
             await self.world.sleep_ms(self.rng.randint(20, 2_000))
 
-    async def _begin_anew(self) -> None:
+    async def _begin_again(self) -> None:
         request = InitProducerIdRequest(transactional_id=None)
         response = await self.wire.call(request, self.rng.randint(0, 5), within_ms=PROMPT_MS)
         if response.error_code != ErrorCode.NONE:

@@ -82,7 +82,7 @@ class Wire(asyncio.Protocol):
 
     def _answered(self, frame: bytes) -> None:
         if not self._waiting:
-            self._judge.violated("I-18", f"an answer nobody waits for: {frame[:40]!r}")
+            self._judge.violated("I-18", f"an answer that no request waits for: {frame[:40]!r}")
             return
         waiting = self._waiting.popleft()
         try:

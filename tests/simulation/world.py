@@ -20,7 +20,7 @@ from tests.simulation.broker_process import BrokerProcess, Machine
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import Inspector, hosted_partitions
-from tests.simulation.judge import Judge, seat_of
+from tests.simulation.judge import Judge, static_id_of
 from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoop, VirtualClock
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
@@ -168,8 +168,8 @@ class World:
         self._commits += 1
         return self._commits
 
-    def seat_of(self, member_id: str) -> str:
-        return seat_of(member_id)
+    def static_id_of(self, member_id: str) -> str:
+        return static_id_of(member_id)
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Calm ends every sleep that began before it."""

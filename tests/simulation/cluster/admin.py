@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PREFERRED, UNCLEAN = 0, 1
 SHORT_LIVED = "gamma"
 GROWING, PARTITIONS_MAX = "beta", 3
-# What an operator is told who is too early, too late, or asks for what cannot be done at the moment.
+# What an operator gets who is too early, too late, or asks for what cannot be done at the moment.
 UNTIMELY = {
     ErrorCode.NONE,
     ErrorCode.ELECTION_NOT_NEEDED,
@@ -126,7 +126,7 @@ class Admin:
             self._judge("create partitions", response.results[0].error_code)
 
     async def risk(self) -> None:
-        """Writes to a topic that any replica may lead, and elects whoever is there if no replica in sync is."""
+        """Writes to a topic that any replica may lead, and elects one that is there if no replica in sync is."""
         for number in range(self._rng.randint(1, 5)):
             records = batch_of([f"at risk {number}"], self._world.wall_ms())
             await self._ask(produce_request((RISKED, 0), records, acks=1), 9)
@@ -201,7 +201,7 @@ class Admin:
         return self._rng.sample(NODE_IDS, self._rng.randint(2, len(NODE_IDS)))
 
     async def _ask(self, request: Any, version: int) -> Any | None:
-        """The answer; None if there was none, and nobody knows what was done."""
+        """The answer; None if there was none, so that what was done is unknown."""
         try:
             wire = await self.client.any_broker()
             return await wire.call(request, version, within_ms=REQUEST_TIMEOUT_MS)

@@ -45,7 +45,7 @@ class ClusterWire(Wire):
 
 
 class NoLeaderError(ConnectionError):
-    """Nobody leads the partition, as far as this client knows. To be tried again, like a lost connection."""
+    """No broker leads the partition, as far as this client knows. To be tried again, like a lost connection."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Leader:
 
 
 class Client:
-    """All methods raise ConnectionError, also where nobody can be reached; the caller waits and tries again."""
+    """All methods raise ConnectionError, also where no broker can be reached; the caller waits and tries again."""
 
     def __init__(
         self, world: "ClusterWorld", rng: random.Random, client_id: str, topics: list[str] | None = None
@@ -67,7 +67,7 @@ class Client:
         self._version = rng.randint(7, 12)
         self._wires: dict[int, ClusterWire] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
-        # Never goes back to an older epoch, whoever tells of it (KIP-320).
+        # Never goes back to an older epoch, whichever broker answers with it (KIP-320).
         self._leaders: dict[Partition, Leader] = {}
         self._is_stale = True
 
@@ -98,7 +98,7 @@ class Client:
         leader = self._leaders.get(partition)
         if leader is None or leader.node_id not in self._addresses:
             self._is_stale = True
-            raise NoLeaderError(f"nobody leads {partition}")
+            raise NoLeaderError(f"no leader for {partition}")
         try:
             return await self._wire_to(leader.node_id, self._addresses[leader.node_id]), leader.epoch
         except OSError:
@@ -123,9 +123,9 @@ class Client:
                 self._learn((topic.name, partition.partition_index), partition)
         self._is_stale = False
 
-    def _learn(self, partition: Partition, told: Any) -> None:
+    def _learn(self, partition: Partition, found: Any) -> None:
         known = self._leaders.get(partition)
-        if told.leader_id >= 0 and (known is None or told.leader_epoch >= known.epoch):
-            self._leaders[partition] = Leader(told.leader_id, told.leader_epoch)
-        elif told.leader_id < 0:
+        if found.leader_id >= 0 and (known is None or found.leader_epoch >= known.epoch):
+            self._leaders[partition] = Leader(found.leader_id, found.leader_epoch)
+        elif found.leader_id < 0:
             self._is_stale = True

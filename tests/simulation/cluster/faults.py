@@ -249,7 +249,7 @@ class Faults:
         await self._come_back(node)
 
     async def _rot(self) -> None:
-        """A record is damaged where it was thought safe. Whoever reads it is refused, and the replica gets it from
+        """A record is damaged where it was thought safe. A read of it fails, and the replica gets it from
         others, if they can do without it as a leader. In the end the machine gets another disk."""
         world, node = self._world, self._free_node()
         if node is None or not world.may_lose_power(node) or not world.is_in_sync():

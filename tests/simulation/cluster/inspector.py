@@ -186,7 +186,7 @@ class BrokerInspector:
                 self._judge.violated("I-17", f"broker {self._node_id} has loaded {hosted.index}: {difference}")
 
     def _look_at_epochs(self, partition: Any, key: PartitionId, where: str) -> None:
-        """I-5 and I-8, for what this life has been told."""
+        """I-5 and I-8, for what this life has received."""
         leader_epoch, partition_epoch, high_watermark = self._terms.get(key, (-1, -1, 0))
         if partition.leader_epoch < leader_epoch or partition.partition_epoch < partition_epoch:
             self._judge.violated(

@@ -1,4 +1,4 @@
-"""What members of groups may be told by several coordinators, of which one may not know that its time is over.
+"""What several coordinators may answer members of groups, of which one may not know that its time is over.
 
 What a coordinator answers from memory (joins, heartbeats) binds only itself, in its present term. What it has
 written and its followers have (assignments, offsets) binds all that come after it.
@@ -25,7 +25,7 @@ class ClusterJudge(Judge):
         self.ended: set[int] = set()
 
     def begin_term(self, before: int) -> int:
-        """Another number for whoever has lost or won the leadership of a partition of `__consumer_offsets`."""
+        """Another number for a broker that has lost or won the leadership of a partition of `__consumer_offsets`."""
         self.ended.add(before)
         self.incarnation += 1
         return self.incarnation

@@ -26,7 +26,7 @@ TOMBSTONES = 0.25
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "700", "delete.retention.ms": "3000"}
 
 Value = str | None
-"""None is a tombstone, or no record at all: nobody can tell them apart in the end."""
+"""None is a tombstone, or no record at all: in the end they look alike."""
 
 
 def keyed_topic() -> CreatableTopic:

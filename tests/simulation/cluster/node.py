@@ -44,7 +44,7 @@ class Node:
         self.clock = VirtualClock(world.loop)
         self.running: BrokerProcess | None = None
         self.inspector: BrokerInspector | None = None
-        # Is being stopped, killed or started, or paused: nothing else of this kind is to happen to it meanwhile.
+        # Is being stopped, killed or started, or paused: nothing else of this kind is to happen to it then.
         self.is_busy = False
         self.is_slow = False
         # In the present life. It may go on after the disk works again: a log whose fsync failed stays unusable.

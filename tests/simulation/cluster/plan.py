@@ -25,7 +25,7 @@ class ClusterPlan:
     fetch_bytes: int
     fetch_wait_ms: int
     blackouts: bool
-    """All machines lose power at once. Only where every write is synced: nobody promises anything else of it."""
+    """All machines lose power at once. Only where every write is synced: there is no other promise about it."""
     segment_bytes: int
     """Small segments are rolled, synced and recovered one by one."""
     index_interval_bytes: int

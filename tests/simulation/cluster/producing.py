@@ -54,7 +54,7 @@ class IdempotentProducer:
         self.version = self.rng.randint(3, 11)
 
     async def live(self) -> None:
-        """Until it is told to make an end, and has one."""
+        """Until writing is over and every batch has its answer."""
         while self.waiting or not self.world.writing_is_over:
             try:
                 if self.producer_id == NO_PRODUCER_ID:
@@ -128,7 +128,7 @@ class IdempotentProducer:
         """Whether the first waiting batch is acknowledged by this answer to it."""
         answer = response.responses[0].partition_responses[0]
         error = ErrorCode(answer.error_code)
-        self.world.trace.note(self.name, "was told", error.name, answer.base_offset)
+        self.world.trace.note(self.name, "got answer", error.name, answer.base_offset)
         if after_failure or not self.waiting:
             # Its turn comes again when those before it are written.
             return False
@@ -140,12 +140,12 @@ class IdempotentProducer:
             acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL)
             return True
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.world.began_after(batch.first_sent_us, wire):
-            self._begin_anew()
+            self._begin_again()
         elif error not in PASSING:
             self.world.judge_error(error, f"{self.name}: batch {batch.base_sequence} to {batch.partition}")
         return False
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """A snapshot of producers, in Kafka's format, keeps one batch of each: after a restart from it a broker does
         not know that the earlier ones of those under way together are repetitions. What is waiting stays in doubt."""
         self.world.judge.counts["producers forgotten"] += 1

@@ -1,4 +1,4 @@
-"""Consumers that read by the high watermark, from whoever leads, and ask where partitions end."""
+"""Consumers that read by the high watermark, from the leader, and ask where partitions end."""
 
 import random
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Reader:
     session: int = 0
     positions: dict[Partition, int] = field(default_factory=dict)
     epochs: dict[Partition, int] = field(default_factory=dict)
-    """Of the leaders that have told where the partition ends."""
+    """Of the leaders that have answered where the partition ends."""
 
     def __post_init__(self) -> None:
         self.client = Client(self.world, self.rng, self.name)
@@ -51,7 +51,7 @@ class Reader:
         self.client.close()
 
     async def _attend(self, partition: Partition) -> None:
-        """A new leader is asked for the end first: it must not be a smaller one than its predecessor told."""
+        """A new leader is asked for the end first: it must not be a smaller one than its predecessor's."""
         wire, epoch = await self.client.leader(partition)
         if epoch != self.epochs.get(partition) or self.rng.random() < 0.05:
             await self._ask_for_the_end(partition, wire, epoch)
@@ -99,11 +99,11 @@ class Reader:
         sent_us = self.world.now_us
         request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
         response = await wire.call(request, self.list_version, within_ms=REQUEST_TIMEOUT_MS)
-        told = response.topics[0].partitions[0]
-        error = ErrorCode(told.error_code)
+        found = response.topics[0].partitions[0]
+        error = ErrorCode(found.error_code)
         if error is ErrorCode.NONE:
             self.epochs[partition] = epoch
-            self.world.record(EndSeen(sent_us, self.world.now_us, self.name, *partition, told.offset))
+            self.world.record(EndSeen(sent_us, self.world.now_us, self.name, *partition, found.offset))
         else:
             self.client.metadata_is_stale()
             self.world.judge_error(error, f"{self.name}: end of {partition}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 POLL_MS = 100
 # After a start: registration behind an expiring session, the lag of a follower, back-offs, connection attempts that a
 # cut held up.
-SETTLING_MS = 45_000
+CATCH_UP_MS = 45_000
 WRITING_MS = 30_000
 REACTION_MS = 8_000
 # Much longer than it takes to replicate a batch, and to answer who sent it.
@@ -40,12 +40,12 @@ class Rest:
 
     async def come(self) -> None:
         """Every broker is active, every partition is led and all its replicas are in sync."""
-        await self._wait("I-20", self._unsettled, SETTLING_MS)
+        await self._wait("I-20", self._not_in_sync, CATCH_UP_MS)
 
     async def finish_writing(self) -> None:
         """Every batch is acknowledged in the end, and then all replicas are the same (R12)."""
         await self._wait("I-20", self._unacknowledged, WRITING_MS)
-        await self._wait("R12", self._unequal, SETTLING_MS)
+        await self._wait("R12", self._unequal, CATCH_UP_MS)
 
     async def judge_groups(self) -> None:
         await self._wait("I-20", self._unstable, self._group_bound_ms())
@@ -53,7 +53,7 @@ class Rest:
             await self._read_offsets(group_id)
 
     async def judge_history(self) -> None:
-        """What clients were told, against what is stored."""
+        """What clients were answered, against what is stored."""
         world = self._world
         final = {partition: self._final_log(*partition) for partition in world.partitions}
         for violation in check(world.history, final):
@@ -106,7 +106,7 @@ class Rest:
 
     # What may still be wrong.
 
-    def _unsettled(self) -> list[str]:
+    def _not_in_sync(self) -> list[str]:
         world, image = self._world, self._world.truth.image
         wrong = [f"{node.host} is down" for node in world.nodes.values() if not node.is_up or node.is_busy]
         for node_id in world.nodes:

@@ -38,8 +38,8 @@ def counts_the_committed_isr_only(patch: Patch) -> None:
     patch.setattr(Leadership, "is_waited_for", is_waited_for)
 
 
-def tells_any_end(patch: Patch) -> None:
-    """T-17: a new leader tells its high watermark before it knows that of its predecessor."""
+def answers_any_end(patch: Patch) -> None:
+    """T-17: a new leader answers with its high watermark before it knows that of its predecessor."""
     patch.setattr(Partition, "check_end_offset_is_known", lambda self: None)
 
 
@@ -109,7 +109,7 @@ def leaves_the_mark_of_a_clean_shutdown(patch: Patch) -> None:
 
 
 def believes_in_torn_logs(patch: Patch) -> None:
-    """T-26: whoever comes back after a power failure is taken for one that has everything."""
+    """T-26: a broker that comes back after a power failure counts as having everything."""
     registration = BrokerRegistration._registration
 
     def whole(self: BrokerRegistration) -> Any:
@@ -127,7 +127,7 @@ SEEDED_BUGS: dict[str, Callable[[Patch], None]] = {
     "T-11": loads_to_the_high_watermark,
     "T-14": truncates_to_the_high_watermark,
     "T-16": counts_the_committed_isr_only,
-    "T-17": tells_any_end,
+    "T-17": answers_any_end,
     "T-18": believes_every_answer,
     "T-20": looks_for_repetitions_last,
     "T-21": writes_checkpoints_in_place,

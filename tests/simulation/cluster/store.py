@@ -2,8 +2,8 @@
 
 `RemoteSession` behaves as the store on etcd does: reads and commits go out one at a time, in the order of the calls; a
 call that was not answered in time gets `Unavailable`, and what it asked for may have been done, or may be done later; a
-watch tells everything once and in order, later if it must, and sometimes that it has missed something. Leases expire by
-the store's own clock, whatever their holders do.
+watch delivers everything once and in order, later if it must, and sometimes that it has missed something. Leases expire
+by the store's own clock, whatever their holders do.
 """
 
 import contextvars
@@ -43,7 +43,7 @@ class StoreConditions:
     latency_us: tuple[int, int] = (100, 2_000)
     loses_answers: float = 0.0
     forgets_history: float = 0.0
-    """How likely a watch that was held up has to begin anew."""
+    """How likely a watch that was held up has to begin again."""
 
 
 class StoreMachine:
@@ -80,7 +80,7 @@ def _fail(error: Exception) -> None:
 
 
 class _Call:
-    """One request, until its answer or the end of the caller's patience."""
+    """One request, until its answer or the caller's timeout."""
 
     def __init__(self, session: "RemoteSession", ask: Callable[..., None], done: Callable[[Any], None]) -> None:
         self._session = session
@@ -245,9 +245,9 @@ class RemoteWatch:
             return
         when_us = max(self._last_arrival_us, self._machine.loop.now_us + self._machine.draw_latency_us())
         self._last_arrival_us = when_us
-        self._machine.loop.call_at_us(when_us, self._tell, event, context=self._session.context)
+        self._machine.loop.call_at_us(when_us, self._arrive, event, context=self._session.context)
 
-    def _tell(self, event: WatchEvent) -> None:
+    def _arrive(self, event: WatchEvent) -> None:
         if self._active:
             self._machine.trace.note("watch", self._session.host, type(event).__name__, event.revision)
             self._deliver(event)

@@ -2,8 +2,8 @@
 
 For a while everything goes wrong that may. Then faults stop, and the cluster has to come to rest: every partition has a
 leader and all its replicas in sync, every producer gets its last batch acknowledged, every group is stable (I-20). At
-the end all replicas are compared (R12), what clients were told is held against what is stored, and what is left in the
-brokers is counted (I-19).
+the end all replicas are compared (R12), what clients were answered is held against what is stored, and what is left in
+the brokers is counted (I-19).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from tests.simulation.cluster.risked import RISKED
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.truth import Truth
-from tests.simulation.judge import seat_of
+from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import Conditions, SimulatedNetwork
@@ -92,7 +92,7 @@ class ClusterWorld:
     def run(self) -> Outcome:
         self.loop.after_step = self._after_step
         self.loop.on_crash = self._crashed
-        # A client's own patience comes on top of what the broker may take.
+        # A client's own timeout comes on top of what the broker may take.
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS
         try:
             self.loop.run_until_complete(self._story())
@@ -168,7 +168,7 @@ class ClusterWorld:
         return await self.connect_to(self._client_rng.choice(list(self.bootstrap.values())), client_id)
 
     async def connect_to(self, address: tuple[str, int], client_id: str) -> ClusterWire:
-        """Raises OSError where nobody is to be reached."""
+        """Raises OSError where no broker is to be reached."""
         wire = await connect(self.network, self.judge, address, client_id, WorldsWire)
         wire.world = self
         return wire
@@ -199,8 +199,8 @@ class ClusterWorld:
         self._commits += 1
         return self._commits
 
-    def seat_of(self, member_id: str) -> str:
-        return seat_of(member_id)
+    def static_id_of(self, member_id: str) -> str:
+        return static_id_of(member_id)
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Calm ends every sleep that began before it."""
@@ -224,7 +224,7 @@ class ClusterWorld:
             self.judge.violated("start", f"{node.host}: {error}")
 
     def may_lose_power(self, node: Node) -> bool:
-        """One at a time, and only while others have all that was acknowledged: nobody promises more (§14.8.2)."""
+        """One at a time, and only while others have all that was acknowledged: more is not promised (§14.8.2)."""
         return not node.has_rotten_disk and self.may_lose_disk(node)
 
     def may_lose_disk(self, node: Node) -> bool:
