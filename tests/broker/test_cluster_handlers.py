@@ -11,7 +11,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import Record, build_batch
 from tests.broker.asking import Asking, messages, running
-from tests.broker.test_topics import creatable, created
+from tests.broker.test_topic_admin import creatable, created
 
 cluster = messages("describe_cluster")
 log_dirs = messages("describe_log_dirs")

@@ -31,7 +31,7 @@ from tests.broker.test_group_handlers import (
     stable,
     sync,
 )
-from tests.broker.test_topics import creatable, created
+from tests.broker.test_topic_admin import creatable, created
 
 leave = messages("leave_group")
 # §11.8: version 3, offset 7, no leader epoch, no metadata, commit time 1000.

@@ -17,7 +17,7 @@ from ottla.protocol.messages.produce import ProduceResponse
 from tests.broker.asking import Client
 from tests.broker.clusters import ask, create_topic, state_of, until
 from tests.broker.replicas import ALL, replica, three_brokers
-from tests.broker.test_elections import PREFERRED, codes, election, reorder
+from tests.broker.test_elect_leaders import PREFERRED, codes, election, reorder
 from tests.broker.test_listeners import running as two_listeners
 from tests.broker.wire import batch, client_of, produce_request, running_broker
 from tests.broker.wire import create_topic as create_topic_of_one

@@ -9,7 +9,7 @@ from ottla.broker.server.request_context import GROUP_OPERATIONS
 from ottla.coordinator.events import DescribeGroup
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import Asking, Client, messages, running
-from tests.broker.test_topics import creatable, created, deleted
+from tests.broker.test_topic_admin import creatable, created, deleted
 
 find = messages("find_coordinator")
 join = messages("join_group")

@@ -15,7 +15,7 @@ from ottla.protocol.records.record import iterate_records
 from ottla.replication.partition import Partition
 from tests.broker.asking import Asking, messages, running
 from tests.broker.test_group_handlers import commit_request, found, stable
-from tests.broker.test_topics import creatable, created
+from tests.broker.test_topic_admin import creatable, created
 
 leave = messages("leave_group")
 EVENTS = {"ottla.events.enable": "true", "ottla.events.flush.interval.ms": "5"}

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from tests.broker.asking import Asking, messages, running
-from tests.broker.test_topics import creatable, created
+from tests.broker.test_topic_admin import creatable, created
 
 describe = messages("describe_configs")
 alter = messages("alter_configs")
