@@ -200,21 +200,33 @@ class Connection(asyncio.BufferedProtocol):
         self.buffer = buffer
         self.last_event_ms = self._runtime.clock.now_ms()
         self._handling = True
-        while True:
-            position = self._handle_frames(buffer, position, end)
-            held = self._holds
-            self._runtime.end_event()
-            if self._deferred:
-                self._append_deferred()
-            # The end of the event may have completed the very request that held the connection.
-            if self._holds or not held:
-                break
+        try:
+            while True:
+                position = self._handle_frames(buffer, position, end)
+                held = self._holds
+                self._runtime.end_event()
+                if self._deferred:
+                    self._append_deferred()
+                # The end of the event may have completed the very request that held the connection.
+                if self._holds or not held:
+                    break
+        except Exception:
+            self._runtime.log.exception("unhandled error in a connection", peer=self.peer_host)
+            self._abandon_event()
         self._handling = False
         self.buffer = NOTHING
         self._responses.send()
         if self._holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self._holds & CLOSED else position
+
+    def _abandon_event(self) -> None:
+        """After an error that is not of one request. Its appends are written while they are where they arrived; should
+        that fail too, nothing is read to that place any more."""
+        self._deferred.clear()
+        self._runtime.guard(self._runtime.end_event)
+        self._buffers.renew()
+        self.abort("its requests could not be handled")
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
         size_max, handled = self._owner.request_bytes_max, 0
