@@ -193,8 +193,6 @@ class Connection(asyncio.BufferedProtocol):
         self.last_event_ms = self._runtime.clock.now_ms()
         self.release(HELD_BY_WRITING)
 
-    # Requests.
-
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
@@ -345,8 +343,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._held_bytes or self._holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
             self.count_unread()
 
-    # Holds.
-
     def hold(self, reason: int) -> None:
         self._holds |= reason
 
@@ -373,8 +369,6 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = True
             assert self.transport is not None, "a connection without a transport reads nothing"
             self.transport.pause_reading()
-
-    # What was received and not handled.
 
     def _handle_kept(self) -> None:
         kept = self._kept
@@ -415,8 +409,6 @@ class Connection(asyncio.BufferedProtocol):
         if kept is not None:
             kept.release()
 
-    # The end.
-
     def close(self, reason: str) -> None:
         """Sends the responses that are ready, reads nothing more, and says why in the log. The server drops what the
         client has not read in time."""
@@ -442,8 +434,6 @@ class Connection(asyncio.BufferedProtocol):
         self._responses.close()
         self._drop_kept()
         self._owner.closing(self, reason)
-
-    # Memory.
 
     def count_unread(self) -> bool:
         """Counts again what the client has not read; says whether it has read something since the last time."""
