@@ -7,6 +7,7 @@ from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import checkpoints
 from ottla.storage.files import OsFileSystem
+from ottla.storage.leader_epoch_cache import EpochEntry, build_epochs
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerStateManager
@@ -44,7 +45,7 @@ def sparse_log(directory: Path, size: int) -> Log:
         b"".join(struct.pack(">qi", NOW_MS - count + n, n) for n in entries)
     )
     (directory / f"{count:020}.snapshot").write_bytes(ProducerStateManager().snapshot_bytes())
-    (directory / checkpoints.LEADER_EPOCHS).write_bytes(checkpoints.build_epochs([(0, 0)]))
+    (directory / checkpoints.LEADER_EPOCHS).write_bytes(build_epochs([EpochEntry(0, 0)]))
     return open_log(
         OsFileSystem(),
         directory,

@@ -221,9 +221,11 @@ class AppendQueue:
             raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
         try:
             file.writev(queue)
-        except OSError as error:
+        except Exception as error:
             self._undo_queue(file)
-            raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
+            if isinstance(error, OSError):
+                raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
+            raise
         self._producers.manager.confirm()
         segment.size = segment.end_position
         local.log_end_offset = local.next_offset

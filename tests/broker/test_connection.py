@@ -2,6 +2,7 @@
 
 import struct
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,69 @@ async def test_many_produce_requests_in_one_read_event_are_one_write(
         assert writes == [50]
         assert transport.writes == 1
         assert len(transport.frames) == 50
+
+
+async def test_error_outside_a_handler_flushes_appends_and_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read next takes the place of the records: an append that was left queued would write that."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await auto_created(broker, "t")
+        connection = Connection(broker.server, "PLAINTEXT")
+        connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+        resolve = broker.server.dispatcher.resolve
+
+        def fail(api_and_version: int) -> object:
+            if api_and_version >> 16 == 999:
+                raise RuntimeError("not an error of a request")
+            return resolve(api_and_version)
+
+        monkeypatch.setattr(broker.server.dispatcher, "resolve", fail)
+        frame = build_request_frame(produce_request("t", batch(b"a")), 9, 1, "c")
+        with suppress(RuntimeError):
+            feed(connection, frame + struct.pack(">ihhih", 10, 999, 0, 1, -1))
+        is_closed = connection.is_closed
+        connection.connection_lost(None)
+        other = Connection(broker.server, "PLAINTEXT")
+        other.connection_made(FakeTransport())  # type: ignore[arg-type]
+        feed(other, build_request_frame(ASK, 0, 1, "c") * 10)
+        other.connection_lost(None)
+        fetched = await fetch(client, "t")
+        events = [event for event, _ in broker.runtime.log.events]  # type: ignore[attr-defined]
+
+    assert is_closed
+    assert values_of(fetched.records) == [b"a"]
+    assert "unhandled error in a connection" in events
+
+
+async def test_failing_write_leaves_no_append_of_other_partitions_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        await auto_created(broker, "t", "u")
+        bad = broker.replicas.partition("t", 0).log
+        good = broker.replicas.partition("u", 0).log
+        writev = type(bad.segments.active.file).writev
+
+        def fail(self: object, buffers: object) -> object:
+            if self is bad.segments.active.file:
+                raise RuntimeError("not an error of the disk")
+            return writev(self, buffers)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(bad.segments.active.file), "writev", fail)
+        connection = Connection(broker.server, "PLAINTEXT")
+        transport = FakeTransport()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        feed(
+            connection,
+            b"".join(build_request_frame(produce_request(name, batch(b"a")), 9, 1, "c") for name in ("t", "u")),
+        )
+        monkeypatch.undo()
+        connection.connection_lost(None)
+
+        assert not bad.has_pending_writes
+        assert (bad.log_end_offset, good.log_end_offset) == (0, 1)
+        assert len(transport.frames) == 2
 
 
 async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:

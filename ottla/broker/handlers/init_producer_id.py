@@ -5,7 +5,6 @@ refused with the one code that every client takes as final; `docs/decisions/0005
 """
 
 from ottla.broker.metadata.producer_ids import ProducerIds
-from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -16,7 +15,6 @@ NO_PRODUCER_EPOCH = -1
 
 async def handle(
     producer_ids: ProducerIds,
-    runtime: Runtime,
     context: RequestContext,  # noqa: ARG001
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
@@ -25,7 +23,7 @@ async def handle(
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequest("a producer id and an epoch come together")
     if request.transactional_id is not None:
-        runtime.log.warning("transactions are not supported", transactional_id=request.transactional_id)
+        producer_ids.transaction_refused(request.transactional_id)
         raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
     try:
         producer_id = await producer_ids.take()

@@ -12,6 +12,8 @@ from ottla.protocol.errors import ErrorCode, error_for
 
 KEY = "producer-ids"
 BLOCK_SIZE = 1000
+# A client asks again and again for what it does not get: the log says so once in this time, and how often.
+REFUSALS_LOGGED_EVERY_MS = 60_000
 
 
 class ProducerIds:
@@ -22,6 +24,21 @@ class ProducerIds:
         self._block_end = 0
         # Gives whether there is a new block; one for all who need it.
         self._claim: asyncio.Task[bool] | None = None
+        # Refusals since the last line of the log about them, and when the next one may come.
+        self._refusals = 0
+        self._next_refusal_line_ms = 0
+
+    def transaction_refused(self, transactional_id: str) -> None:
+        """A producer with a transactional id was refused."""
+        self._refusals += 1
+        now_ms = self._runtime.clock.now_ms()
+        if now_ms < self._next_refusal_line_ms:
+            return
+        self._runtime.log.warning(
+            "transactions are not supported", transactional_id=transactional_id, requests=self._refusals
+        )
+        self._refusals = 0
+        self._next_refusal_line_ms = now_ms + REFUSALS_LOGGED_EVERY_MS
 
     async def take(self) -> int:
         """Raises COORDINATOR_LOAD_IN_PROGRESS while the store cannot give a block."""

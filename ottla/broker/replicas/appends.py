@@ -101,7 +101,11 @@ class Appends:
             unwritten, self._unwritten = self._unwritten, {}
             own_appends, self._own_appends = self._own_appends, []
             for partition, answers in unwritten.items():
-                self._write(partition, answers)
+                try:
+                    self._write(partition, answers)
+                except Exception as error:
+                    # The records for the other partitions are written all the same.
+                    self._write_failed_unexpectedly(partition, answers, error)
             changes, self._changes = self._changes, {}
             sessions, self._sessions_to_wake = self._sessions_to_wake, {}
             guard = self._runtime.guard
@@ -120,10 +124,7 @@ class Appends:
             log.write_pending(now_wall_ms=self._runtime.clock.wall_ms())
         except KafkaError as error:
             self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
-            for answer in answers:
-                answer.error_code = int(error.code)
-                answer.error_message = str(error)
-                answer.base_offset = -1
+            _fail(answers, error.code, str(error))
             self.mark_changed(partition)
             self._write_failed(partition)
         else:
@@ -136,6 +137,11 @@ class Appends:
         if log.config.waits_for_sync:
             self._disk_sync.written(partition)
 
+    def _write_failed_unexpectedly(self, partition: Partition, answers: "list[AppendAnswer]", error: Exception) -> None:
+        self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, exc_info=error)
+        _fail(answers, ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be written")
+        self.mark_changed(partition)
+
     def _check_waiters(self, partition: Partition) -> None:
         if self._own_waiting:
             for outcome in self._own_waiting.pop(partition, ()):
@@ -147,6 +153,13 @@ class Appends:
     def _complete_or_wait(self, outcome: "_OwnAppend") -> None:
         if not outcome.complete_if_known():
             self._own_waiting.setdefault(outcome.partition, []).append(outcome)
+
+
+def _fail(answers: "list[AppendAnswer]", code: ErrorCode, why: str) -> None:
+    for answer in answers:
+        answer.error_code = int(code)
+        answer.error_message = why
+        answer.base_offset = -1
 
 
 class AppendAnswer(Protocol):

@@ -193,28 +193,38 @@ class Connection(asyncio.BufferedProtocol):
         self.last_event_ms = self._runtime.clock.now_ms()
         self.release(HELD_BY_WRITING)
 
-    # Requests.
-
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
         self.last_event_ms = self._runtime.clock.now_ms()
         self._handling = True
-        while True:
-            position = self._handle_frames(buffer, position, end)
-            held = self._holds
-            self._runtime.end_event()
-            if self._deferred:
-                self._append_deferred()
-            # The end of the event may have completed the very request that held the connection.
-            if self._holds or not held:
-                break
+        try:
+            while True:
+                position = self._handle_frames(buffer, position, end)
+                held = self._holds
+                self._runtime.end_event()
+                if self._deferred:
+                    self._append_deferred()
+                # The end of the event may have completed the very request that held the connection.
+                if self._holds or not held:
+                    break
+        except Exception:
+            self._runtime.log.exception("unhandled error in a connection", peer=self.peer_host)
+            self._abandon_event()
         self._handling = False
         self.buffer = NOTHING
         self._responses.send()
         if self._holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self._holds & CLOSED else position
+
+    def _abandon_event(self) -> None:
+        """After an error that is not of one request. Its appends are written while they are where they arrived; should
+        that fail too, nothing is read to that place any more."""
+        self._deferred.clear()
+        self._runtime.guard(self._runtime.end_event)
+        self._buffers.renew()
+        self.abort("its requests could not be handled")
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
         size_max, handled = self._owner.request_bytes_max, 0
@@ -333,8 +343,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._held_bytes or self._holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
             self.count_unread()
 
-    # Holds.
-
     def hold(self, reason: int) -> None:
         self._holds |= reason
 
@@ -361,8 +369,6 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = True
             assert self.transport is not None, "a connection without a transport reads nothing"
             self.transport.pause_reading()
-
-    # What was received and not handled.
 
     def _handle_kept(self) -> None:
         kept = self._kept
@@ -403,8 +409,6 @@ class Connection(asyncio.BufferedProtocol):
         if kept is not None:
             kept.release()
 
-    # The end.
-
     def close(self, reason: str) -> None:
         """Sends the responses that are ready, reads nothing more, and says why in the log. The server drops what the
         client has not read in time."""
@@ -430,8 +434,6 @@ class Connection(asyncio.BufferedProtocol):
         self._responses.close()
         self._drop_kept()
         self._owner.closing(self, reason)
-
-    # Memory.
 
     def count_unread(self) -> bool:
         """Counts again what the client has not read; says whether it has read something since the last time."""

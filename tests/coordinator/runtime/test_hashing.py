@@ -38,3 +38,13 @@ def test_a_lone_surrogate_has_a_hash_too() -> None:
 
 def test_texts_are_as_long_as_java_says() -> None:
     assert [java_length(text) for text in ("", "grüpp", "😀", "\ud83d")] == [0, 5, 2, 1]
+
+
+@pytest.mark.parametrize("length", [256, 257, 300, 511, 512, 513, 30_000])
+def test_hash_of_long_text_is_the_one_of_the_loop(length: int) -> None:
+    text = "".join(chr(1 + 7919 * index % 0xD7FF) for index in range(length - 1)) + "\U0001f600"
+    expected = 0
+    for high, low in zip(*[iter(text.encode("utf-16-be"))] * 2, strict=True):
+        expected = (31 * expected + (high << 8 | low)) & 0xFFFF_FFFF
+
+    assert java_hash(text) & 0xFFFF_FFFF == expected
