@@ -109,7 +109,7 @@ def test_when_a_coordinator_dies_its_successor_goes_on_telling() -> None:
     assert moved["load_ms"] >= 0
 
 
-def test_a_leader_that_dies_and_comes_back_is_told_of() -> None:
+def test_a_leader_that_dies_and_comes_back_is_published() -> None:
     with ClusterThread(3, settings=SETTINGS) as cluster, reading(cluster) as reader:
         create_topic(cluster, "t", partitions=3)
         for partition in range(3):
@@ -129,10 +129,10 @@ def test_a_leader_that_dies_and_comes_back_is_told_of() -> None:
             topic="t",
             follower=dead,
         )
-        told = reader.events("leader_changed", topic="t", partition=0, leader_epoch=changed["leader_epoch"])
+        published = reader.events("leader_changed", topic="t", partition=0, leader_epoch=changed["leader_epoch"])
         of_events = reader.events(topic=EVENTS_TOPIC)
 
-    assert told == [changed], "once, by one broker"
+    assert published == [changed], "once, by one broker"
     assert changed["broker"] == changed["leader"] != dead
     assert dead not in changed["isr"]
     assert shrunk["broker"] == shrunk["leader"] != dead
@@ -142,7 +142,7 @@ def test_a_leader_that_dies_and_comes_back_is_told_of() -> None:
     assert of_events == []
 
 
-def test_a_broker_that_leads_no_partition_of_the_topic_is_heard_too() -> None:
+def test_a_broker_without_a_partition_of_the_topic_is_heard() -> None:
     settings = {**SETTINGS, "ottla.events.num.partitions": 1}
     with ClusterThread(3, settings=settings) as cluster, reading(cluster, partitions=1) as reader:
         started = {node_id: reader.wait_for("broker_started", broker=node_id) for node_id in cluster.node_ids}
@@ -151,7 +151,7 @@ def test_a_broker_that_leads_no_partition_of_the_topic_is_heard_too() -> None:
         create_topic(cluster, "t", partitions=6)
         for partition in range(6):
             reader.wait_for("leader_changed", topic="t", partition=partition)
-        told_by = {event["broker"] for event in reader.events("leader_changed", topic="t")}
+        published_by = {event["broker"] for event in reader.events("leader_changed", topic="t")}
         leader = cluster.leader_of(EVENTS_TOPIC, 0)
         led_by_it = [partition for partition in range(6) if cluster.leader_of("t", partition) == leader]
         cluster.kill(leader)
@@ -171,6 +171,6 @@ def test_a_broker_that_leads_no_partition_of_the_topic_is_heard_too() -> None:
 
     assert len(topic.partitions[0].replicas) == 3, "as many as there are brokers"
     assert {event["seq"] for event in started.values()} == {0}
-    assert told_by == {0, 1, 2}
+    assert published_by == {0, 1, 2}
     assert len(led_by_it) == 2
     assert len(survivors) == 2

@@ -19,7 +19,7 @@ def led(topic: str, index: int, end: int, followers: dict[int, int], isr: tuple[
     )
 
 
-def test_a_follower_that_is_behind_is_told_of_by_topic() -> None:
+def test_a_follower_that_is_behind_is_sampled_by_topic() -> None:
     partitions = [
         led("t", 1, end=10, followers={2: 7, 3: 10}, isr=(1, 3)),
         led("t", 0, end=10, followers={2: 9, 3: 10}, isr=(1, 2, 3)),
@@ -33,7 +33,7 @@ def test_a_follower_that_is_behind_is_told_of_by_topic() -> None:
     ]
 
 
-def test_a_follower_that_has_caught_up_is_told_of_once_more() -> None:
+def test_a_follower_that_has_caught_up_is_sampled_once_more() -> None:
     lag = FollowerLag()
     samples = [lag.sample([led("t", 0, end=10, followers={2: offset}, isr=(1, 2))]) for offset in (10, 7, 10, 10)]
 

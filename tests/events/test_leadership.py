@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ottla.broker.events.broker_facts import IsrChanged, LeaderChanged
-from ottla.broker.events.leadership import last_leader, leadership_told
+from ottla.broker.events.leadership import last_leader, leadership_facts
 from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 
@@ -23,7 +23,7 @@ def published(before: MetadataImage, after: MetadataImage, node_id: int) -> list
     names = {*before.topics, *after.topics}
     longest = max(len(topic.partitions) for each in (before, after) for topic in each.topics.values())
     update = ImageUpdate(after, {name: tuple(range(longest)) for name in names}, (), controller_changed=False)
-    return list(leadership_told(before, update, node_id))
+    return list(leadership_facts(before, update, node_id))
 
 
 def test_new_leader_alone_publishes_its_leadership() -> None:
@@ -78,7 +78,7 @@ def test_an_isr_in_another_order_is_the_same() -> None:
     assert published(image(state(1, (1, 2))), image(state(1, (2, 1))), 1) == []
 
 
-def test_added_partitions_are_told_and_removed_topics_are_not() -> None:
+def test_added_partitions_have_facts_and_removed_topics_none() -> None:
     one, two = image(state(1, (1,))), image(state(1, (1,)), state(1, (1,), leader_epoch=0))
 
     assert [(fact.partition, fact.leader) for fact in published(one, two, 1)] == [(1, 1)]
@@ -92,7 +92,7 @@ def test_a_topic_made_anew_under_its_name_begins_anew() -> None:
     )
 
 
-def test_nothing_is_told_of_the_topic_of_events() -> None:
+def test_the_topic_of_events_itself_has_no_facts() -> None:
     before, after = (image(state(leader, (1, 2)), name="ottla.events") for leader in (1, 2))
     assert published(before, after, 2) == []
 

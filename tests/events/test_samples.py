@@ -26,7 +26,7 @@ def test_commits_beyond_the_members_counted_are_lost() -> None:
     assert len(commits.take()) == 1
 
 
-def test_lag_is_told_by_group_and_topic_in_order_of_partitions() -> None:
+def test_lag_is_sampled_by_group_and_topic_in_order_of_partitions() -> None:
     groups = [("g", {("t", 1): 5, ("u", 0): 9, ("t", 0): 7, ("ottla.events", 0): 3})]
     ends = {("t", 0): 10, ("u", 0): 9}
 

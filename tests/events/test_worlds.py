@@ -22,7 +22,7 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # In the last two an event is on its way at the moment at which nothing of a client may be left.
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 48, 106])
-def test_the_invariants_hold_while_events_are_told(seed: int) -> None:
+def test_the_invariants_hold_while_events_are_published(seed: int) -> None:
     world = ClusterWorld(seed)
 
     assert world.run().violations == []

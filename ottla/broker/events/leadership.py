@@ -12,7 +12,7 @@ from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo
 from ottla.cluster.updates import ImageUpdate
 
 
-def leadership_told(before: MetadataImage, update: ImageUpdate, node_id: int) -> Iterator[LeaderChanged | IsrChanged]:
+def leadership_facts(before: MetadataImage, update: ImageUpdate, node_id: int) -> Iterator[LeaderChanged | IsrChanged]:
     """None about partitions that are gone, nor about the topic of events."""
     for name, indexes in update.topics.items():
         topic = update.image.topic(name)
