@@ -120,8 +120,9 @@ class HostedPartition(Generic[S]):
         self.failed_loads += 1
         self._is_serving = False
         self.is_loading = False
-        self._drop_events()
+        self._cancel_timers()
         self.coordinator.fail_loading()
+        self._refuse_queued()
 
     def restart_loading(self, coordinator: CoordinatorPartition[S]) -> None:
         """After a load that failed: all records will be replayed into a new coordinator."""
@@ -133,19 +134,23 @@ class HostedPartition(Generic[S]):
         """This broker has resigned or stops: requests that wait are answered, no event is taken any more."""
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         self._perform_all(self.coordinator.unload(now_ms, wall_ms), now_ms, wall_ms)
-        self._drop_events()
+        self._cancel_timers()
         if self.reload is not None:
             self.reload.cancel()
         self.is_loading = False
         self.is_unloaded = True
+        self._refuse_queued()
 
-    def _drop_events(self) -> None:
-        """Those that have come, and those that would."""
+    def _refuse_queued(self) -> None:
+        """Requests that wait for the end of a step are refused then. Other events do nothing any more."""
+        if not self._stepping:
+            self._take_queued()
+
+    def _cancel_timers(self) -> None:
         for entry in (*self._timers.values(), *self._refusals.values()):
             entry.cancel()
         self._timers.clear()
         self._refusals.clear()
-        self._queue.clear()
 
     # Steps. The clocks are read once for each: what it decides, reports and appends has one time, also when a step that
     # began later (`unload`) comes in between its effects.
