@@ -135,7 +135,7 @@ class Parts:
         events = Publisher(self.runtime, self.replicas, topic, forwarding, self.group_loader.committed_offsets)
 
         def listen_to(groups: "GroupCoordinator") -> None:
-            groups.observers.append(events.observe)
+            groups.timed_observers.append(events.observe)
             groups.topic.when_loaded.append(
                 lambda hosted: events.coordinator_loaded(hosted, len(hosted.coordinator.shard.groups))
             )

@@ -1,4 +1,4 @@
-"""A real etcd for tests: one member on free ports, with its data in a directory of the test's."""
+"""A real etcd for tests: one member, or several, on free ports, with its data in a directory of the test's."""
 
 import shutil
 import subprocess
@@ -12,22 +12,26 @@ MISSING = "etcd is not installed (Debian: etcd-server)"
 
 
 class EtcdServer:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "default") -> None:
         if shutil.which("etcd") is None:
             pytest.skip(MISSING)
         self.directory = directory
-        self.port, self._peer_port = free_ports(2)
+        self.name = name
+        self.port, peer_port = free_ports(2)
+        self.peer_url = f"http://127.0.0.1:{peer_port}"
+        self.members = [self]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
+        client, peer = f"http://127.0.0.1:{self.port}", self.peer_url
         arguments = {
+            "--name": self.name,
             "--data-dir": str(self.directory / "etcd"),
             "--listen-client-urls": client,
             "--advertise-client-urls": client,
             "--listen-peer-urls": peer,
             "--initial-advertise-peer-urls": peer,
-            "--initial-cluster": f"default={peer}",
+            "--initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in self.members),
             "--logger": "zap",
             "--log-outputs": str(self.directory / "etcd.log"),
         }
@@ -44,6 +48,17 @@ class EtcdServer:
     def send_signal(self, number: int) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+
+def three_members(directory: Path) -> list[EtcdServer]:
+    """Of one cluster; none is started yet."""
+    members = []
+    for number in range(3):
+        (directory / str(number)).mkdir()
+        members.append(EtcdServer(directory / str(number), f"m{number}"))
+    for member in members:
+        member.members = members
+    return members
 
 
 def _supported(command: list[str]) -> list[str]:

@@ -123,7 +123,7 @@ async def test_what_waits_at_the_stop_is_written(tmp_path: Path) -> None:
         await flushed(broker)
     async with running(tmp_path, settings) as broker:
         for number in range(250):
-            broker.broker.events.observe(left("g", number))
+            broker.broker.events.observe(left("g", number), 0)
     async with running(tmp_path) as broker:
         events = [event for event in events_of(broker) if event.get("group_id") == "g"]
 
@@ -134,7 +134,7 @@ async def test_more_than_can_wait_is_dropped_and_counted(tmp_path: Path) -> None
     async with running(tmp_path, {**EVENTS, "ottla.events.buffer.max": "10"}) as broker:
         await flushed(broker)
         for number in range(25):
-            broker.broker.events.observe(left("g", number))
+            broker.broker.events.observe(left("g", number), 0)
         events = await flushed(broker)
 
     kept = [event["generation"] for event in events if event["type"] == "member_removed"]
@@ -145,9 +145,9 @@ async def test_more_than_can_wait_is_dropped_and_counted(tmp_path: Path) -> None
 async def test_events_of_ignored_groups_are_not_published(tmp_path: Path) -> None:
     async with running(tmp_path, {**EVENTS, "ottla.events.ignored.groups": "mine-, yours"}) as broker:
         for group in ("mine-1", "yours", "theirs", "mine"):
-            broker.broker.events.observe(left(group))
-            broker.broker.events.observe(OffsetsCommitted(group_id=group, member_id="m", partitions=1))
-        broker.broker.events._sum_up_commits()
+            broker.broker.events.observe(left(group), 0)
+            broker.broker.events.observe(OffsetsCommitted(group_id=group, member_id="m", partitions=1), 0)
+        broker.broker.events._sum_up_commits(0)
         events = await flushed(broker)
 
     groups = [event["group_id"] for event in events if "group_id" in event]
@@ -175,7 +175,7 @@ async def test_events_of_a_key_stay_in_one_partition(tmp_path: Path) -> None:
     async with running(tmp_path, EVENTS) as broker:
         await flushed(broker)
         for number in range(20):
-            broker.broker.events.observe(left(f"g{number % 4}", number))
+            broker.broker.events.observe(left(f"g{number % 4}", number), 0)
         await flushed(broker)
         places = {group: partitions_of(broker, group) for group in ("g0", "g1", "g2", "g3")}
 
@@ -193,11 +193,11 @@ async def test_a_failing_append_is_counted(tmp_path: Path, monkeypatch: pytest.M
             whole(replicas, topic, index + 99, records, done)
 
         monkeypatch.setattr(replicas, "append_records", to_nowhere)
-        broker.broker.events.observe(left("g"))
+        broker.broker.events.observe(left("g"), 0)
         broker.broker.events._flush()
         broker.broker.runtime.end_event()
         monkeypatch.undo()
-        broker.broker.events.observe(left("h"))
+        broker.broker.events.observe(left("h"), 0)
         events = await flushed(broker)
 
     assert [event["count"] for event in events if event["type"] == "dropped"] == [1]
@@ -218,7 +218,7 @@ async def test_events_that_a_leader_refused_are_written_by_the_next(
 
         monkeypatch.setattr(replicas, "append_records", refuse)
         for number in range(9):
-            broker.broker.events.observe(left("g", number))
+            broker.broker.events.observe(left("g", number), 0)
         while not refused:
             await a_moment(broker)
         monkeypatch.undo()
@@ -241,11 +241,11 @@ async def test_events_to_send_again_count_for_the_bound_of_the_buffer(
 
         monkeypatch.setattr(replicas, "append_records", refuse)
         for number in range(3):
-            publisher.observe(left("g", number))
+            publisher.observe(left("g", number), 0)
         while not publisher._unsent:
             await a_moment(broker)
         for number in range(3, 9):
-            publisher.observe(left("g", number))
+            publisher.observe(left("g", number), 0)
         monkeypatch.undo()
         events = await flushed(broker)
 

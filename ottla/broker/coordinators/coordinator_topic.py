@@ -52,9 +52,9 @@ class CoordinatorTopic(Generic[S]):
         codec: int,
         append_timeout_ms: int,
         load_buffer_bytes: int,
-        observe: Callable[[Any], None],
+        observe: Callable[[Any, int], None],
     ) -> None:
-        """`observe` is called with every fact that a partition reports, in the middle of its step."""
+        """`observe` is called with every fact of a step and the step's time, in the middle of it."""
         self.name = name
         self.is_active = False
         self.codec = codec

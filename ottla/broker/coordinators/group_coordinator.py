@@ -36,6 +36,8 @@ class GroupCoordinator:
         group_config, rng = _group_config(config), runtime.rng
         # Notified of every fact as it happens; they must not call back into the coordinator.
         self.observers: Observers[Fact] = Observers(runtime.log)
+        # The same, for those that need the time of the step by the clock that is never set.
+        self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         self.topic = CoordinatorTopic(
             topic_name,
             lambda: GroupShard(group_config, lambda prefix: _new_member_id(rng, prefix)),
@@ -130,8 +132,10 @@ class GroupCoordinator:
 
     # Inside.
 
-    def _observe(self, fact: Fact) -> None:
+    def _observe(self, fact: Fact, now_ms: int) -> None:
         log_fact(self._runtime.log, fact)
+        if not self.timed_observers.is_empty:
+            self.timed_observers.notify(fact, now_ms)
         self.observers.notify(fact)
 
     def _schedule_expiry(self) -> None:

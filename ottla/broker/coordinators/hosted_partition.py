@@ -47,7 +47,7 @@ class PartitionOwner(Protocol):
 
     def deliver(self, token: int, result: Any, /) -> None: ...
 
-    def observe(self, fact: Any, /) -> None: ...
+    def observe(self, fact: Any, now_ms: int, /) -> None: ...
 
 
 class HostedPartition(Generic[S]):
@@ -108,7 +108,8 @@ class HostedPartition(Generic[S]):
     def finish_loading(self) -> None:
         """All records have been replayed: serve what was found."""
         self.is_loading = False
-        self._perform_all(self.coordinator.finish_loading(self._clock.now_ms(), self._clock.wall_ms()))
+        now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+        self._perform_all(self.coordinator.finish_loading(now_ms, wall_ms), now_ms, wall_ms)
         self._is_serving = True
         self._queue.extend(self._before_serving)
         self._take_queued()
@@ -119,8 +120,9 @@ class HostedPartition(Generic[S]):
         self.failed_loads += 1
         self._is_serving = False
         self.is_loading = False
-        self._drop_events()
+        self._cancel_timers()
         self.coordinator.fail_loading()
+        self._refuse_queued()
 
     def restart_loading(self, coordinator: CoordinatorPartition[S]) -> None:
         """After a load that failed: all records will be replayed into a new coordinator."""
@@ -130,22 +132,28 @@ class HostedPartition(Generic[S]):
 
     def unload(self) -> None:
         """This broker has resigned or stops: requests that wait are answered, no event is taken any more."""
-        self._perform_all(self.coordinator.unload(self._clock.now_ms(), self._clock.wall_ms()))
-        self._drop_events()
+        now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+        self._perform_all(self.coordinator.unload(now_ms, wall_ms), now_ms, wall_ms)
+        self._cancel_timers()
         if self.reload is not None:
             self.reload.cancel()
         self.is_loading = False
         self.is_unloaded = True
+        self._refuse_queued()
 
-    def _drop_events(self) -> None:
-        """Those that have come, and those that would."""
+    def _refuse_queued(self) -> None:
+        """Requests that wait for the end of a step are refused then. Other events do nothing any more."""
+        if not self._stepping:
+            self._take_queued()
+
+    def _cancel_timers(self) -> None:
         for entry in (*self._timers.values(), *self._refusals.values()):
             entry.cancel()
         self._timers.clear()
         self._refusals.clear()
-        self._queue.clear()
 
-    # Steps
+    # Steps. The clocks are read once for each: what it decides, reports and appends has one time, also when a step that
+    # began later (`unload`) comes in between its effects.
 
     def _take_queued(self) -> None:
         clock = self._clock
@@ -153,20 +161,22 @@ class HostedPartition(Generic[S]):
         try:
             while self._queue:
                 event = self._queue.popleft()
-                for effect in self.coordinator.step(event, clock.now_ms(), clock.wall_ms()):
-                    self._perform(effect)
+                now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+                for effect in self.coordinator.step(event, now_ms, wall_ms):
+                    self._perform(effect, now_ms, wall_ms)
         finally:
             self._stepping = False
 
-    def _perform_all(self, effects: list[Effect]) -> None:
-        self._stepping = True
+    def _perform_all(self, effects: list[Effect], now_ms: int, wall_ms: int) -> None:
+        """Within another step, or by itself."""
+        within, self._stepping = self._stepping, True
         try:
             for effect in effects:
-                self._perform(effect)
+                self._perform(effect, now_ms, wall_ms)
         finally:
-            self._stepping = False
+            self._stepping = within
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect, now_ms: int, wall_ms: int) -> None:
         # Heartbeats have no other effect, and a class pattern takes as long to see that as the delivery itself.
         if isinstance(effect, Reply):
             self._deliver(effect.token, effect.result)
@@ -179,9 +189,9 @@ class HostedPartition(Generic[S]):
                 if entry is not None:
                     entry.cancel()
             case Append(append_id, records):
-                self._append(append_id, records)
+                self._append(append_id, records, wall_ms)
             case Observed(fact):
-                self._owner.observe(fact)
+                self._owner.observe(fact, now_ms)
 
     def _set_timer(self, key: Hashable, deadline_ms: int) -> None:
         entry = self._timers.get(key)
@@ -197,9 +207,8 @@ class HostedPartition(Generic[S]):
 
     # Appends
 
-    def _append(self, append_id: int, records: Sequence[CoordinatorRecord]) -> None:
+    def _append(self, append_id: int, records: Sequence[CoordinatorRecord], wall_ms: int) -> None:
         """Append with acks=all and the owner's timeout. Late success after a timeout is reported as well."""
-        wall_ms = self._clock.wall_ms()
         batch = build_batch(
             (Record(timestamp=wall_ms, key=key, value=value) for key, value in records), codec=self._owner.codec
         )

@@ -4,35 +4,37 @@ another part of the broker has handed in. One that raises harms no other.
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import Fact
 
 T = TypeVar("T")
+More = TypeVarTuple("More")
 
 
-class Observers(Generic[T]):
+class Observers(Generic[T, *More]):
     def __init__(self, log: LazyLog) -> None:
+        self.is_empty = True
         self._log = log
-        self._observers: list[Callable[[T], object]] = []
+        self._observers: list[Callable[[T, *More], object]] = []
         # Facts come thousands a second: a failure is logged once for each observer and type of what it was notified of.
         # By id, for a callable need not be hashable; an id stays its own while the observer is in the list.
         self._logged: set[tuple[int, type]] = set()
 
-    def append(self, observer: Callable[[T], object]) -> None:
+    def append(self, observer: Callable[[T, *More], object]) -> None:
         self._observers.append(observer)
+        self.is_empty = False
 
-    def notify(self, what: T) -> None:
-        """Calls each observer, in the order in which they were appended."""
+    def notify(self, what: T, *more: *More) -> None:
+        """Calls each observer, in the order in which they were appended. `more` is known about it."""
         for observer in self._observers:
             try:
-                observer(what)
+                observer(what, *more)
             except Exception:
-                self._log_once(observer, what)
+                self._log_once(observer, type(what))
 
-    def _log_once(self, observer: Callable[[T], object], what: T) -> None:
-        kind = type(what)
+    def _log_once(self, observer: Callable[[T, *More], object], kind: type) -> None:
         if (id(observer), kind) in self._logged:
             return
         self._logged.add((id(observer), kind))

@@ -1,8 +1,9 @@
 """Events from the moment a fact is reported to the record in `ottla.events`.
 
-`observe` is called in the middle of a coordinator's step. It only puts the fact and the time aside, in a buffer with a
-bound: when that is full, events are dropped and counted, and the count is an event itself. Everything that takes time
-(making JSON of facts, building batches, appending) is done later, in slices that hold up no request for long.
+`observe` is called in the middle of a coordinator's step. It only puts the fact aside, with the time of the step, in a
+buffer with a bound: when that is full, events are dropped and counted, and the count is an event itself. Everything
+that takes time (making JSON of facts, building batches, appending) is done later, in slices that hold up no request
+for long.
 
 An event goes to the partition of its key, as long as this broker leads that; else to one of those that it does lead, so
 that a broker need not wait for another to publish what it knows. One that leads none sends its events to one that does.
@@ -95,7 +96,7 @@ class Publisher:
         self._committed_offsets = committed_offsets
         self._ignored = tuple(prefix for prefix in config.ottla_events_ignored_groups.split(",") if prefix)
         self._buffer_max = config.ottla_events_buffer_max
-        # With the moment each was reported, by the clock that is never set.
+        # With the time of the step that reported each, by the clock that is never set.
         self._buffer: deque[tuple[int, Fact]] = deque()
         # They count for the bound of the buffer.
         self._unsent: deque[_Unsent] = deque()
@@ -107,17 +108,19 @@ class Publisher:
         self._dropped = 0
         self._run = runtime.clock.wall_ms()
         self._seq = 0
-        self._wall_ahead_ms = self._run - runtime.clock.now_ms()
+        now_ms = runtime.clock.now_ms()
+        self._wall_ahead_ms = self._run - now_ms
         self._in_flight = 0
         self._flushing: TimerEntry | None = None
         # While it is true, nothing more needs to be done for what is in the buffer.
         self._flush_is_due = True
         self._sampling: TimerEntry | None = None
-        self._put(BrokerStarted())
+        self._put(BrokerStarted(), now_ms)
 
     def start(self) -> None:
-        self._flush_later()
-        self._sample_later()
+        now_ms = self._runtime.clock.now_ms()
+        self._flush_later(now_ms)
+        self._sample_later(now_ms)
 
     def stop(self) -> None:
         self._stop_timers()
@@ -131,7 +134,7 @@ class Publisher:
 
     def write_out(self) -> None:
         """Appends what waits, as far as this broker leads a partition of the topic."""
-        self._sum_up_commits()
+        self._sum_up_commits(self._runtime.clock.now_ms())
         while (self._buffer or self._unsent) and self._write_slice():
             pass
 
@@ -143,24 +146,26 @@ class Publisher:
 
     # What is published.
 
-    def observe(self, fact: GroupFact) -> None:
-        """A fact of a coordinator here, as it happens."""
+    def observe(self, fact: GroupFact, now_ms: int) -> None:
+        """A fact of a coordinator here, as it happens, with the time of the step that reports it."""
         if getattr(fact, "group_id", "").startswith(self._ignored):
             return
         if isinstance(fact, OffsetsCommitted):
             self._commits.add(fact)
         else:
-            self._put(fact)
+            self._put(fact, now_ms)
 
     def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
+        now_ms = self._runtime.clock.now_ms()
         for fact in leadership_facts(before, update, self._runtime.node_id):
-            self._put(fact)
+            self._put(fact, now_ms)
             if isinstance(fact, LeaderChanged) and fact.topic in INTERNAL_TOPICS:
                 former = last_leader(before.partition(fact.topic, fact.partition))
                 self._former_coordinators[fact.topic, fact.partition] = former
 
     def coordinator_loaded(self, hosted: LoadedPartition, group_count: int) -> None:
         """A partition of a coordinator topic is served here from now on, with so many groups."""
+        now_ms = self._runtime.clock.now_ms()
         self._put(
             CoordinatorMoved(
                 coordinator_topic=hosted.topic,
@@ -169,38 +174,40 @@ class Publisher:
                 previous_coordinator=self._former_coordinators.get((hosted.topic, hosted.index)),
                 coordinator_epoch=hosted.leader_epoch,
                 groups=group_count,
-                load_ms=self._runtime.clock.now_ms() - hosted.began_ms,
-            )
+                load_ms=now_ms - hosted.began_ms,
+            ),
+            now_ms,
         )
 
-    def _put(self, fact: Fact) -> None:
+    def _put(self, fact: Fact, now_ms: int) -> None:
         if len(self._buffer) + self._unsent_count >= self._buffer_max:
             self._dropped += 1
             return
-        self._buffer.append((self._runtime.clock.now_ms(), fact))
+        self._buffer.append((now_ms, fact))
         if not self._flush_is_due:
-            self._flush_later()
+            self._flush_later(now_ms)
 
     # Samples.
 
-    def _sample_later(self) -> None:
-        deadline_ms = self._runtime.clock.now_ms() + self._runtime.config.ottla_events_sample_interval_ms
+    def _sample_later(self, now_ms: int) -> None:
+        deadline_ms = now_ms + self._runtime.config.ottla_events_sample_interval_ms
         self._sampling = self._runtime.wheel.schedule(deadline_ms, self._sample)
 
     def _sample(self) -> None:
-        self._sample_later()
-        self._sum_up_commits()
+        now_ms = self._runtime.clock.now_ms()
+        self._sample_later(now_ms)
+        self._sum_up_commits(now_ms)
         for fact in self._follower_lag.sample(self._replicas):
-            self._put(fact)
+            self._put(fact, now_ms)
         sampled = (each for each in self._committed_offsets() if not each[0].startswith(self._ignored))
         for sample in lag_samples(sampled, self._end_of):
-            self._put(sample)
+            self._put(sample, now_ms)
 
-    def _sum_up_commits(self) -> None:
+    def _sum_up_commits(self, now_ms: int) -> None:
         self._dropped += self._commits.lost
         self._commits.lost = 0
         for fact in self._commits.take():
-            self._put(fact)
+            self._put(fact, now_ms)
 
     def _end_of(self, topic: str, partition: int) -> int | None:
         replica = self._replicas.find(topic, partition)
@@ -208,9 +215,9 @@ class Publisher:
 
     # Writing.
 
-    def _flush_later(self) -> None:
+    def _flush_later(self, now_ms: int) -> None:
         self._flush_is_due = True
-        deadline_ms = self._runtime.clock.now_ms() + self._runtime.config.ottla_events_flush_interval_ms
+        deadline_ms = now_ms + self._runtime.config.ottla_events_flush_interval_ms
         self._flushing = self._runtime.wheel.schedule(deadline_ms, self._flush)
 
     def _flush(self) -> None:
@@ -221,7 +228,7 @@ class Publisher:
             self._flush_is_due = True
             self._runtime.soon(self._flush)
         elif self._buffer or self._unsent:
-            self._flush_later()
+            self._flush_later(self._runtime.clock.now_ms())
 
     def _write_slice(self) -> bool:
         """False if nothing can be written now: the topic is not there yet, or its partitions are slow."""
@@ -306,7 +313,7 @@ class Publisher:
             self._unsent.append(unsent)
             self._unsent_count += count
             if not self._flush_is_due:
-                self._flush_later()
+                self._flush_later(self._runtime.clock.now_ms())
             return
         self._dropped += count
         self._runtime.log.warning("events were lost", count=count, why=str(error))

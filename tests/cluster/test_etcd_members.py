@@ -1,0 +1,199 @@
+"""Three members of etcd, of which one is killed, gives up its leadership or forgets the past, while a store is used.
+
+`OTTLA_STORE_CRASHES` multiplies how often; `make nightly` sets it.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ottla.cluster.etcd import EtcdStore
+from ottla.cluster.store import ABSENT, Changes, Committed, Entry, Expect, Put, Snapshot, StoreWatcher, Unavailable
+from tests.cluster.etcd_server import EtcdServer, three_members
+from tests.cluster.stores import commit, lease, read
+
+ROUNDS = int(os.environ.get("OTTLA_STORE_CRASHES", "1"))
+PATIENCE_S = 60
+# Transactions that are committed between two disturbances.
+BETWEEN = 15
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[list[EtcdServer]]:
+    members = three_members(tmp_path)
+    for member in members:
+        member.start()
+    yield members
+    for member in members:
+        member.kill()
+
+
+class Members:
+    """What is done to them, by their own API."""
+
+    def __init__(self, members: list[EtcdServer], http: aiohttp.ClientSession) -> None:
+        self.members = members
+        self._http = http
+
+    async def ask(self, member: EtcdServer, path: str, **fields: Any) -> dict[str, Any]:
+        """Until it answers: a member that was just started may not be ready."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with suppress(aiohttp.ClientError):
+                    url = f"http://127.0.0.1:{member.port}/v3/{path}"
+                    async with self._http.post(url, json=fields) as response:
+                        found: dict[str, Any] = await response.json()
+                        if "error" not in found:
+                            return found
+                await asyncio.sleep(0.1)
+
+    async def leader(self) -> EtcdServer:
+        status = await self.ask(self.members[0], "maintenance/status")
+        ids = {each["name"]: each["ID"] for each in await self._listed()}
+        return next(each for each in self.members if ids.get(each.name) == status["leader"])
+
+    async def move_leader(self) -> None:
+        leader = await self.leader()
+        other = next(each for each in self.members if each is not leader)
+        (target,) = [each["ID"] for each in await self._listed() if each["name"] == other.name]
+        await self.ask(leader, "maintenance/transfer-leadership", targetID=target)
+
+    async def kill_leader(self) -> EtcdServer:
+        leader = await self.leader()
+        leader.kill()
+        return leader
+
+    async def compact(self, revision: int) -> None:
+        await self.ask(self.members[1], "kv/compaction", revision=str(revision), physical=True)
+
+    async def _listed(self) -> list[dict[str, Any]]:
+        return list((await self.ask(self.members[0], "cluster/member/list"))["members"])
+
+
+class Writer:
+    """Numbered transactions, each of which makes two keys that no other makes."""
+
+    def __init__(self, store: EtcdStore) -> None:
+        self.acknowledged: dict[str, int] = {}
+        self.in_doubt: set[str] = set()
+        self._store = store
+        self._more = asyncio.Event()
+
+    async def run(self) -> None:
+        for number in count():
+            name = f"{number:05}"
+            changes = [Put(f"n/{name}/{part}", name.encode()) for part in "ab"]
+            result = await commit(self._store, *changes, expected=[Expect(changes[0].key, ABSENT)])
+            if isinstance(result, Committed):
+                self.acknowledged[name] = result.revision
+                self._more.set()
+            else:
+                assert isinstance(result, Unavailable), f"{name} was made twice: {result}"
+                self.in_doubt.add(name)
+
+    async def commits(self, more: int) -> None:
+        enough = len(self.acknowledged) + more
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.acknowledged) < enough:
+                self._more.clear()
+                await self._more.wait()
+
+
+class Follower:
+    """What a watch of everything has delivered."""
+
+    def __init__(self, store: EtcdStore) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.revision = 0
+        self.seen: dict[int, Changes] = {}
+        self.snapshots: list[tuple[int, int]] = []
+        self._more = asyncio.Event()
+        self._watcher = StoreWatcher(store, "", self._deliver, self._failed)
+        self._watcher.start()
+
+    def _deliver(self, event: Snapshot | Changes) -> None:
+        if isinstance(event, Snapshot):
+            assert event.revision >= self.revision
+            self.snapshots.append((self.revision, event.revision))
+            self.entries = {entry.key: entry for entry in event.entries}
+        else:
+            assert event.revision > self.revision, "once, and in order"
+            self.seen[event.revision] = event
+            self.entries |= {entry.key: entry for entry in event.puts}
+            for key in event.deletes:
+                del self.entries[key]
+        self.revision = event.revision
+        self._more.set()
+
+    def _failed(self, why: Unavailable) -> None:
+        """A read that none of the members could answer in time is asked again."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        self._watcher.stop()
+
+    async def reach(self, revision: int, without: str | None = None) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while self.revision < revision or without in self.entries:
+                self._more.clear()
+                await self._more.wait()
+
+    def knows_of(self, revision: int) -> bool:
+        """It was delivered, or a read stands for it."""
+        return revision in self.seen or any(before < revision <= after for before, after in self.snapshots)
+
+
+@pytest.fixture
+async def stores(members: list[EtcdServer]) -> AsyncIterator[list[EtcdStore]]:
+    endpoints = [("127.0.0.1", member.port) for member in members]
+    stores = [EtcdStore(endpoints, namespace="/t/", timeout_ms=PATIENCE_S * 1000) for _ in range(2)]
+    yield stores
+    for store in stores:
+        store.close()
+        await store.wait_closed()
+
+
+async def disturb(control: Members, writer: Writer, store: EtcdStore) -> None:
+    """A key under a lease that nothing keeps alive, another leader, a leader that dies and comes back, no past."""
+    lease_id = await lease(store)
+    await commit(store, Put("leased", b"", lease_id))
+    await writer.commits(BETWEEN)
+    await control.move_leader()
+    await writer.commits(BETWEEN)
+    killed = await control.kill_leader()
+    await writer.commits(BETWEEN)
+    await control.compact(store.revision_seen)
+    killed.start()
+    await writer.commits(BETWEEN)
+
+
+async def test_nothing_is_lost_while_members_come_and_go(members: list[EtcdServer], stores: list[EtcdStore]) -> None:
+    writing, watching = stores
+    writer, follower = Writer(writing), Follower(watching)
+    async with aiohttp.ClientSession() as http:
+        control = Members(members, http)
+        task = asyncio.create_task(writer.run())
+        await writer.commits(1)
+        for _ in range(ROUNDS):
+            await disturb(control, writer, writing)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    await follower.reach(writing.revision_seen, without="leased")
+    found = await read(writing)
+    await follower.reach(found.revision)
+    follower.stop()
+    keys = {entry.key: entry for entry in found.entries}
+    for name, revision in writer.acknowledged.items():
+        assert [keys[f"n/{name}/{part}"].revision for part in "ab"] == [revision, revision]
+        assert follower.knows_of(revision)
+    assert len({key.split("/")[1] for key in keys}) * 2 == len(keys), "no transaction was made by half"
+    assert follower.entries == keys
