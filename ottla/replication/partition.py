@@ -214,10 +214,10 @@ class Partition:
         zstd_allowed: bool = True,
     ) -> AppendInfo:
         """Queues a batch behind the log's end; it is visible when the log has written it."""
-        if not self.is_leader:
+        if self.leadership is None:
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
-        in_sync = len(self.isr)
-        if acks == ACKS_ALL and in_sync < self.log.config.min_insync_replicas and in_sync < self.min_isr:
+        # With all replicas in sync, no setting can ask for more.
+        if acks == ACKS_ALL and len(self.isr) < len(self.replicas) and len(self.isr) < self.min_isr:
             raise NotEnoughReplicas(
                 f"{len(self.isr)} replicas in sync, {self.min_isr} are needed (min.insync.replicas)"
             )

@@ -66,6 +66,8 @@ class Log:
     log_end_offset: int = _field_of("_local.log_end_offset")
     failure: KafkaStorageError | None = _field_of("_local.failure")
     truncations: int = _field_of("_local.truncations")
+    waits_for_sync: bool = _field_of("_local.waits_for_sync")
+    """Whether any acknowledgement ever waits for the disk, by the configuration."""
     flushed_offset: int = _field_of("durability.flushed_offset")
     sync_required_offset: int = _field_of("durability.sync_required_offset")
     needs_flush: bool = _field_of("durability.needs_flush")

@@ -106,7 +106,7 @@ def _append(
     answer.log_append_time_ms = info.log_append_time
     answer.log_start_offset = info.log_start_offset
     needs_replicas = acks == ACKS_ALL and partition.has_followers
-    if needs_replicas or partition.log.config.waits_for_sync:
+    if needs_replicas or partition.log.waits_for_sync:
         awaited.append(ProducePartitionStatus(partition, info, answer, partition.leader_epoch, needs_replicas))
     return answer
 

@@ -118,10 +118,11 @@ class Appends:
 
     def _write(self, partition: Partition, answers: "list[AppendAnswer]") -> None:
         log = partition.log
-        begin = log.log_end_offset
-        batches = log.pending_records if partition.sessions.targets else ()
+        followers = partition.sessions.targets
+        batches, begin = (log.pending_records, log.log_end_offset) if followers else ((), 0)
+        clock = self._runtime.clock
         try:
-            log.write_pending(now_wall_ms=self._runtime.clock.wall_ms())
+            log.write_pending(now_wall_ms=clock.wall_ms())
         except KafkaError as error:
             self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
             _fail(answers, error.code, str(error))
@@ -130,11 +131,11 @@ class Appends:
         else:
             if batches:
                 self.shared_reads.recent.appended(log, begin, batches)
-        if partition.written(self._runtime.clock.now_ms()):
+        if partition.written(clock.now_ms()):
             self.high_watermark_rose(partition)
-        if partition.sessions.targets:
+        if followers:
             self.wake_followers(partition)
-        if log.config.waits_for_sync:
+        if log.waits_for_sync:
             self._disk_sync.written(partition)
 
     def _write_failed_unexpectedly(self, partition: Partition, answers: "list[AppendAnswer]", error: Exception) -> None:

@@ -330,7 +330,7 @@ class ReplicaManager:
         # Consumers may read from a follower; no other request waits for one.
         if high_watermark_rose and len(self.delayed_fetch):
             self._appends.mark_changed(partition)
-        if partition.log.config.waits_for_sync:
+        if partition.log.waits_for_sync:
             self._disk_sync.written(partition)
 
     def _synced(self, partition: Partition) -> None:

@@ -254,16 +254,20 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(context, route, buffer, body, frame_end)
             position = frame_end
             handled += 1
-            if position < end and (size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK):
-                self._maybe_end_turn()
+            if (
+                position < end
+                and (size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK)
+                and not self._holds
+                and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
+            ):
+                self._end_turn()
         return position
 
-    def _maybe_end_turn(self) -> None:
-        """What has been received and not handled is then handled when it is this connection's turn again."""
-        if not self._holds and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms()):
-            self._holds |= HELD_BY_TURN
-            self._pause_reading()
-            self._turns.wait(self._take_turn)
+    def _end_turn(self) -> None:
+        """What has been received and not handled is handled when it is this connection's turn again."""
+        self._holds |= HELD_BY_TURN
+        self._pause_reading()
+        self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self._holds &= ~HELD_BY_TURN
