@@ -77,6 +77,14 @@ class FetchTarget:
         """About what it takes in memory; always the same."""
         return TARGET_BYTES + len(self.key[0])
 
+    @property
+    def known_log_start_offset(self) -> int:
+        """The leader's as a follower knows it. One that has no session was sent nothing yet: then its own counts, or no
+        fetch of it would ever wait."""
+        if self.last_sent_log_start_offset == NEVER_SENT:
+            return self.log_start_offset
+        return self.last_sent_log_start_offset
+
     def update(self, newer: "FetchTarget") -> None:
         """Fetch from where the client says now."""
         self.fetch_offset = newer.fetch_offset

@@ -148,7 +148,7 @@ class DelayedFollowerFetch(FetchOperation):
         if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
             return True
         log = partition.log
-        if target.last_sent_log_start_offset != log.log_start_offset:
+        if target.known_log_start_offset != log.log_start_offset:
             return True
         end_offset = log.log_end_offset
         if target.fetch_offset == end_offset:

@@ -9,6 +9,7 @@ from typing import Any
 from ottla.broker.replicas import follower_log
 from ottla.storage import compaction
 from ottla.storage.append_queue import AppendQueue
+from ottla.storage.files import storage_error
 from ottla.storage.retention import Retention
 from ottla.storage.segment import Segment
 
@@ -38,11 +39,14 @@ def refuses_batches_across_the_log_start(patch: Patch) -> None:
 
 
 def keeps_a_refused_write_in_memory(patch: Patch) -> None:
-    """After a write that the disk refused, the next offset is not taken back."""
+    """After a write that the disk refused, the next offset is not taken back. All else is done as it should be."""
 
     def keep(self: Any, file: Any) -> None:
-        if file is not None:
-            file.truncate(self._local.active.size)
+        try:
+            if file is not None:
+                file.truncate(self._local.active.size)
+        except OSError as error:
+            self._local.fail(storage_error("cut a torn write off", self._local.active.path(".log"), error))
 
     patch.setattr(AppendQueue, "_undo_queue", keep)
 

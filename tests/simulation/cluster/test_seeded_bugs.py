@@ -24,7 +24,7 @@ LOGS_FOUND_BY = {
     "compacts every third record away": 7,
     "deletes records up to the log end": 0,
     "refuses batches across the log start": 18,
-    "keeps a refused write in memory": 27,
+    "keeps a refused write in memory": 30,
     "rolls at the wrong offset": 0,
     "indexes the next offset": 1,
 }
