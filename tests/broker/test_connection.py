@@ -259,9 +259,7 @@ async def test_error_outside_a_handler_flushes_appends_and_closes(
     assert "unhandled error in a connection" in events
 
 
-async def test_failing_write_leaves_no_append_of_other_partitions_queued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_write_leaves_no_append_of_others_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_broker(tmp_path) as broker:
         await auto_created(broker, "t", "u")
         bad = broker.replicas.partition("t", 0).log

@@ -7,7 +7,7 @@ from ottla.broker.metadata.producer_ids import REFUSALS_LOGGED_EVERY_MS, Produce
 from tests.broker.wire import RecordingLog
 
 
-def test_refused_transactions_are_logged_once_a_minute_with_a_count() -> None:
+def test_refused_transactions_are_logged_once_a_minute() -> None:
     now_ms = 1
     log = RecordingLog()
     runtime: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: now_ms), log=log)

@@ -31,12 +31,7 @@ from ottla.timer.wheel import TimerEntry
 HEADER_START = Struct(">iIih")
 SMALLEST_FRAME_SIZE = HEADER_START.size - 4
 
-HELD_BY_PARKED = 1
-HELD_BY_WRITING = 2
-HELD_BY_THROTTLE = 4
-CLOSED = 8
-HELD_BY_START = 16
-HELD_BY_TURN = 32
+HELD_BY_PARKED, HELD_BY_WRITING, HELD_BY_THROTTLE, CLOSED, HELD_BY_START, HELD_BY_TURN = 1, 2, 4, 8, 16, 32
 
 KEPT_WHILE_HELD = 64 * 1024
 # How often a connection looks whether its turn is over; it handles as many requests at least, or one that is long.
