@@ -76,24 +76,24 @@ class BrokerLifecycle:
     def follow(self) -> None:
         """The image is another one: is this broker's place in it what it should be?"""
         image = self._metadata.image
-        if image.revision < self._registration.revision or self._registration.is_under_way:
+        if image.revision < self._registration.revision or self._registration.registering is not None:
             return
         broker = self._own()
         if broker is None or broker.state is BrokerState.FENCED:
             self._registration.session_lost()
         elif broker.state is BrokerState.STARTING:
             self._maybe_activate(broker)
-        else:
-            complete(self._active, None)
+        elif not self._active.done():
+            self._active.set_result(None)
         if broker is not None and broker.state is BrokerState.STOPPING and not may_hand_over(image, broker.node_id):
             self._stop_waiting(all_done=may_stop(image, broker.node_id))
 
     def session(self) -> tuple[BrokerInfo, int] | None:
         """This broker as the image has it, and the lease of its session; None while it has none there."""
-        own = self._own()
-        if own is None or own.session_revision == 0 or self.lease_id == NO_LEASE:
+        own, lease_id = self._own(), self._registration.lease_id
+        if own is None or own.session_revision == 0 or lease_id == NO_LEASE:
             return None
-        return own, self.lease_id
+        return own, lease_id
 
     def _own(self) -> BrokerInfo | None:
         broker = self._metadata.image.brokers.get(self._runtime.node_id)

@@ -81,14 +81,10 @@ class BrokerRegistration:
         self._keeping_alive: asyncio.Task[None] | None = None
         # The first registration takes another lease by itself when one is lost; later ones run in a task.
         self._is_first = True
-        self._registering: asyncio.Task[None] | None = None
+        # While a lost session is to be replaced.
+        self.registering: asyncio.Task[None] | None = None
         self._complaint = ""
         self._is_leaving = False
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a lost session is to be replaced now."""
-        return self._registering is not None
 
     async def begin(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
         """Returns when this broker is registered. Raises StartError."""
@@ -99,9 +95,9 @@ class BrokerRegistration:
 
     def session_lost(self) -> None:
         self._let_go()
-        if self._registering is None and not self._is_first and not self._is_leaving:
+        if self.registering is None and not self._is_first and not self._is_leaving:
             self._runtime.log.warning("the session of this broker has ended, it registers again")
-            self._registering = self._runtime.spawn(self._register_again(), "registration")
+            self.registering = self._runtime.spawn(self._register_again(), "registration")
 
     def store_answered(self, failure: Unavailable | None = None) -> None:
         """The store has answered, or failed to: logged when it changes. What is known goes on being served."""
@@ -116,7 +112,7 @@ class BrokerRegistration:
     def stop(self) -> None:
         """No session is sought any more; the present one goes on until `end` or until it expires."""
         self._is_leaving = True
-        for task in (self._registering, self._keeping_alive):
+        for task in (self.registering, self._keeping_alive):
             if task is not None:
                 task.cancel()
 
@@ -173,7 +169,7 @@ class BrokerRegistration:
             self._runtime.log.error("this broker cannot come back into its cluster", why=str(error))
             return
         finally:
-            self._registering = None
+            self.registering = None
         self._registered_again()
 
     async def _try_to_register(self) -> Conflict | LeaseLost | Unavailable | None:

@@ -46,7 +46,10 @@ class LogEndReports:
 
     def update(self) -> None:
         """Reports what is not reported yet: at the end of every update of the metadata."""
-        if self._reporting is None and self._unreported() is not None:
+        if self._reporting is not None:
+            return
+        session = self._session()
+        if session is not None and session[0].log_ends != self._log_ends:
             self._reporting = self._runtime.spawn(self._report(), "reports of log ends")
 
     def stop(self) -> None:
