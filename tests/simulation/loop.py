@@ -120,6 +120,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         # A dead task must not warn that its loop forgot it.
         for task in process.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            _close_if_not_begun(task)
 
     def _step(self) -> bool:
         """Runs one callback; False if there is none and never will be."""
@@ -254,13 +255,9 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """What has not begun never will; its coroutine is closed, or Python would warn that it was never awaited."""
         self._closed = True
         for task in asyncio.all_tasks(self):
-            # The coroutine of a task whose steps are events is one inside another.
-            coroutine = getattr(task.get_coro(), "coroutine", task.get_coro())
-            if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()
+            _close_if_not_begun(task)
         self._ready.clear()
         self._scheduled.clear()
 
@@ -294,3 +291,11 @@ class _Running:
 
     def __exit__(self, *_: object) -> None:
         asyncio._set_running_loop(None)
+
+
+def _close_if_not_begun(task: "asyncio.Task[Any]") -> None:
+    """What has not begun never will; its coroutine is closed, or Python would warn that it was never awaited."""
+    # The coroutine of a task whose steps are events is one inside another.
+    coroutine = getattr(task.get_coro(), "coroutine", task.get_coro())
+    if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        coroutine.close()
