@@ -5,10 +5,6 @@ from dataclasses import dataclass
 
 NODE_IDS = (1, 2, 3)
 LONGEST_PAUSE_MS = 10_000
-# Much longer than any batch of a producer is under way: see DELIVERY_TIMEOUT_MS.
-PRODUCER_EXPIRATION_MS = 60_000
-# After so long a producer gives a batch up, as Kafka's clients do (`delivery.timeout.ms`).
-DELIVERY_TIMEOUT_MS = 10_000
 
 
 @dataclass
@@ -41,12 +37,6 @@ class ClusterPlan:
     has_standalone_group: bool
     expires_offsets: bool
     """So soon that it is seen."""
-    auto_creates: bool
-    """A client asks for topics that are not there."""
-    session_slots: int | None
-    """Few fetch sessions, for which followers and a consumer compete. None: as many as anybody wants."""
-    expires_producers: bool
-    """So soon that it is seen."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -73,9 +63,6 @@ class ClusterPlan:
             writes_keys=False,
             has_standalone_group=False,
             expires_offsets=False,
-            auto_creates=False,
-            session_slots=None,
-            expires_producers=False,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
@@ -89,9 +76,6 @@ class ClusterPlan:
         plan.has_standalone_group = rng.random() < 0.25
         # A clock that jumps expires what it likes.
         plan.expires_offsets = plan.has_standalone_group and "clock" not in plan.faults and rng.random() < 0.4
-        plan.auto_creates = rng.random() < 0.15
-        plan.session_slots = rng.choice([1, 2, 3]) if rng.random() < 0.15 else None
-        plan.expires_producers = "clock" not in plan.faults and rng.random() < 0.15
         return plan
 
     def settings(self) -> dict[str, str]:
@@ -113,7 +97,7 @@ class ClusterPlan:
             "leader.imbalance.check.interval.seconds": 10,
             "controlled.shutdown.max.retries": 2,
             "controlled.shutdown.retry.backoff.ms": 2_000,
-            "auto.create.topics.enable": str(self.auto_creates).lower(),
+            "auto.create.topics.enable": "false",
             "log.segment.bytes": self.segment_bytes,
             "log.index.interval.bytes": self.index_interval_bytes,
             "log.retention.bytes": self.retention_bytes,
@@ -130,13 +114,6 @@ class ClusterPlan:
             }
         if self.expires_offsets:
             settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 2_000}
-        if self.session_slots is not None:
-            settings["max.incremental.fetch.session.cache.slots"] = self.session_slots
-        if self.expires_producers:
-            settings |= {
-                "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
-                "producer.id.expiration.check.interval.ms": 1_000,
-            }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return {name: str(value) for name, value in settings.items()}

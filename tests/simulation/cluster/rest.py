@@ -11,7 +11,6 @@ from ottla.protocol.records.record import Record
 from tests.histories.checker import check
 from tests.histories.events import FinalLog
 from tests.simulation.cluster.keyed import KEYED
-from tests.simulation.cluster.plan import PRODUCER_EXPIRATION_MS
 from tests.simulation.cluster.standalone import GROUP
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import hosted_partitions
@@ -40,9 +39,7 @@ class Rest:
         self._judge = world.judge
 
     async def come(self) -> None:
-        """Every broker is active, every partition is led and all its replicas are in sync; topics that a client asked
-        for are there."""
-        await self._wait("I-20", self._not_created, CATCH_UP_MS)
+        """Every broker is active, every partition is led and all its replicas are in sync."""
         await self._wait("I-20", self._not_in_sync, CATCH_UP_MS)
 
     async def finish_writing(self) -> None:
@@ -70,12 +67,6 @@ class Rest:
         if self._world.plan.expires_offsets:
             await asyncio.sleep(OFFSETS_RETENTION_MS / 1000)
             await self._wait("expiry", self._not_expired, EXPIRY_MS)
-
-    async def see_producers_expire(self) -> None:
-        """Where they do so soon enough: every replica forgets them when nothing is written any more."""
-        if self._world.plan.expires_producers:
-            await asyncio.sleep(PRODUCER_EXPIRATION_MS / 1000)
-            await self._wait("expiry", self._known_producers, EXPIRY_MS)
 
     async def clean_up(self) -> None:
         """I-17 once more; I-19: when everybody has gone, what was made for them has gone."""
@@ -128,10 +119,6 @@ class Rest:
             if state.leader == NO_LEADER or set(state.isr) != set(state.replicas) or state.is_reassigning:
                 wrong.append(f"{topic.name}-{index} is {state}")
         return wrong
-
-    def _not_created(self) -> list[str]:
-        newcomer = self._world.newcomer
-        return [f"{newcomer.name} waits for {sorted(newcomer.missing)}"] if newcomer and newcomer.missing else []
 
     def _unacknowledged(self) -> list[str]:
         return [
@@ -222,15 +209,6 @@ class Rest:
             for node in self._world.nodes.values()
             for hosted in hosted_partitions(node.broker)
             if not hosted.is_loading and hosted.coordinator.shard.durable.knows(GROUP)
-        ]
-
-    def _known_producers(self) -> list[str]:
-        """Brokers go on to write events about groups and partitions, without producer ids."""
-        return [
-            f"{node.host} knows {len(replica.log.producers)} producers of {replica}"
-            for node in self._world.nodes.values()
-            for replica in node.broker.replicas
-            if len(replica.log.producers)
         ]
 
     def _final_log(self, topic: str, index: int) -> FinalLog:
