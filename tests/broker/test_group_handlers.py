@@ -1,5 +1,6 @@
 """The group APIs over the wire: shapes, versions and errors; what a group does is tested with the coordinator."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -453,3 +454,26 @@ async def test_empty_groups_are_deleted(tmp_path: Path, version: int) -> None:
         ]
     async with running(tmp_path) as broker:
         assert (await fetched(broker, "empty")).topics == []
+
+
+async def test_commit_waits_for_the_sync_that_flush_messages_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, {"log.flush.interval.messages": "1"}) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        assert await committed(broker, "g", {("a", 0): 5}) == {("a", 0): 0}
+        held: asyncio.Queue[tuple[Any, Any]] = asyncio.Queue()
+        flusher = broker.broker.replicas._disk_sync._flusher
+        with monkeypatch.context() as patch:
+            patch.setattr(flusher, "_submit", lambda work, done: held.put_nowait((work, done)))
+            answer = asyncio.ensure_future(committed(broker, "g", {("a", 0): 6}))
+            work, done = await held.get()
+            # The records are written; one more request is served, and this one has no answer yet.
+            await broker.ask(describe.DescribeGroupsRequest(groups=["g"]), 5)
+            was_answered = answer.done()
+        work()
+        done()
+        assert await answer == {("a", 0): 0}
+
+    assert not was_answered

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import random
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.store import MetadataStore
+from ottla.protocol.errors import CorruptMessage
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Process, SimulationLoop, VirtualClock
@@ -41,7 +43,8 @@ class JudgedLog:
 
     def exception(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)
-        if DISK_FAULT not in str(fields):
+        is_damage = isinstance(sys.exc_info()[1], CorruptMessage) and self._is_expected(fields)
+        if DISK_FAULT not in str(fields) and not is_damage:
             self._judge.violated("log", f"{event}: {fields}")
 
     def prepare(self) -> None:

@@ -5,7 +5,9 @@ sent*: answers overtake one another on different connections, but what was known
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.simulation.offsets import OffsetLedger
 from tests.simulation.trace import Trace
@@ -57,6 +59,8 @@ class Judge:
         self.binding_since = 0
         # How much longer than by the broker's fault an answer may take on this network.
         self.network_allowance_ms = 0
+        # Whether the broker behind a connection serves: one that waits for its metadata store lets clients wait too.
+        self.serves: Callable[[Any], bool] = lambda wire: True
         self.groups: dict[str, GroupHistory] = {}
         self.counts: dict[str, int] = defaultdict(int)
 

@@ -16,7 +16,8 @@ def simulate(*arguments, hash_seed="0"):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("seed", range(1_000, 1_006))
+# 285: a commit was acknowledged before it was on the disk, with a sync for every write.
+@pytest.mark.parametrize("seed", [*range(1_000, 1_006), 285])
 def test_the_invariants_hold(seed):
     assert World(seed).run().violations == []
 

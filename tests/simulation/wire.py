@@ -19,6 +19,9 @@ class Waiting:
     request: Any
     version: int
     answer: "asyncio.Future[Any]"
+    broker_served: bool
+    """When the request was sent, or its time was over last."""
+    overdue: asyncio.TimerHandle | None = None
 
 
 class Wire(asyncio.Protocol):
@@ -48,15 +51,16 @@ class Wire(asyncio.Protocol):
         if self._lost:
             raise ConnectionResetError("the connection was lost before")
         loop = asyncio.get_running_loop()
-        waiting = Waiting(request, version, loop.create_future())
+        waiting = Waiting(request, version, loop.create_future(), self._judge.serves(self))
         self._waiting.append(waiting)
         self.transport.write(self._wire.send(request, version))
         allowed_ms = within_ms + self._judge.network_allowance_ms
-        overdue = loop.call_later(allowed_ms / 1000, self._overdue, waiting, allowed_ms)
+        self._expect(waiting, allowed_ms)
         try:
             return await waiting.answer
         finally:
-            overdue.cancel()
+            if waiting.overdue is not None:
+                waiting.overdue.cancel()
 
     def close(self) -> None:
         """As a client that goes away, whatever it is still waiting for."""
@@ -93,8 +97,17 @@ class Wire(asyncio.Protocol):
         if not waiting.answer.done():
             waiting.answer.set_result(response)
 
+    def _expect(self, waiting: Waiting, allowed_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        waiting.overdue = loop.call_later(allowed_ms / 1000, self._overdue, waiting, allowed_ms)
+
     def _overdue(self, waiting: Waiting, allowed_ms: int) -> None:
-        if not self._lost:
+        if self._lost:
+            return
+        if not waiting.broker_served:
+            waiting.broker_served = self._judge.serves(self)
+            self._expect(waiting, allowed_ms)
+        else:
             self._judge.violated("I-18", f"no answer after {allowed_ms} ms to v{waiting.version} {waiting.request!r}")
 
 

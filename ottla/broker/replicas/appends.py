@@ -190,11 +190,15 @@ class _OwnAppend:
         self.error_message = str(error)
 
     def complete_if_known(self) -> bool:
-        """Calls `done` if the outcome is certain by now (§15.2.3); says whether it is."""
+        """Calls `done` if the outcome is certain by now (§15.2.3), and durable where the topic asks for that
+        (`flush.messages`, `flush.ms`); says whether it is."""
         if not self.error_code:
             assert self.info is not None, "what did not fail was appended"
-            code = self.partition.acknowledgement(self.info.last_offset, self._leader_epoch)
-            if code is None:
+            log, last_offset = self.partition.log, self.info.last_offset
+            code = self.partition.acknowledgement(last_offset, self._leader_epoch)
+            if log.failure is not None:
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            elif code is None or (not code and log.flushed_offset <= last_offset < log.sync_required_offset):
                 return False
             self.error_code = int(code)
         if self.error_code:

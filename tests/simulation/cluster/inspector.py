@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage
 from ottla.cluster.updates import ImageUpdate
+from ottla.protocol.errors import CorruptMessage
 from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
@@ -131,6 +132,10 @@ class BrokerInspector:
             committed = self._cluster.committed[key].end_offset
             tracked.violated("I-3", f"in the ISR without what was committed up to {committed}")
 
+    def note_deletions(self) -> None:
+        for tracked in self._logs.values():
+            tracked.note_deletions()
+
     def tracked(self, key: PartitionId) -> TrackedLog | None:
         return self._logs.get(key)
 
@@ -182,7 +187,12 @@ class BrokerInspector:
             if hosted.index in self._loaded or hosted.is_loading:
                 continue
             self._loaded.add(hosted.index)
-            for difference in differences(live_state(hosted), replayed(self._broker, hosted.index)):
+            try:
+                found = list(differences(live_state(hosted), replayed(self._broker, hosted.index)))
+            except CorruptMessage as error:
+                # The rot came after the load, or ended it.
+                found = [] if self._is_rotten() else [str(error)]
+            for difference in found:
                 self._judge.violated("I-17", f"broker {self._node_id} has loaded {hosted.index}: {difference}")
 
     def _look_at_epochs(self, partition: Any, key: PartitionId, where: str) -> None:

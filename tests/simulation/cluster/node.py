@@ -141,6 +141,8 @@ class Node:
         power = self.next_crash_takes_power and self._world.may_lose_power(self)
         self.next_crash_takes_power = False
         self._world.trace.note("dead", self.host, power)
+        if self.inspector is not None:
+            self.inspector.note_deletions()
         self._gone()
         self._end()
         if power:

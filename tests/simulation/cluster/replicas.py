@@ -98,6 +98,12 @@ class TrackedLog:
         if self.end_offset < log.log_end_offset:
             self._read_on()
 
+    def note_deletions(self) -> None:
+        """When its broker dies, perhaps in the middle of a deletion that no look has seen."""
+        start_offset = self.log.log_start_offset
+        if start_offset <= self._committed.end_offset:
+            self._committed.start_offset = max(self._committed.start_offset, start_offset)
+
     @property
     def end_offset(self) -> int:
         return self._batches[-1].end_offset if self._batches else self._starts_at

@@ -57,6 +57,7 @@ class ClusterWorld:
         self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, executor_return_us=self._thread_return_us)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
+        self.judge.serves = self._serves
         self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS, LATEST_KINDS)
         self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
         self.network.draw_conditions = _draw_conditions
@@ -125,6 +126,10 @@ class ClusterWorld:
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.loop.now_us // 1000
+
+    def _serves(self, wire: Any) -> bool:
+        node = self.nodes_of_processes.get(process_behind(wire))
+        return node is None or node.broker.is_serving
 
     @property
     def is_calm(self) -> bool:
