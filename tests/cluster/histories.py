@@ -82,7 +82,7 @@ class Model:
 
 
 def build_transaction(model: Model, changes: Iterable[tuple[str, str]], guess: str | None, value: bytes) -> Transaction:
-    """`changes` are keys and what becomes of each; `guess` is right or wrong about the revision of the first."""
+    """`changes` are keys and the new value of each; `guess` is right or wrong about the revision of the first."""
     made: list[Change] = []
     for key, kind in changes:
         made.append(Delete(key) if kind == "delete" else Put(key, value, FIRST_LEASE if kind == "lease" else 0))

@@ -20,7 +20,7 @@ from tests.cluster.etcd_server import EtcdServer, three_members
 from tests.cluster.stores import commit, lease, read
 
 ROUNDS = int(os.environ.get("OTTLA_STORE_CRASHES", "1"))
-PATIENCE_S = 60
+TIMEOUT_S = 60
 # Transactions that are committed between two disturbances.
 BETWEEN = 15
 
@@ -44,7 +44,7 @@ class Members:
 
     async def ask(self, member: EtcdServer, path: str, **fields: Any) -> dict[str, Any]:
         """Until it answers: a member that was just started may not be ready."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 with suppress(aiohttp.ClientError):
                     url = f"http://127.0.0.1:{member.port}/v3/{path}"
@@ -100,7 +100,7 @@ class Writer:
 
     async def commits(self, more: int) -> None:
         enough = len(self.acknowledged) + more
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(self.acknowledged) < enough:
                 self._more.clear()
                 await self._more.wait()
@@ -140,7 +140,7 @@ class Follower:
         self._watcher.stop()
 
     async def reach(self, revision: int, without: str | None = None) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while self.revision < revision or without in self.entries:
                 self._more.clear()
                 await self._more.wait()
@@ -153,7 +153,7 @@ class Follower:
 @pytest.fixture
 async def stores(members: list[EtcdServer]) -> AsyncIterator[list[EtcdStore]]:
     endpoints = [("127.0.0.1", member.port) for member in members]
-    stores = [EtcdStore(endpoints, namespace="/t/", timeout_ms=PATIENCE_S * 1000) for _ in range(2)]
+    stores = [EtcdStore(endpoints, namespace="/t/", timeout_ms=TIMEOUT_S * 1000) for _ in range(2)]
     yield stores
     for store in stores:
         store.close()
