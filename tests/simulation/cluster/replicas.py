@@ -92,6 +92,11 @@ class TrackedLog:
         if log.truncations != self._truncations or self.end_offset > log.log_end_offset:
             self._truncations = log.truncations
             self._forget_what_was_cut()
+        if log.log_start_offset == log.log_end_offset == self.end_offset:
+            # A follower that was cut off may have other records below the log start of its leader, which does not know
+            # any more where they diverged (§14.5.3). They are deleted then, and nothing that follows builds on them.
+            self._batches.clear()
+            self._begin()
         if log.epochs.entries is not self._epochs:
             self._epochs = log.epochs.entries
             self._look_at_epochs()

@@ -35,6 +35,10 @@ def test_acknowledged_records_survive_a_blackout(seed):
     [
         pytest.param(241, id="record-of-a-key-at-an-offset-that-another-leader-wrote"),
         pytest.param(285, id="flush-messages-raised-before-a-blackout"),
+        pytest.param(41, id="coordinator-log-on-a-rotten-disk"),
+        pytest.param(85, id="death-within-a-deletion"),
+        pytest.param(96, id="clients-of-a-broker-that-waits-for-its-store"),
+        pytest.param(297, id="diverging-records-below-the-log-start"),
         pytest.param(1012, id="high-watermark-above-a-log-whose-restart-the-disk-refused"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
