@@ -2,14 +2,14 @@
 
 import pytest
 
-from ottla.storage.compaction import apply_compaction, compact, plan_compaction
+from ottla.storage.compaction import compact, plan_compaction
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.replicas import Committed
 from tests.simulation.judge import Judge
 from tests.simulation.trace import Trace
-from tests.storage.support import NOW, append, keyed, new_log
+from tests.storage.support import NOW, append, apply_compaction, keyed, new_log
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01, delete_retention_ms=1_000)
 
