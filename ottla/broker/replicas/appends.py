@@ -163,6 +163,23 @@ def _fail(answers: "list[AppendAnswer]", code: ErrorCode, why: str) -> None:
         answer.base_offset = -1
 
 
+def outcome_of_append(
+    partition: Partition, info: AppendInfo, leader_epoch: int, *, needs_replicas: bool
+) -> ErrorCode | None:
+    """The answer to an append of `leader_epoch`; None while it waits: for replicas (§15.2.3), or for the disk where
+    the topic asks for that (`flush.messages`, `flush.ms`)."""
+    log = partition.log
+    if log.failure is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if needs_replicas:
+        code = partition.acknowledgement(info.last_offset, leader_epoch)
+        if code is not ErrorCode.NONE:
+            return code
+    elif not partition.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return None if log.flushed_offset <= info.last_offset < log.sync_required_offset else ErrorCode.NONE
+
+
 class AppendAnswer(Protocol):
     """The result of an append: the answer for a partition in a produce response, or an `_OwnAppend`."""
 
@@ -190,15 +207,11 @@ class _OwnAppend:
         self.error_message = str(error)
 
     def complete_if_known(self) -> bool:
-        """Calls `done` if the outcome is certain by now (§15.2.3), and durable where the topic asks for that
-        (`flush.messages`, `flush.ms`); says whether it is."""
+        """Calls `done` if the outcome is certain by now; says whether it is."""
         if not self.error_code:
             assert self.info is not None, "what did not fail was appended"
-            log, last_offset = self.partition.log, self.info.last_offset
-            code = self.partition.acknowledgement(last_offset, self._leader_epoch)
-            if log.failure is not None:
-                code = ErrorCode.KAFKA_STORAGE_ERROR
-            elif code is None or (not code and log.flushed_offset <= last_offset < log.sync_required_offset):
+            code = outcome_of_append(self.partition, self.info, self._leader_epoch, needs_replicas=True)
+            if code is None:
                 return False
             self.error_code = int(code)
         if self.error_code:

@@ -4,6 +4,7 @@ topic asks for that (`flush.messages`, `flush.ms`)."""
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ottla.broker.replicas.appends import outcome_of_append
 from ottla.broker.replicas.current_leader import current_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
@@ -26,17 +27,7 @@ class ProducePartitionStatus(NamedTuple):
     needs_replicas: bool
 
     def outcome(self) -> ErrorCode | None:
-        """None while it waits. §15.2.3"""
-        partition, log = self.partition, self.partition.log
-        if log.failure is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self.needs_replicas:
-            code = partition.acknowledgement(self.info.last_offset, self.leader_epoch)
-            if code is not ErrorCode.NONE:
-                return code
-        elif not partition.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return None if log.flushed_offset <= self.info.last_offset < log.sync_required_offset else ErrorCode.NONE
+        return outcome_of_append(self.partition, self.info, self.leader_epoch, needs_replicas=self.needs_replicas)
 
 
 class DelayedProduce(DelayedOperation):
