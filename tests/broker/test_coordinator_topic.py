@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinators import coordinator_topic, loading
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import GenerationCompleted, GroupLoaded, SessionExpired
 from ottla.coordinator.records import build_offset_commit_key
@@ -135,20 +136,26 @@ async def test_records_that_are_not_in_memory_are_read_in_a_thread(tmp_path: Pat
         assert offsets_in(await fetched(broker, "g")) == {("a", 0): 5}
 
 
+async def restarted_on_a_damaged_log(broker: Asking) -> GroupCoordinator:
+    """A coordinator with one group, which is loaded again and cannot read it."""
+    await found(broker)
+    await created(broker, creatable("a"))
+    await committed(broker, "g", {("a", 0): 5})
+    groups = broker.broker.groups
+    groups.stop()
+
+    def damaged(*place: Any, **bounds: Any) -> Any:
+        raise CorruptMessage("a bit has flipped")
+
+    broker.broker.replicas.partition("__consumer_offsets", 0).log.read = damaged
+    groups.start()
+    return groups
+
+
 async def test_a_partition_that_cannot_be_read_is_not_served_at_all(tmp_path: Path) -> None:
     """§4.4.6: half a coordinator is worse than none."""
     async with running(tmp_path, ONE) as broker:
-        await found(broker)
-        await created(broker, creatable("a"))
-        await committed(broker, "g", {("a", 0): 5})
-        groups = broker.broker.groups
-        groups.stop()
-
-        def damaged(*place: Any, **bounds: Any) -> Any:
-            raise CorruptMessage("a bit has flipped")
-
-        broker.broker.replicas.partition("__consumer_offsets", 0).log.read = damaged
-        groups.start()
+        await restarted_on_a_damaged_log(broker)
         await loaded(broker)
         assert (await fetched(broker, "g")).error_code == ErrorCode.NOT_COORDINATOR
 
@@ -198,17 +205,7 @@ def fail_first_load(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
 async def test_loads_that_keep_failing_are_retried_less_and_less_often(tmp_path: Path) -> None:
     """And a resignation ends it."""
     async with running(tmp_path, ONE) as broker:
-        await found(broker)
-        await created(broker, creatable("a"))
-        await committed(broker, "g", {("a", 0): 5})
-        groups = broker.broker.groups
-        groups.stop()
-
-        def damaged(*place: Any, **bounds: Any) -> Any:
-            raise CorruptMessage("a bit has flipped")
-
-        broker.broker.replicas.partition("__consumer_offsets", 0).log.read = damaged
-        groups.start()
+        groups = await restarted_on_a_damaged_log(broker)
         (partition,) = groups.topic
         waits = []
         for _ in range(8):

@@ -57,6 +57,12 @@ def connected(broker: Broker) -> tuple[Connection, FakeTransport]:
     return connection, transport
 
 
+@pytest.fixture
+def shortest_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn is over whenever a connection looks."""
+    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+
+
 def test_each_step_gives_one_turn_in_the_order_of_arrival() -> None:
     steps, given = Steps(), list[str]()
     turns = Turns(steps.soon)
@@ -138,10 +144,8 @@ def test_no_fetch_reads_before_those_that_wait() -> None:
     assert turns.may_read
 
 
-async def test_a_connection_with_many_requests_lets_others_go_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+@pytest.mark.usefixtures("shortest_turns")
+async def test_a_connection_with_many_requests_lets_others_go_first(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         busy, busy_transport = connected(broker)
         other, other_transport = connected(broker)
@@ -160,10 +164,8 @@ async def test_a_connection_with_many_requests_lets_others_go_first(
         other.connection_lost(None)
 
 
-async def test_a_connection_with_long_requests_handles_one_in_a_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+@pytest.mark.usefixtures("shortest_turns")
+async def test_a_connection_with_long_requests_handles_one_in_a_turn(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         busy, transport = connected(broker)
 
@@ -174,10 +176,8 @@ async def test_a_connection_with_long_requests_handles_one_in_a_turn(
         busy.connection_lost(None)
 
 
-async def test_bytes_that_wait_for_a_turn_are_counted_and_released(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+@pytest.mark.usefixtures("shortest_turns")
+async def test_bytes_that_wait_for_a_turn_are_counted_and_released(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         busy, busy_transport = connected(broker)
         data = asked(10_000)
@@ -190,10 +190,8 @@ async def test_bytes_that_wait_for_a_turn_are_counted_and_released(
         busy.connection_lost(None)
 
 
-async def test_a_connection_that_ends_before_its_turn_is_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+@pytest.mark.usefixtures("shortest_turns")
+async def test_a_connection_that_ends_before_its_turn_is_let_go(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         busy, busy_transport = connected(broker)
         feed(busy, asked(100))
