@@ -8,9 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 from ottla.broker.events.schema import TYPES
+from ottla.coordinator import facts
 from ottla.coordinator.classic.states import EMPTY, STABLE
 from ottla.coordinator.facts import Fact, GenerationCompleted, GenerationStarted, RebalanceStarted, StateChanged
 from ottla.pipeline.events import EVENTS_TOPIC
@@ -30,7 +31,7 @@ SETTINGS = {
     "ottla.events.flush.interval.ms": "20",
 }
 COMPARED = ("generation", "cause", "members", "outcome")
-_EVENTS_OF_GROUPS = {TYPES[kind] for kind in get_args(Fact) if kind in TYPES}
+_EVENTS_OF_GROUPS = {name for kind, name in TYPES.items() if kind.__module__ == facts.__name__}
 
 
 class Watch(Timeline):
