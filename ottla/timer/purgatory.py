@@ -68,6 +68,8 @@ class Purgatory:
         self._watched_max = watched_max
         # Dicts serve as sets that keep the order of arrival. Invariant: none of them is empty.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.keys = self._watchers.keys()
+        """What operations wait for at present."""
         self._operations: dict[DelayedOperation, None] = {}
         self.watched: int = 0
         """The number of entries in the watch lists: an operation counts once for each of its keys."""
