@@ -258,11 +258,11 @@ async def next_step() -> None:
     await asyncio.sleep(0)
 
 
-async def in_slices(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """What `work` gives for each item, ITEMS_PER_SLICE in a step. `items` must not change until it is done."""
+async def in_slices(work: Callable[[S], T], items: Iterable[S], *, at_once: int = ITEMS_PER_SLICE) -> list[T]:
+    """What `work` gives for each item, `at_once` of them in a step. `items` must not change until it is done."""
     results: list[T] = []
     for item in items:
-        if len(results) % ITEMS_PER_SLICE == ITEMS_PER_SLICE - 1:
+        if results and len(results) % at_once == 0:
             await next_step()
         results.append(work(item))
     return results
