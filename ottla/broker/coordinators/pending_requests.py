@@ -89,22 +89,20 @@ class _Outbox:
         if not self._left:
             self._waiting.append((request, result))
             return
-        self._count(1)
+        self._left -= 1
+        if not self._left:
+            self._soon(self._next_step)
         request.complete(result)
 
     def send_all(self) -> None:
         self._send(len(self._waiting))
 
     def _next_step(self) -> None:
-        self._left = RESPONSES_PER_STEP
         count = min(len(self._waiting), RESPONSES_PER_STEP)
-        self._count(count)
-        self._send(count)
-
-    def _count(self, responses: int) -> None:
-        self._left -= responses
+        self._left = RESPONSES_PER_STEP - count
         if not self._left:
             self._soon(self._next_step)
+        self._send(count)
 
     def _send(self, count: int) -> None:
         for request, result in [self._waiting.popleft() for _ in range(count)]:

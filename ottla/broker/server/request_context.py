@@ -134,13 +134,13 @@ class RequestContext:
         self.connection.expect(size_bytes - self.response_bytes)
         self.response_bytes = size_bytes
 
-    def complete(self, response: Any) -> None:
-        """Answers a parked request. Harmless when its connection has gone."""
+    def complete(self, response: Any, frame: Any | None = None) -> None:
+        """Answers a parked request; `frame` has the response where it has been built. Harmless when its connection has
+        gone."""
         assert self.is_parked, "only a parked request is completed; others return their response"
-        self._complete(self.route.build_frame(response, self.correlation_id))
-
-    def _complete(self, frame: Any) -> None:
         assert self.frame is None, "a request is answered once"
+        if frame is None:
+            frame = self.route.build_frame(response, self.correlation_id)
         self.frame = frame
         expected_bytes = self.response_bytes
         self.response_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
@@ -155,7 +155,8 @@ class RequestContext:
 
     async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
         try:
-            self._complete(await self._built(await response))
+            known = await response
+            self.complete(known, await self._built(known))
         except KafkaError as error:
             self.fail(error)
         except Exception:
