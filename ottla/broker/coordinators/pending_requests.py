@@ -82,7 +82,7 @@ class _Outbox:
         self._soon = soon
         # Invariant: empty unless no response may leave now, and then the next step is on its way.
         self._waiting: deque[tuple[_WaitingRequest, Any]] = deque()
-        # Not counted anew in each step, which would be an action of the loop for each: one in RESPONSES_PER_STEP is.
+        # It is not reset in every step, which would be one more action of the loop for each, but when it has come to 0.
         self._left = RESPONSES_PER_STEP
 
     def complete(self, request: _WaitingRequest, result: Any) -> None:

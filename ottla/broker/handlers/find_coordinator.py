@@ -67,10 +67,11 @@ async def _created_response(
 async def _long_response(
     metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    def find(key: str) -> Coordinator:
-        return _find(metadata, group_loader, context, key, request.key_type)
-
-    return FindCoordinatorResponse(coordinators=await in_slices(find, request.coordinator_keys, at_once=KEYS_PER_STEP))
+    keys, key_type = request.coordinator_keys, request.key_type
+    found = await in_slices(
+        lambda key: _find(metadata, group_loader, context, key, key_type), keys, at_once=KEYS_PER_STEP
+    )
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _response(

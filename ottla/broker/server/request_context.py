@@ -134,7 +134,7 @@ class RequestContext:
         self.connection.expect(size_bytes - self.response_bytes)
         self.response_bytes = size_bytes
 
-    def complete(self, response: Any, frame: Any | None = None) -> None:
+    def complete(self, response: Any, frame: Any = None) -> None:
         """Answers a parked request; `frame` has the response where it has been built. Harmless when its connection has
         gone."""
         assert self.is_parked, "only a parked request is completed; others return their response"
