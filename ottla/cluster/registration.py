@@ -2,7 +2,7 @@
 
 A registration stays when its broker goes; a session lives under a lease. A process registers with an incarnation drawn
 at its start; the revision of the registration is its broker epoch. It starts fenced, becomes active when it has caught
-up and nothing of its earlier life is left to be done (`controller.first_unfinished`), says that it is stopping before
+up and nothing of its earlier life is left to be done (`controller.unfinished`), says that it is stopping before
 it stops, and is fenced again when its session ends, by whatever cause.
 
     no session --register--> STARTING --activate--> ACTIVE --begin_shutdown--> STOPPING

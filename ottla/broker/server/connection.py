@@ -143,6 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             if context.on_disconnect is not None:
                 context.on_disconnect()
                 context.on_disconnect = None
+        self._context = None  # It refers to the connection.
         self._owner.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more

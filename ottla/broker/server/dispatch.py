@@ -6,13 +6,13 @@ needs; the route gives it these. A handler that is a coroutine function runs in 
 Answers that are asked for again and again are kept as bytes (`PreparedFrames`).
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from functools import partial
 from inspect import CO_COROUTINE
-from typing import Any
+from typing import Any, cast
 
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
-from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
+from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder, frame_slices_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import is_flexible
 
@@ -27,6 +27,7 @@ class Route:
         "_response_class",
         "api",
         "build_frame",
+        "build_in_slices",
         "decode",
         "defers_answer",
         "handle",
@@ -39,8 +40,10 @@ class Route:
     handle: Callable[..., Any]
     build_frame: Callable[[Any, int], Any]
     """(response, correlation id) to the frame: bytes, or for records a list of buffers, the records uncopied."""
+    build_in_slices: Callable[[Any, int], Generator[None, None, bytes]] | None
+    """The same a little at a time, for handlers that are coroutines: their responses may be long."""
 
-    def __init__(self, api: Api, version: int, handle: Callable[..., Any]) -> None:
+    def __init__(self, api: Api, version: int, handle: Callable[..., Any], *, in_slices: bool = False) -> None:
         self.api = api
         self.version = version
         self.handle = handle
@@ -49,8 +52,13 @@ class Route:
         request_class = api.request_class()
         self.decode = decoder(request_class, version)
         self._response_class = api.response_class()
-        frame = frame_parts_encoder if api.key == FETCH else frame_encoder
-        self.build_frame = frame(self._response_class, version)
+        self.build_in_slices = None
+        if in_slices:
+            self.build_in_slices = self._slices
+            self.build_frame = self._at_once
+        else:
+            frame = frame_parts_encoder if api.key == FETCH else frame_encoder
+            self.build_frame = frame(self._response_class, version)
         if api.key == METADATA:
             self.build_frame = _prepared_or(self.build_frame)
         # The header of a flexible version ends in tagged fields.
@@ -65,6 +73,18 @@ class Route:
         if "error_message" in self._response_class.__slots__:
             response.error_message = str(error)
         return response
+
+    def _slices(self, response: Any, correlation_id: int) -> Generator[None, None, bytes]:
+        # Compiled for the first response: the step that has received the request has compiled the decoder.
+        return frame_slices_encoder(self._response_class, self.version)(response, correlation_id)
+
+    def _at_once(self, response: Any, correlation_id: int) -> bytes:
+        building = self._slices(response, correlation_id)
+        while True:
+            try:
+                next(building)
+            except StopIteration as end:
+                return cast("bytes", end.value)
 
 
 def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
@@ -124,9 +144,10 @@ class Dispatcher:
             return unsupported_api_versions_route() if key == API_VERSIONS else None
         handler = api.handler()
         handle = with_parts(handler, self._part)
-        if handler.__code__.co_flags & CO_COROUTINE:
+        is_coroutine = bool(handler.__code__.co_flags & CO_COROUTINE)
+        if is_coroutine:
             handle = partial(_handle_in_task, self._part("runtime"), handle)
-        route = self.routes[api_and_version] = Route(api, version, handle)
+        route = self.routes[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
         return route
 
 
