@@ -1,0 +1,91 @@
+"""`python -m tests.differential --exchanges N --seed S`: the same requests for Ottla and for Apache Kafka 4.1.
+
+What they answer differently, and is not among the intended differences, is printed with its request; the exit status is
+then 1. `--episode` repeats one episode.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+
+from benchmarks.figure import NotMeasured
+from ottla.broker.server.apis import APIS
+from tests.differential.brokers import both
+from tests.differential.connection import Address, Connection
+from tests.differential.dialogue import Dialogue
+from tests.differential.episode import Episode, Ranges
+from tests.differential.exchange import Exchange
+from tests.differential.report import Report
+from tests.differential.settling import Barrier, until_coordinators_serve
+
+DIALOGUE_EVERY = 4
+
+
+def main() -> int:
+    options = _parse_options()
+    started = time.monotonic()
+    try:
+        with both() as addresses:
+            report = Report(options.seed)
+            ready_s = time.monotonic() - started
+            for number, exchange in exchanges(addresses, options):
+                report.add(number, exchange)
+    except NotMeasured as reason:
+        print(f"no comparison: {reason}")
+        return 0
+    report.print(time.monotonic() - started, ready_s)
+    return 1 if report.unexpected else 0
+
+
+def exchanges(addresses: tuple[Address, Address], options: argparse.Namespace) -> Iterator[tuple[int, Exchange]]:
+    """Of as many episodes as it takes, with their numbers."""
+    barrier = Barrier(addresses[1])
+    ranges = shared_ranges(addresses)
+    only = set(options.api) if options.api else None
+    until_coordinators_serve(addresses)
+    left, number = options.exchanges, options.episode or 0
+    while left > 0:
+        is_dialogue = number % DIALOGUE_EVERY == 0 and only is None
+        dialogue = Dialogue(number, options.seed, addresses)
+        episode = Episode(number, options.seed, addresses, barrier, ranges)
+        for exchange in dialogue.run() if is_dialogue else episode.run(only):
+            left -= 1
+            yield number, exchange
+        if options.episode is not None:
+            return
+        number += 1
+
+
+def shared_ranges(addresses: tuple[Address, Address]) -> Ranges:
+    """The versions that both serve, of each API in the table."""
+    advertised = []
+    for address in addresses:
+        with Connection(address) as connection:
+            answer = connection.ask(APIS[18].request_class()(), 0)
+            advertised.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
+    ranges = {}
+    for key, api in APIS.items():
+        if key in advertised[1]:
+            low, high = advertised[1][key]
+            low, high = max(low, api.min_version), min(high, api.max_version)
+            if low <= high:
+                ranges[key] = (low, high)
+    return ranges
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    parser.add_argument("--exchanges", type=int, default=5000, help="requests that both get (5000)")
+    parser.add_argument("--seed", type=int, default=None, help="of what is drawn")
+    parser.add_argument("--episode", type=int, help="this episode alone")
+    parser.add_argument("--api", type=int, action="append", help="draw this API key only; may be repeated")
+    options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
