@@ -26,6 +26,7 @@ from ottla.replication.replica_progress import PartitionKey
 
 TOPIC_IDS_SINCE = 13
 
+ISOLATION_LEVELS = (0, 1)
 UNKNOWN_EPOCH = -1
 INVALID_HIGH_WATERMARK = -1
 
@@ -49,6 +50,9 @@ def handle(
     fetch = _begin(fetch_sessions, image, context, request, is_follower=is_follower, now_ms=now_ms)
     if fetch.error:
         return FetchResponse(error_code=int(fetch.error))
+    if fetch.targets and not is_follower and request.isolation_level not in ISOLATION_LEVELS:
+        fetch.abandon()
+        return _failed(context, request)
     deadline_ms = now_ms + max(request.max_wait_ms, 0)
     min_bytes = request.min_bytes if request.max_wait_ms > 0 else 0
     parts = replicas, runtime, context, fetch
@@ -126,6 +130,32 @@ def _follower(request: FetchRequest) -> tuple[bool, int, int]:
         return request.replica_id >= 0, request.replica_id, UNKNOWN_EPOCH
     replica_id = request.replica_state.replica_id
     return replica_id >= 0, replica_id, request.replica_state.replica_epoch
+
+
+def _failed(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """Where Kafka finds no name for what is asked. Versions that name topics have the error for each partition too."""
+    error_code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+    topics = [] if context.api_version >= TOPIC_IDS_SINCE else request.topics
+    return FetchResponse(
+        error_code=error_code,
+        session_id=request.session_id,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=asked.partition,
+                        error_code=error_code,
+                        high_watermark=INVALID_HIGH_WATERMARK,
+                        records=b"",
+                        aborted_transactions=[],
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )
 
 
 def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:

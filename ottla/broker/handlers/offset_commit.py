@@ -82,5 +82,6 @@ def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitRespo
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
