@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
+from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Option, Update
 from ottla.broker.config.refused import refused_properties
 from ottla.broker.server.apis import APIS
@@ -191,8 +191,8 @@ def _server_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _topic_rows() -> Iterator[tuple[str, ...]]:
-    for name in sorted(TOPIC_OPTIONS):
-        option = TOPIC_OPTIONS[name]
+    for name in sorted(ALL_TOPIC_OPTIONS):
+        option = ALL_TOPIC_OPTIONS[name]
         behind = ", ".join(f"`{synonym.server_name}`" for synonym in SYNONYMS[name])
         yield f"`{name}`", _kind(option), _values(option), behind, option.meaning
 

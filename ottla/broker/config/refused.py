@@ -16,7 +16,6 @@ _NO_PLUGINS = "Java classes cannot be loaded"
 _NO_TIERED_STORAGE = "tiered storage is not supported"
 _NO_QUOTAS = "quotas are not supported"
 _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is supported"
-_NO_LEVELS = "compression levels cannot be configured"
 
 _REASONS = {
     "log.dir": f"the data directory {_COMMAND_LINE}, as --data-dir",
@@ -52,8 +51,6 @@ _REASONS = {
     "log.cleaner.io.max.bytes.per.second": _NO_CLEANER_TUNING,
     "create.topic.policy.class.name": _NO_PLUGINS,
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "leader.replication.throttled.replicas": _NO_QUOTAS,
-    "follower.replication.throttled.replicas": _NO_QUOTAS,
 }
 
 _REASON_OF_PREFIX = {
@@ -80,9 +77,6 @@ _REASON_OF_PREFIX = {
     "log.local.retention.": _NO_TIERED_STORAGE,
     "quota.": _NO_QUOTAS,
     "client.quota.": _NO_QUOTAS,
-    "compression.gzip.": _NO_LEVELS,
-    "compression.lz4.": _NO_LEVELS,
-    "compression.zstd.": _NO_LEVELS,
     "metric.": "metrics reporters are not supported",
     "metrics.": "metrics reporters are not supported",
     "kafka.metrics.": "metrics reporters are not supported",

@@ -129,6 +129,10 @@ def check_together(config: ServerConfig) -> None:
         raise ConfigError("group.min.session.timeout.ms is greater than group.max.session.timeout.ms")
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         raise ConfigError("log.cleaner.min.compaction.lag.ms is greater than log.cleaner.max.compaction.lag.ms")
+    if config.log_segment_bytes < config.internal_segment_bytes_min:
+        raise ConfigError(
+            f"log.segment.bytes={config.log_segment_bytes}: at least {config.internal_segment_bytes_min} expected"
+        )
     if config.replica_fetch_wait_max_ms > min(config.replica_socket_timeout_ms, config.replica_lag_time_max_ms):
         raise ConfigError(
             "replica.fetch.wait.max.ms is greater than replica.socket.timeout.ms or replica.lag.time.max.ms"

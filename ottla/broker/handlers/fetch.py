@@ -50,7 +50,9 @@ def handle(
     fetch = _begin(fetch_sessions, image, context, request, is_follower=is_follower, now_ms=now_ms)
     if fetch.error:
         return FetchResponse(error_code=int(fetch.error))
-    if fetch.targets and not is_follower and request.isolation_level not in ISOLATION_LEVELS:
+    if request.isolation_level not in ISOLATION_LEVELS and any(
+        replicas.find(target.topic, target.partition) for target in fetch.targets
+    ):
         fetch.abandon()
         return _failed(context, request)
     deadline_ms = now_ms + max(request.max_wait_ms, 0)
@@ -179,6 +181,7 @@ def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
                         error_code=int(code_for(asked)),
                         high_watermark=INVALID_HIGH_WATERMARK,
                         records=b"",
+                        aborted_transactions=None,
                     )
                     for asked in topic.partitions
                 ],

@@ -43,9 +43,11 @@ class ConfigAdminManager:
     def _plan_topic(self, name: str, configs: NewConfigs) -> Transaction:
         image = self._metadata.image
         topic = image.topic(name)
+        # As in Kafka, the configs are looked at before the topic.
+        checked = checked_configs(configs(), self._runtime.config)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-        return replace_topics(image, {name: replace(topic, configs=checked_configs(configs(), self._runtime.config))})
+        return replace_topics(image, {name: replace(topic, configs=checked)})
 
     def _plan_broker(self, configs: NewConfigs, of_all_brokers: bool) -> Transaction:
         owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)
