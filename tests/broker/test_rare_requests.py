@@ -145,12 +145,15 @@ async def test_topics_without_partitions_are_answered_as_asked(tmp_path: Path) -
         elected = await broker.ask(ElectLeadersRequest(topic_partitions=None), 2)
         topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[])]
         fetched = await broker.ask(OffsetFetchRequest(group_id="g", topics=topics), 5)
+        listing = list_offsets("t")
+        listing.topics[0].partitions = []
+        listed = await broker.ask(listing, 7)
         committed = await broker.ask(OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t")]), 5)
 
         assert [(each.name, each.partitions) for each in moved.responses] == [("t", [])]
         assert ("t", []) in [(each.topic, each.partition_result) for each in elected.replica_election_results]
         assert [(each.name, each.partitions) for each in fetched.topics] == [("t", [])]
-        assert committed.topics == []
+        assert committed.topics == listed.topics == []
 
 
 async def test_operations_of_a_group_that_is_not_there_are_unset(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.figure import NotMeasured
-from ottla.broker.server.apis import APIS
 from tests.differential.brokers import both
-from tests.differential.connection import Address, Connection
+from tests.differential.connection import Address
 from tests.differential.dialogue import Dialogue
-from tests.differential.episode import Episode, Ranges
+from tests.differential.episode import Episode
 from tests.differential.exchange import Exchange
 from tests.differential.report import Report
-from tests.differential.settling import Barrier, until_coordinators_serve
+from tests.differential.settling import Barrier, shared_ranges, until_coordinators_serve
 
 DIALOGUE_EVERY = 4
 
@@ -28,10 +27,8 @@ def main() -> int:
     started = time.monotonic()
     try:
         with both() as addresses:
-            report = Report(options.seed)
             ready_s = time.monotonic() - started
-            for number, exchange in exchanges(addresses, options):
-                report.add(number, exchange)
+            report = run(addresses, options, Barrier(addresses[1]))
     except NotMeasured as reason:
         print(f"no comparison: {reason}")
         return 0
@@ -39,16 +36,24 @@ def main() -> int:
     return 1 if report.unexpected else 0
 
 
-def exchanges(addresses: tuple[Address, Address], options: argparse.Namespace) -> Iterator[tuple[int, Exchange]]:
-    """Of as many episodes as it takes, with their numbers."""
-    barrier = Barrier(addresses[1])
+def run(addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None) -> Report:
+    """As many episodes as it takes for so many exchanges; `barrier` is that of a broker of Kafka's."""
+    report = Report(options.seed)
+    for number, exchange in _exchanges(addresses, options, barrier):
+        report.add(number, exchange)
+    return report
+
+
+def _exchanges(
+    addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None
+) -> Iterator[tuple[int, Exchange]]:
     ranges = shared_ranges(addresses)
     only = set(options.api) if options.api else None
     until_coordinators_serve(addresses)
     left, number = options.exchanges, options.episode or 0
     while left > 0:
         is_dialogue = number % DIALOGUE_EVERY == 0 and only is None
-        dialogue = Dialogue(number, options.seed, addresses)
+        dialogue = Dialogue(number, options.seed, addresses, ranges)
         episode = Episode(number, options.seed, addresses, barrier, ranges)
         for exchange in dialogue.run() if is_dialogue else episode.run(only):
             left -= 1
@@ -56,23 +61,6 @@ def exchanges(addresses: tuple[Address, Address], options: argparse.Namespace) -
         if options.episode is not None:
             return
         number += 1
-
-
-def shared_ranges(addresses: tuple[Address, Address]) -> Ranges:
-    """The versions that both serve, of each API in the table."""
-    advertised = []
-    for address in addresses:
-        with Connection(address) as connection:
-            answer = connection.ask(APIS[18].request_class()(), 0)
-            advertised.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
-    ranges = {}
-    for key, api in APIS.items():
-        if key in advertised[1]:
-            low, high = advertised[1][key]
-            low, high = max(low, api.min_version), min(high, api.max_version)
-            if low <= high:
-                ranges[key] = (low, high)
-    return ranges
 
 
 def _parse_options() -> argparse.Namespace:

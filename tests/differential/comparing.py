@@ -57,10 +57,23 @@ def plain(value: Any, ids: Ids, side: int, world: World, version: int, name: str
         }
     if isinstance(value, list):
         elements = [plain(each, ids, side, world, version, name) for each in value if not _is_foreign(each, world)]
+        elements = _merged(elements)
         return elements if name in ORDERED else sorted(elements, key=repr)
     if isinstance(value, memoryview | bytearray):
         value = bytes(value)
     return ids.shared(side, name, value)
+
+
+def _merged(elements: list[Any]) -> list[Any]:
+    """One topic's partitions together: a fetch response may have them in several places."""
+    topics: dict[Any, Any] = {}
+    for each in elements:
+        name = (each.get("topic") or each.get("topic_id")) if isinstance(each, dict) and "partitions" in each else None
+        if name in topics:
+            topics[name]["partitions"] = sorted(topics[name]["partitions"] + each["partitions"], key=repr)
+        else:
+            topics[name if name is not None else len(topics)] = each
+    return list(topics.values())
 
 
 def _is_foreign(element: Any, world: World) -> bool:

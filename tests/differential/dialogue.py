@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.broker.server.apis import APIS
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -19,6 +18,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from tests.broker.requests import commit, delete_offsets, fetch_offsets, heartbeat, join, leave, sync
 from tests.differential.connection import Address, Answer
 from tests.differential.exchange import Asked, Exchange, Pair, compared
+from tests.differential.settling import Ranges
 from tests.differential.world import OURS, World
 
 STEPS = 25
@@ -43,9 +43,10 @@ class GroupClient:
 
 
 class Dialogue:
-    def __init__(self, number: int, seed: int, addresses: tuple[Address, Address]) -> None:
+    def __init__(self, number: int, seed: int, addresses: tuple[Address, Address], ranges: Ranges) -> None:
         self._rng = rng = random.Random(f"{seed}/dialogue {number}")
         self._world = World(f"e{number}-")
+        self._ranges = ranges
         self._group = self._world.groups[0]
         self._control = Pair(addresses)
         instances = rng.choice(((None,) * CLIENTS, ("i-1", "i-2", None, "i-1")))
@@ -114,7 +115,7 @@ class Dialogue:
             client.members = [self._world.ids.shared(OURS, "member_id", each.member_id) for each in answer.members]
 
     def _version(self, key: int) -> int:
-        return self._rng.randint(APIS[key].min_version, APIS[key].max_version)
+        return self._rng.randint(*self._ranges[key])
 
     def _draw(self, client: GroupClient) -> tuple[Any, int]:
         rng = self._rng

@@ -14,8 +14,8 @@ from tests.broker.requests import commit, join, produce, sync, topic
 from tests.broker.wire import batch
 from tests.differential.connection import Address, Answer
 from tests.differential.drawing import Drawing
-from tests.differential.exchange import Asked, Exchange, Pair, compared
-from tests.differential.settling import Barrier
+from tests.differential.exchange import Asked, Exchange, Pair, compared, is_alike
+from tests.differential.settling import Barrier, Ranges
 from tests.differential.world import World
 
 EXCHANGES = 25
@@ -26,8 +26,6 @@ CHANGES_METADATA = {3, 19, 20, 33, 37, 43, 44, 45}
 # Requests that set a world up, and so many of the rest that each API has its turn.
 WEIGHTS = {0: 4, 1: 4, 2: 2, 3: 1, 8: 2, 9: 2, 11: 2, 18: 1, 19: 2, 32: 2, 44: 2}
 DAMAGE_WOULD_SHOW = {64}  # One bit further it would unregister the broker itself.
-
-Ranges = dict[int, tuple[int, int]]
 
 
 def requests_of_setup(world: World) -> Iterator[tuple[Any, int]]:
@@ -74,8 +72,9 @@ class Episode:
         rng = self._rng
         version = rng.randint(*self._ranges[api.key])
         request = Drawing(self._world, rng, rng.choice(WILDNESS)).request(api, version)
+        asked, damage_seed = Asked(request, version), rng.randrange(1 << 30)
         is_damaged = rng.random() < DAMAGED_SHARE and api.key not in DAMAGE_WOULD_SHOW
-        return Asked(request, version, rng.randrange(1 << 30) if is_damaged else None)
+        return asked._replace(damage_seed=damage_seed) if is_damaged and is_alike(asked, self._world) else asked
 
     def _exchange(self, asked: Asked) -> Exchange:
         self._pair.send(asked, self._world)

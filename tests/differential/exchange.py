@@ -124,6 +124,11 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
     return struct.pack(">i", len(body)) + bytes(body)
 
 
+def is_alike(asked: Asked, world: World) -> bool:
+    """Whether both brokers get the same bytes, so that damage does the same to both."""
+    return _frame(asked, world, OURS) == _frame(asked, world, THEIRS)
+
+
 def _frame(asked: Asked, world: World, side: int) -> bytes:
     request = world.ids.for_broker(asked.request, side)
     return RequestFramer(type(request), asked.version, CLIENT_ID).build(request, 1)

@@ -6,8 +6,8 @@ from tests.differential.comparing import Difference, shortened, without_names
 from tests.differential.exchange import Exchange
 from tests.differential.intended import name_of
 
-SHOWN_MAX = 400
-REQUEST_CHARACTERS_MAX = 700
+SHOWN_MAX = 40
+REQUEST_CHARACTERS_MAX = 500
 
 
 class Report:

@@ -1,4 +1,4 @@
-"""Waiting until a KRaft broker has applied the metadata that its controller has acknowledged.
+"""Before answers are compared: which versions both serve, that coordinators serve, that metadata is applied.
 
 Kafka's controller answers before the broker beside it has published the change. Changes are published one after the
 other: when the second of two later ones is visible, everything before them is applied.
@@ -8,6 +8,8 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 
+from ottla.broker.server.apis import APIS
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -20,6 +22,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.differential.comparing import BARRIER_TOPIC
 from tests.differential.connection import Address, Connection
+
+Ranges = dict[int, tuple[int, int]]
+"""Lowest and highest version, by API key."""
 
 TOPIC = 2
 VISIBLE_WITHIN_S = 10
@@ -79,3 +84,20 @@ def _codes(connection: Connection, groups: list[str]) -> Iterator[int]:
     described = connection.ask(DescribeGroupsRequest(groups=groups), 5)
     yield from (each.error_code for each in described.groups)
     yield connection.ask(InitProducerIdRequest(transactional_id=None), 4).error_code
+
+
+def shared_ranges(addresses: Sequence[Address]) -> Ranges:
+    """The versions that both serve, of each API in the table."""
+    advertised = []
+    for address in addresses:
+        with Connection(address) as connection:
+            answer = connection.ask(ApiVersionsRequest(), 0)
+            advertised.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
+    ranges = {}
+    for key, api in APIS.items():
+        if all(key in each for each in advertised):
+            low = max(api.min_version, *(each[key][0] for each in advertised))
+            high = min(each[key][1] for each in advertised)
+            if low <= high:
+                ranges[key] = (low, high)
+    return ranges

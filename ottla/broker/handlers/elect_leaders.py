@@ -37,7 +37,8 @@ async def handle(
     elect = ELECTIONS.get(request.election_type)
     if elect is None:
         error = InvalidRequest(f"there is no election of type {request.election_type}")
-        return _response((), [] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
+        named_topics, refused = (topics, partitions) if named is not None else ([], [])
+        return _response(named_topics, refused, dict.fromkeys(partitions, error), int(error.code))
     rules_of = metadata.rules_of
     outcomes = await change_partitions(
         runtime,

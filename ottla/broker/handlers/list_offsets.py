@@ -63,6 +63,7 @@ def handle(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
     if not lookups:

@@ -82,6 +82,7 @@ def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitRespo
                 ],
             )
             for topic in request.topics
-            if topic.partitions
+            # As in Kafka, unless the whole request is refused.
+            if topic.partitions or not request.group_id
         ]
     )
