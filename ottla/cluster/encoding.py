@@ -31,6 +31,7 @@ TOPICS = "topics/"
 PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
+ALL_BROKERS = ""
 DELETED = "deleted/"
 
 # Written only where they say something, so that most partitions are short.

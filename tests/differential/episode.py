@@ -9,12 +9,11 @@ from typing import Any
 
 from ottla.broker.server.apis import APIS, METADATA, Api
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
-from ottla.protocol.schema import fields_of
 from tests.broker.requests import commit, join, produce, sync, topic
 from tests.broker.wire import batch
 from tests.differential.connection import Address, Answer
 from tests.differential.drawing import Drawing
-from tests.differential.exchange import Asked, Exchange, Pair, compared, is_alike
+from tests.differential.exchange import Asked, Exchange, Pair, compared, error_codes, is_alike
 from tests.differential.settling import Barrier, Ranges
 from tests.differential.world import World
 
@@ -93,17 +92,6 @@ def has_changed_metadata(exchange: Exchange) -> bool:
         return any(topic.error_code for topic in theirs.message.topics)
     is_damaged = exchange.asked.damage_seed is not None
     return is_damaged or (not getattr(request, "validate_only", False) and 0 in error_codes(theirs.message))
-
-
-def error_codes(message: Any) -> Iterator[int]:
-    for field in fields_of(type(message)):
-        value = getattr(message, field.name)
-        if field.name == "error_code":
-            yield value
-        elif field.struct is not None:
-            for each in value if isinstance(value, list) else [value]:
-                if each is not None:
-                    yield from error_codes(each)
 
 
 def diverging(exchange: Exchange) -> Iterator[str]:

@@ -2,16 +2,18 @@
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ottla.broker.server.apis import APIS, PRODUCE, Api
 from ottla.protocol.client import RequestFramer
+from ottla.protocol.schema import fields_of
 from tests.differential.comparing import Difference, differences, plain
 from tests.differential.connection import CLIENT_ID, Address, Answer, Connection, Outcome, Silence
 from tests.differential.world import OURS, THEIRS, World
 
 # A request that neither answers at once may be parked; one that only one of them answers is waited for.
+HEADER_BYTES = 10
 PARKED_AFTER_S = 0.25
 ANSWERED_WITHIN_S = 4.0
 
@@ -108,11 +110,22 @@ def compared(asked: Asked, outcomes: tuple[Outcome, Outcome], world: World) -> E
     return Exchange(asked, ours, theirs, found)
 
 
+def error_codes(message: Any) -> Iterator[int]:
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            yield value
+        elif field.struct is not None:
+            for each in value if isinstance(value, list) else [value]:
+                if each is not None:
+                    yield from error_codes(each)
+
+
 def damaged(frame: bytes, rng: random.Random) -> bytes:
     """A frame of the right size whose body is not what it says."""
     body = bytearray(frame[4:])
-    start = min(10 + len(CLIENT_ID), len(body) - 1)
-    match rng.randrange(4):
+    start = HEADER_BYTES + len(CLIENT_ID)
+    match rng.randrange(4) if start < len(body) else 1:
         case 0:
             del body[rng.randrange(start, len(body)) :]
         case 1:

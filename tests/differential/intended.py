@@ -10,7 +10,7 @@ from ottla.broker.config.definitions import SERVER_OPTIONS
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Silence
 from tests.differential.drawing import names_something_twice
-from tests.differential.exchange import Exchange
+from tests.differential.exchange import Exchange, error_codes
 
 
 class Intended(NamedTuple):
@@ -76,7 +76,9 @@ def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
 
 
 def _is_about_one_thing_twice(exchange: Exchange, difference: Difference) -> bool:
-    return not _is_produce(exchange) and names_something_twice(exchange.asked.request)
+    ids = [each.topic_id for each in getattr(exchange.asked.request, "topics", None) or () if hasattr(each, "topic_id")]
+    named = [topic_id for topic_id in ids if any(topic_id)]
+    return not _is_produce(exchange) and (names_something_twice(exchange.asked.request) or len(set(named)) < len(named))
 
 
 def _is_of_a_coordinators_log(exchange: Exchange, difference: Difference) -> bool:
@@ -92,7 +94,8 @@ def _is_without_answer(exchange: Exchange, difference: Difference) -> bool:
 def _is_another_refusal(exchange: Exchange, difference: Difference) -> bool:
     is_code = difference.path.endswith("error_code") and 0 not in (difference.ours, difference.theirs)
     has_strange_acks = _is_produce(exchange) and exchange.asked.request.acks not in (-1, 0, 1)
-    return is_code and (_may_be_wrong_twice(exchange) or has_strange_acks)
+    is_of_a_batch = _is_produce(exchange) and is_code and {difference.ours, difference.theirs} == {2, 87}
+    return is_code and (_may_be_wrong_twice(exchange) or has_strange_acks or is_of_a_batch)
 
 
 def _is_one_of_several(exchange: Exchange, difference: Difference) -> bool:
@@ -109,13 +112,6 @@ def _is_unknown_to_brokers(exchange: Exchange, difference: Difference) -> bool:
 def _is_cut_within_a_batch(exchange: Exchange, difference: Difference) -> bool:
     ours, theirs = difference.ours, difference.theirs
     return difference.path.endswith(".records") and isinstance(theirs, bytes) and theirs.startswith(ours)
-
-
-def _is_a_negative_size(exchange: Exchange, difference: Difference) -> bool:
-    if not _is_fetch(exchange) or not isinstance(exchange.theirs, Answer):
-        return False
-    partitions = [each for topic in exchange.theirs.message.responses for each in topic.partitions]
-    return any(each.error_code == -1 for each in partitions) and not exchange.theirs.message.error_code
 
 
 def _is_a_refusal_with_brokers(exchange: Exchange, difference: Difference) -> bool:
@@ -145,15 +141,19 @@ def _is_transactional(exchange: Exchange, difference: Difference) -> bool:
 def _claims_to_be_a_broker(exchange: Exchange, difference: Difference) -> bool:
     request = exchange.asked.request
     state = getattr(request, "replica_state", None)
-    return _is_fetch(exchange) and (request.replica_id >= 0 or (state is not None and state.replica_id >= 0))
+    return _is_fetch(exchange) and (request.replica_id != -1 or (state is not None and state.replica_id != -1))
 
 
 def _is_damaged(exchange: Exchange, difference: Difference) -> bool:
     return exchange.asked.damage_seed is not None and isinstance(exchange.ours, Closed)
 
 
-def _has_a_pending_id_with_an_instance(exchange: Exchange, difference: Difference) -> bool:
-    return exchange.asked.api.name == "JoinGroup" and getattr(difference, "theirs", 0) == -1
+def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
+    return isinstance(exchange.theirs, Answer) and -1 in error_codes(exchange.theirs.message)
+
+
+def _is_about_loggers(exchange: Exchange, difference: Difference) -> bool:
+    return "[8/" in difference.path
 
 
 INTENDED: tuple[Intended, ...] = (
@@ -169,13 +169,13 @@ INTENDED: tuple[Intended, ...] = (
     Intended("one of several", "A resource that is no good does not spoil the others.", _is_one_of_several),
     Intended("unknown to brokers", "A misspelt broker config is better refused than stored.", _is_unknown_to_brokers),
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
-    Intended("negative sizes", "They are as 0 in Fetch; Kafka fails on them (-1).", _is_a_negative_size),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
     Intended("transactions", "They are not served, nor are share groups.", _is_transactional),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
-    Intended("pending and static", "Kafka fails on it (-1).", _has_a_pending_id_with_an_instance),
+    Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
+    Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 
 

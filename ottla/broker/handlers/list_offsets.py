@@ -32,6 +32,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 # Since which version a client can ask for it.
+NEVER = 1 << 15
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
@@ -104,8 +105,8 @@ def _answer(
             raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {request.isolation_level}")
         if is_repeated:
             raise InvalidRequest(f"partition {topic}-{asked.partition_index} is asked for twice")
-        if context.api_version < SINCE.get(asked.timestamp, 0):
-            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
+        if asked.timestamp < EARLIEST and context.api_version < SINCE.get(asked.timestamp, NEVER):
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} means nothing in this version")
         partition = replicas.partition(topic, asked.partition_index)
         if request.replica_id != ANY_REPLICA:
             partition.check_leader(asked.current_leader_epoch)
@@ -151,10 +152,8 @@ def _find(partition: Partition, timestamp: int, upper_bound: int, answer: Any) -
             pass
         case _ if timestamp == MAX_TIMESTAMP:
             return lambda: log.offset_of_max_timestamp(upper_bound)
-        case _ if timestamp >= 0:
-            return lambda: log.offset_for_timestamp(timestamp, upper_bound)
         case _:
-            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing")
+            return lambda: log.offset_for_timestamp(timestamp, upper_bound)
     return None
 
 

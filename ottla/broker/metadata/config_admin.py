@@ -9,8 +9,8 @@ from ottla.broker.config.options import ConfigError, ConfigScopeError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import check_topic_configs
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.dynamic_configs import ALL_BROKERS
 from ottla.broker.runtime import Runtime
+from ottla.cluster.encoding import ALL_BROKERS
 from ottla.cluster.store import Transaction
 from ottla.cluster.topic_changes import replace_broker_configs, replace_topics
 from ottla.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
