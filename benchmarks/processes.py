@@ -38,7 +38,7 @@ class Server:
         return cpu_seconds(self.pid)
 
     def kill(self) -> None:
-        """Ends it at once, where nobody needs its data."""
+        """Ends it at once; its data is of no use any more."""
         self._process.kill()
 
     def resident_bytes(self) -> int:

@@ -17,8 +17,8 @@ from tests.differential.dialogue import Dialogue
 from tests.differential.episode import Episode
 from tests.differential.exchange import Exchange
 from tests.differential.intended import name_of
+from tests.differential.readiness import Barrier, Ranges, shared_ranges, until_coordinators_serve
 from tests.differential.report import Report
-from tests.differential.settling import Barrier, Ranges, shared_ranges, until_coordinators_serve
 
 DIALOGUE_EVERY = 4
 

@@ -18,7 +18,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from tests.broker.requests import commit, delete_offsets, fetch_offsets, heartbeat, join, leave, sync
 from tests.differential.connection import Address, Answer
 from tests.differential.exchange import Asked, Exchange, Pair, compared
-from tests.differential.settling import Ranges
+from tests.differential.readiness import Ranges
 from tests.differential.world import OURS, World
 
 STEPS = 25

@@ -14,7 +14,7 @@ from tests.broker.wire import batch
 from tests.differential.connection import Address, Answer
 from tests.differential.drawing import Drawing
 from tests.differential.exchange import Asked, Exchange, Pair, compared, error_codes, is_alike
-from tests.differential.settling import Barrier, Ranges
+from tests.differential.readiness import Barrier, Ranges
 from tests.differential.world import World
 
 EXCHANGES = 25

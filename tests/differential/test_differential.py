@@ -14,8 +14,8 @@ from tests.differential.brokers import SHARED
 from tests.differential.connection import Address
 from tests.differential.drawing import Drawing, names_something_twice
 from tests.differential.exchange import Asked, damaged, is_alike
+from tests.differential.readiness import shared_ranges
 from tests.differential.report import Report
-from tests.differential.settling import shared_ranges
 from tests.differential.world import World
 
 
@@ -43,7 +43,7 @@ def test_two_brokers_alike_do_not_differ(original: Address, capsys: pytest.Captu
     assert not report.unexpected, capsys.readouterr().out
 
 
-def test_planted_difference_is_found_and_printed(original: Address, capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeded_difference_is_found_and_printed(original: Address, capsys: pytest.CaptureFixture[str]) -> None:
     with BrokerThread(settings={**SHARED, "offset.metadata.max.bytes": 0}, node_id=1) as other:
         report = report_of((original, address(other)), exchanges=60)
 

@@ -12,6 +12,7 @@ from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
 from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, Update
 from ottla.broker.config.properties import parse_properties, parse_setting
 from ottla.broker.config.refused import unknown_property
+from ottla.broker.config.without_effect import without_idle_properties
 
 
 class ConfigSource(IntEnum):
@@ -38,7 +39,7 @@ class ServerConfig(ServerOptions):
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """Raises ConfigError with a sentence for every property that is unknown, refused or malformed."""
-        self._static = dict(static or {})
+        self._static, self.without_effect = without_idle_properties(static or {})
         self._dynamic: dict[ConfigSource, dict[str, str]] = {}
         problems = list(_problems(self._static))
         if problems:

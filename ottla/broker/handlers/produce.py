@@ -159,17 +159,8 @@ def _refusal(runtime: Runtime, request: ProduceRequest) -> tuple[ErrorCode, str]
 
 
 def _refused(replicas: ReplicaManager, request: ProduceRequest, code: ErrorCode, why: str) -> ProduceResponse:
-    """Whether there is such a partition is looked at first."""
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
-
-    def answer(topic: str, index: int) -> PartitionProduceResponse:
-        error, message = unknown if replicas.image.partition(topic, index) is None else (code, why)
-        return PartitionProduceResponse(
-            index=index, error_code=int(error), base_offset=NO_OFFSET, error_message=message
-        )
-
     def answers(topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        return [answer(topic.name, data.index) for data in topic.partition_data]
+        return [_refused_partition(replicas, topic.name, data.index, code, why) for data in topic.partition_data]
 
     return ProduceResponse(
         responses=[
@@ -177,6 +168,15 @@ def _refused(replicas: ReplicaManager, request: ProduceRequest, code: ErrorCode,
             for topic in _named_once(request.topic_data)
         ]
     )
+
+
+def _refused_partition(
+    replicas: ReplicaManager, topic: str, index: int, code: ErrorCode, why: str
+) -> PartitionProduceResponse:
+    """Whether there is such a partition is looked at first."""
+    if replicas.image.partition(topic, index) is None:
+        code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+    return PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET, error_message=why)
 
 
 def _describe_failure(answer: PartitionProduceResponse, error: KafkaError) -> None:
