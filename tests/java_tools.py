@@ -11,6 +11,8 @@ from benchmarks.figure import NotMeasured
 from tests.locks import alone
 
 TOOL_WITHIN_S = 90
+# Start-up dominates these short runs: no second compiler tier, no shared-archive warnings.
+OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 @functools.cache
@@ -26,9 +28,7 @@ def classpath() -> str:
 
 def run_tool(main_class: str, *arguments: str | Path, stdin: str = "", check: bool = True) -> str:
     """Runs one of Kafka's tools to its end and returns what it printed to standard output."""
-    # Start-up dominates these short runs: no second compiler tier, no shared-archive warnings.
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp", classpath()]
-    command = ["java", *options, main_class, *map(str, arguments)]
+    command = ["java", *OPTIONS, "-cp", classpath(), main_class, *map(str, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_WITHIN_S)
     if check:
         assert done.returncode == 0, f"{main_class} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

@@ -171,6 +171,10 @@ def names_something_twice(message: Any) -> bool:
 
 def harmless(request: Any) -> None:
     """Keeps what all episodes share as it is: the brokers and their configs, and the topics of the coordinators."""
+    state = getattr(request, "replica_state", None)
+    if hasattr(request, "session_id") and (request.replica_id != -1 or (state is not None and state.replica_id != -1)):
+        # Who is no broker is refused here, before its session is looked at.
+        request.session_id = 0
     if hasattr(request, "broker_id") and request.broker_id == 1:
         request.broker_id = 7
     resources = getattr(request, "resources", [])
