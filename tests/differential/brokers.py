@@ -24,6 +24,7 @@ OF_KAFKA = {
     "num.io.threads": "1",
     "num.network.threads": "1",
 }
+AS_USUAL = {"internal.segment.bytes.min": "1048576"}
 # A short life on a machine with little to spare: no second compiler, one thread that collects garbage.
 JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
@@ -44,7 +45,9 @@ def both() -> Iterator[tuple[Address, Address]]:
 
 @contextmanager
 def ottla(data_dir: Path) -> Iterator[Address]:
-    with ServedBroker(data_dir, SHARED, arguments=["--node-id", str(NODE_ID), "--log-level", "error"]) as broker:
+    with ServedBroker(
+        data_dir, {**SHARED, **AS_USUAL}, arguments=["--node-id", str(NODE_ID), "--log-level", "error"]
+    ) as broker:
         host, _, port = broker.bootstrap.rpartition(":")
         try:
             yield host, int(port)
