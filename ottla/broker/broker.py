@@ -89,6 +89,8 @@ class Broker:
             log=self.log,
             executor=self._executor,
         )
+        if self.config.without_effect:
+            self.log.warning("properties without effect", names=", ".join(self.config.without_effect))
         with ExitStack() as undo:
             undo.callback(self.runtime.stop)
             try:

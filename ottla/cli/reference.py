@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
-from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
+from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Option, Update
 from ottla.broker.config.refused import refused_properties
+from ottla.broker.config.without_effect import idle_properties
 from ottla.broker.server.apis import APIS
 from ottla.cli.app import cli
 from ottla.cli.event_reference import envelope_rows, field_rows, type_rows
@@ -48,10 +49,18 @@ Set when a topic is created, or altered later. A topic without a value of its ow
 property, or of the first of several that has one.
 """
 
+_IDLE_INTRODUCTION = """\
+## Properties of Kafka without effect
+
+They stand in many files, as in Kafka's sample `server.properties`, and mean nothing here. They are accepted, and one
+warning at the start lists them. Listeners of a KRaft controller (`controller.listener.names`) are left out. A trailing
+`*` stands for every name with that prefix.
+"""
+
 _REFUSED_INTRODUCTION = """\
 ## Properties of Kafka that are refused
 
-A property that would have no effect is refused. A trailing `*` stands for every name with that prefix.
+What they ask for is not to be had here. A trailing `*` stands for every name with that prefix.
 """
 
 _APIS_INTRODUCTION = """\
@@ -153,6 +162,8 @@ def configuration_text() -> str:
         _table(("property", "type", "default", "values", "dynamic", "meaning"), _server_rows()),
         _TOPICS_INTRODUCTION,
         _table(("config", "type", "values", "server property", "meaning"), _topic_rows()),
+        _IDLE_INTRODUCTION,
+        ", ".join(f"`{name}`" for name in idle_properties()) + ".\n",
         _REFUSED_INTRODUCTION,
         _table(("reason", "properties"), _refused_rows(refused_properties())),
     ]
@@ -191,8 +202,8 @@ def _server_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _topic_rows() -> Iterator[tuple[str, ...]]:
-    for name in sorted(TOPIC_OPTIONS):
-        option = TOPIC_OPTIONS[name]
+    for name in sorted(ALL_TOPIC_OPTIONS):
+        option = ALL_TOPIC_OPTIONS[name]
         behind = ", ".join(f"`{synonym.server_name}`" for synonym in SYNONYMS[name])
         yield f"`{name}`", _kind(option), _values(option), behind, option.meaning
 

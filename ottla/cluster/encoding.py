@@ -31,6 +31,7 @@ TOPICS = "topics/"
 PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
+ALL_BROKERS = ""
 DELETED = "deleted/"
 
 # At some 10 µs each, what a loop does in a few milliseconds.

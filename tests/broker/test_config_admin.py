@@ -181,7 +181,8 @@ async def test_altered_broker_properties_survive_for_one_and_all(tmp_path: Path)
         assert log.config.retention_ms == 9
 
         assert (await values(broker, BROKER, "1"))["log.retention.ms"] == ("9", 2)
-        assert await values(broker, BROKER, "") == {"log.retention.ms": ("7", 3)}
+        of_all = {"log.retention.ms": ("7", 3), "min.insync.replicas": ("1", 3)}
+        assert await values(broker, BROKER, "") == of_all
     async with running(tmp_path) as broker:
         assert broker.broker.config.log_retention_ms == 9
         assert broker.broker.replicas.partition("a", 0).log.config.retention_ms == 9

@@ -11,7 +11,13 @@ from ottla.broker.config.describe import (
     cluster_default_entries,
     topic_entries,
 )
-from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.broker.handlers.config_resources import (
+    ALL_BROKERS,
+    WITHOUT_CONFIGS,
+    ResourceType,
+    check_broker_name,
+    check_resource_type,
+)
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.listeners import Listeners
@@ -71,7 +77,10 @@ def _result(
 def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
     config, node_id = parts.runtime.config, parts.runtime.node_id
     name = resource.resource_name
-    if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
+    kind = check_resource_type(resource.resource_type)
+    if kind in WITHOUT_CONFIGS:
+        return ()
+    if kind is ResourceType.TOPIC:
         check_topic_name(name)
         topic = parts.metadata.image.topic(name)
         if topic is None:

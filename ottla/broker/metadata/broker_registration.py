@@ -239,6 +239,7 @@ class BrokerRegistration:
             clean_shutdown=self._has_lost_nothing(),
             rack=self._runtime.config.broker_rack,
             listeners=self._endpoints,
+            min_insync_replicas=self._runtime.config.min_insync_replicas,
         )
 
     def _has_lost_nothing(self) -> bool:

@@ -54,7 +54,7 @@ class Node:
         self.next_crash_takes_power = False
         self._world = world
         self._rng = world.make_rng(f"node {node_id}")
-        self._config = ServerConfig(settings)
+        self._config = ServerConfig({**settings, "internal.segment.bytes.min": "1"})
         self.lost_power_in_life = 0
         self.began_us = 0
         self._lives = 0
