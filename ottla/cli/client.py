@@ -181,7 +181,7 @@ class Client:
 
         async def attempt() -> dict[TopicPartition, int]:
             offsets: dict[TopicPartition, int] = {}
-            for leader, led in (await self._by_leader(wanted)).items():
+            for leader, led in (await self.by_leader(wanted)).items():
                 request = ListOffsetsRequest(replica_id=-1, topics=_topics_to_list(led, timestamp))
                 request.timeout_ms = self.timeout_ms
                 response = await self.ask_at(leader, request, ListOffsetsResponse)
@@ -194,7 +194,7 @@ class Client:
 
         return await self.retrying(attempt) if wanted else {}
 
-    async def _by_leader(self, partitions: Sequence[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+    async def by_leader(self, partitions: Sequence[TopicPartition]) -> dict[Address, list[TopicPartition]]:
         response = await self.metadata(sorted({topic for topic, _ in partitions}))
         leaders: dict[TopicPartition, int] = {}
         for topic in response.topics:

@@ -1,7 +1,6 @@
 """`ottla groups`: list, describe and delete consumer groups, show their events, and reset their offsets."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from time import time
 from typing import Any
@@ -11,13 +10,12 @@ import click
 from ottla.cli.arguments import checked, parse_datetime, parse_duration, parse_topics
 from ottla.cli.client import Client
 from ottla.cli.commands.topics import confirm
+from ottla.cli.commands.why import story, why
 from ottla.cli.operations import groups as operations
 from ottla.cli.operations import offset_reset
 from ottla.cli.operations.offset_reset import Goal, Reset, Target
-from ottla.cli.operations.story import Event, Story
-from ottla.cli.operations.story_reader import read_story
 from ottla.cli.output import Output, progress
-from ottla.cli.session import Session, broker_options, run_to_end
+from ottla.cli.session import Session, broker_options
 
 WAYS_TO_RESET = ("--to-earliest", "--to-latest", "--to-offset", "--shift-by", "--to-datetime", "--by-duration")
 
@@ -106,26 +104,8 @@ def _assignment(member: operations.MemberDescription) -> str:
     return " ".join(f"{topic}:{','.join(indexes)}" for topic, indexes in by_topic.items())
 
 
-@groups.command("story")
-@click.argument("group_id", metavar="GROUP")
-@click.option("--follow", is_flag=True, help="Continue with new events, until Ctrl-C.")
-@broker_options
-def story(session: Session, group_id: str, follow: bool) -> None:
-    """Show what happened to a group, and why, generation by generation.
-
-    The events come from the topic ottla.events, which an Ottla broker writes with ottla.events.enable=true.
-    With --json, each event is a JSON object on a line of its own.
-    """
-    write = _event_as_json if session.output.as_json else _paragraphs(Story())
-    run_to_end(read_story(session.config, group_id, write, session.output.lines, follow=follow))
-
-
-def _event_as_json(event: Event) -> str:
-    return json.dumps(event, ensure_ascii=False)
-
-
-def _paragraphs(story: Story) -> Callable[[Event], str | None]:
-    return lambda event: "\n".join(story.lines_of(event)) or None
+groups.add_command(why)
+groups.add_command(story)
 
 
 @groups.command("delete")
