@@ -1,4 +1,4 @@
-"""What programs that embed brokers are told: options by name, and one sentence for whatever is wrong."""
+"""Programs that embed brokers get options by name, and one sentence for whatever is wrong."""
 
 import inspect
 from typing import Any

@@ -73,7 +73,7 @@ def test_time_without_all_partitions_counts_overlaps_once() -> None:
     assert group.incomplete_ms == 4000
 
 
-def test_partition_that_nobody_was_given_has_no_owner_now() -> None:
+def test_partition_that_no_member_was_given_has_no_owner_now() -> None:
     group = found(
         *rebalance(0, 1, {"a": 0, "b": 0}), *rebalance(60_000, 2, {"a": 0}), event("dropped", 90_000, count=3)
     )

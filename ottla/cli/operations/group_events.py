@@ -104,7 +104,7 @@ def member_name(event: Event) -> str:
 
 
 def cause_of(event: Event) -> str:
-    """The cause of a rebalance or a removal, with the one that only the client's own reason tells."""
+    """The cause of a rebalance or a removal, with the one that only the client's own reason shows."""
     cause: str = event["cause"]
     reason = str(event.get("client_reason") or "")
     is_poll_timeout = any(words in reason for words in _POLL_TIMEOUT_WORDS)
