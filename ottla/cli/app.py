@@ -9,6 +9,7 @@ COMMANDS = {
     "topics": "ottla.cli.commands.topics:topics",
     "partitions": "ottla.cli.commands.partitions:partitions",
     "groups": "ottla.cli.commands.groups:groups",
+    "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
     "produce": "ottla.cli.commands.produce:produce",
     "consume": "ottla.cli.commands.consume:consume",

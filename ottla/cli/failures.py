@@ -38,6 +38,8 @@ WORDS = {
     ErrorCode.ELECTION_NOT_NEEDED: "it has that leader already",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "it is not being moved",
     ErrorCode.BROKER_ID_NOT_REGISTERED: "it is not registered",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not have that offset",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a consumer of the group reads it; stop the consumers first",
     ErrorCode.NON_EMPTY_GROUP: "it has members; stop its consumers first",
     ErrorCode.GROUP_ID_NOT_FOUND: "it does not exist",
     ErrorCode.INVALID_GROUP_ID: "the name is not valid",

@@ -7,6 +7,7 @@ import click
 
 from ottla.cli.arguments import PartitionArgument, parse_partition
 from ottla.cli.client import Client, TopicPartition
+from ottla.cli.commands.offsets import producers
 from ottla.cli.operations import partitions as operations
 from ottla.cli.operations.partitions import ElectionType, MoveProgress, PartitionOutcome
 from ottla.cli.output import progress_bar
@@ -42,6 +43,9 @@ def describe(session: Session, topics: Sequence[str]) -> None:
 
 def _moving(state: operations.PartitionState) -> str:
     return ",".join([f"+{replica}" for replica in state.adding] + [f"-{replica}" for replica in state.removing])
+
+
+partitions.add_command(producers)
 
 
 @partitions.command("elect")

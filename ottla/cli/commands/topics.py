@@ -1,6 +1,5 @@
 """`ottla topics`: list, create, describe, alter and delete topics."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -8,9 +7,10 @@ import click
 
 from ottla.cli.arguments import parse_assignments, parse_settings
 from ottla.cli.client import Client
+from ottla.cli.commands.offsets import delete_records, topic_offsets
 from ottla.cli.failures import ClientError
 from ottla.cli.operations import topics as operations
-from ottla.cli.output import Output, progress
+from ottla.cli.output import Output, confirm, progress
 from ottla.cli.session import Session, broker_options
 
 
@@ -179,7 +179,5 @@ def delete_topics(session: Session, names: Sequence[str], yes: bool) -> None:
         session.output.json({"deleted": list(names)})
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; a script is not asked."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(question, abort=True)
+topics.add_command(topic_offsets)
+topics.add_command(delete_records)

@@ -1,8 +1,8 @@
 """The rebalances of a group and what they cost, from the broker's events: the answer to `ottla groups why`.
 
 A rebalance is counted by the generation that it begins. It is *initial* when the group had no members before: then the
-join phase is `group.initial.rebalance.delay.ms`, and no member was waited for. Otherwise the last member to join, or to be
-dropped because it did not, is the one that the others waited for, since the rebalance started.
+join phase is `group.initial.rebalance.delay.ms`, and no member was waited for. Otherwise the last member to join, or to
+be dropped because it did not, is the one that the others waited for, since the rebalance started.
 """
 
 from collections.abc import Iterable
