@@ -11,6 +11,7 @@ COMMANDS = {
     "groups": "ottla.cli.commands.groups:groups",
     "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
+    "log": "ottla.cli.commands.log:log",
     "produce": "ottla.cli.commands.produce:produce",
     "consume": "ottla.cli.commands.consume:consume",
     "ping": "ottla.cli.commands.ping:ping",
