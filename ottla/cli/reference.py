@@ -83,7 +83,7 @@ variable `OTTLA_BOOTSTRAP`, else at 127.0.0.1:9092.
 
 ```console
 $ ottla serve --ephemeral &
-ready bootstrap=127.0.0.1:9092 cluster_id=... startup_ms=...
+ready bootstrap=127.0.0.1:9092 cluster_id=... startup_ms=... listeners=...
 $ ottla topics create words --partitions 3
 created topic words
 $ printf 'a:1\\nb:2\\n' | ottla produce words --key-separator :
@@ -100,7 +100,7 @@ still to copy; `ottla partitions` shows and changes who has and who leads what:
 
 ```console
 $ ottla serve --ephemeral --brokers 3 &
-ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=...
+ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=... listeners=...
 $ ottla topics create orders --partitions 2 --replication-factor 3
 created topic orders
 $ ottla partitions reassign orders:0=2,0 orders:1=0,1 --wait

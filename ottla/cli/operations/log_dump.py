@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from ottla.cli.failures import ClientError
 from ottla.cli.records import bytes_as_json, bytes_as_text
@@ -69,7 +69,7 @@ def _text(value: Any) -> str:
         case bytes():
             return bytes_as_text(value)
         case list():
-            return f"[{','.join(map(str, value))}]"
+            return f"[{','.join(map(str, cast('list[object]', value)))}]"
         case _:
             return str(value)
 
