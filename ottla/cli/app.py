@@ -4,6 +4,8 @@ from importlib import import_module
 
 import click
 
+from ottla.cli.command_group import CommandGroup
+
 COMMANDS = {
     "serve": "ottla.cli.commands.serve:serve_command",
     "topics": "ottla.cli.commands.topics:topics",
@@ -19,17 +21,14 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so.
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click calls it so.
-        target = COMMANDS.get(cmd_name)
-        if target is None:
-            return None
-        module, attribute = target.split(":")
+    def find_command(self, ctx: click.Context, name: str) -> click.Command:  # noqa: ARG002 - as of other groups.
+        module, attribute = COMMANDS[name].split(":")
         command = getattr(import_module(module), attribute)
-        assert isinstance(command, click.Command), f"{target} is no command"
+        assert isinstance(command, click.Command), f"{name} is no command"
         return command
 
 

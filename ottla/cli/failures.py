@@ -48,6 +48,7 @@ WORDS = {
     ErrorCode.LEADER_NOT_AVAILABLE: "it has no leader at the moment",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still loading",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator at the moment",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the broker could not write to its disk, which may be full; its log says why",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "access is denied",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "access is denied",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "access is denied",

@@ -79,6 +79,9 @@ variable `OTTLA_BOOTSTRAP`, else at 127.0.0.1:9092.
 
 - On a terminal they print tables; in a pipe, the same as aligned text with one heading line; with `--json`, JSON.
 - What goes wrong is one sentence on standard error. The exit status is 1, or 2 when the command was written wrongly.
+- The shell completes commands, options, topics and groups after `eval "$(_OTTLA_COMPLETE=bash_source ottla)"`, in zsh
+  with `zsh_source`; for fish, `_OTTLA_COMPLETE=fish_source ottla | source`.
+- A command is also found by its singular or plural: `ottla topic list`.
 - Errors that pass (a leader or a coordinator that is moving) are tried again for `--request-timeout` seconds.
 
 ```console

@@ -7,11 +7,12 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.cli.client import Client
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.operations import brokers as operations
 from ottla.cli.session import Session, broker_options
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def brokers() -> None:
     """Show and alter the configs of brokers, their log directories and API versions."""
 

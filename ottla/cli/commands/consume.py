@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ottla.cli.arguments import checked, parse_moment, parse_pattern
+from ottla.cli.completion import complete_topics
 from ottla.cli.operations.consume import Limits, consume_records
 from ottla.cli.operations.record_source import RecordSource, Start, Stop
 from ottla.cli.records import JsonLine, RecordFormat, WriteRecord, parse_format
@@ -23,7 +24,7 @@ def _parse_format(context: click.Context, parameter: click.Parameter, value: str
 
 
 @click.command()
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--include", metavar="REGEX", callback=checked(parse_pattern),
     help="Consume the topics whose whole name matches, internal ones excepted.",

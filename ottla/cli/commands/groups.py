@@ -9,7 +9,9 @@ import click
 
 from ottla.cli.arguments import checked, parse_datetime, parse_duration, parse_topics
 from ottla.cli.client import Client, TopicPartition
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.why import story, why
+from ottla.cli.completion import complete_groups
 from ottla.cli.failures import ClientError
 from ottla.cli.operations import groups as operations
 from ottla.cli.operations import offset_reset
@@ -22,7 +24,7 @@ CLASSIC = "classic"
 WAYS_TO_RESET = ("--to-earliest", "--to-latest", "--to-offset", "--shift-by", "--to-datetime", "--by-duration")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def groups() -> None:
     """List, describe and delete consumer groups, reset their offsets, say why they rebalanced."""
 
@@ -41,7 +43,7 @@ def list_groups(session: Session) -> None:
 
 
 @groups.command("describe")
-@click.argument("group_ids", metavar="[GROUP...]", nargs=-1)
+@click.argument("group_ids", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
 @click.option("--all", "everything", is_flag=True, help="All groups of the cluster.")
 @broker_options
 def describe_groups(session: Session, group_ids: Sequence[str], everything: bool) -> None:
@@ -72,7 +74,7 @@ def _described(session: Session, group_ids: Sequence[str], *, everything: bool) 
 
 
 @groups.command("lag")
-@click.argument("group_ids", metavar="[GROUP...]", nargs=-1)
+@click.argument("group_ids", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
 @click.option("--all", "everything", is_flag=True, help="All groups of the cluster.")
 @click.option("--partitions", "by_partition", is_flag=True, help="Show every partition.")
 @broker_options
@@ -146,7 +148,7 @@ groups.add_command(story)
 
 
 @groups.command("delete")
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None:
@@ -164,7 +166,7 @@ def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None
 
 
 @groups.command("delete-offsets")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
 @click.option(
     "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, required=True, callback=checked(parse_topics),
     help="Delete the offsets of these partitions; repeatable.",
@@ -191,7 +193,7 @@ def delete_offsets(session: Session, group_id: str, topics: dict[str, list[int]]
 
 
 @groups.command("reset-offsets")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
 @click.option(
     "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, callback=checked(parse_topics),
     help="Reset these partitions; repeatable.",

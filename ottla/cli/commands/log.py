@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.failures import ClientError
 from ottla.cli.operations.log_dump import Damage, as_json, as_line, dump
 from ottla.cli.output import Output
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def log() -> None:
     """Look at the files of a data directory, without a broker."""
 

@@ -7,6 +7,7 @@ import click
 
 from ottla.cli.arguments import checked, parse_moment, parse_topics
 from ottla.cli.client import Client, TopicPartition
+from ottla.cli.completion import complete_topics
 from ottla.cli.operations import leaders as operations
 from ottla.cli.output import confirm
 from ottla.cli.records import utc_moment
@@ -18,7 +19,10 @@ def _parse_time(text: str) -> int:
     return parse_moment(text) if special is None else special
 
 
-PLACES = click.argument("places", metavar="TOPIC[:P,...]...", nargs=-1, required=True, callback=checked(parse_topics))
+PLACES = click.argument(
+    "places", metavar="TOPIC[:P,...]...", nargs=-1, required=True, callback=checked(parse_topics),
+    shell_complete=complete_topics,
+)  # fmt: skip
 
 
 @click.command("offsets")

@@ -7,7 +7,9 @@ import click
 
 from ottla.cli.arguments import PartitionArgument, parse_partition
 from ottla.cli.client import Client, TopicPartition
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.offsets import producers
+from ottla.cli.completion import complete_topics
 from ottla.cli.operations import partitions as operations
 from ottla.cli.operations.partitions import ElectionType, MoveProgress, PartitionOutcome
 from ottla.cli.output import progress_bar
@@ -15,13 +17,13 @@ from ottla.cli.session import Session, broker_options
 from ottla.protocol.errors import ErrorCode
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def partitions() -> None:
     """Describe partitions, elect their leaders, move them to other brokers."""
 
 
 @partitions.command("describe")
-@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
 @broker_options
 def describe(session: Session, topics: Sequence[str]) -> None:
     """Show leaders, replicas and ISR.
@@ -49,7 +51,7 @@ partitions.add_command(producers)
 
 
 @partitions.command("elect")
-@click.argument("places", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
+@click.argument("places", metavar="[TOPIC[:PARTITION]...]", nargs=-1, shell_complete=complete_topics)
 @click.option("--all", "everywhere", is_flag=True, help="All partitions of the cluster.")
 @click.option(
     "--preferred",

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ottla.cli.arguments import checked, parse_moment
+from ottla.cli.completion import complete_groups
 from ottla.cli.operations.event_history import Span
 from ottla.cli.operations.group_events import Event
 from ottla.cli.operations.rebalances import GroupRebalances, Rebalance, causes, waits
@@ -34,7 +35,7 @@ def span_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command("why")
-@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("group_id", metavar="[GROUP]", required=False, shell_complete=complete_groups)
 @span_options
 @broker_options
 def why(session: Session, group_id: str | None, since_ms: int | None, until_ms: int | None) -> None:
@@ -176,7 +177,7 @@ def _now(since_ms: int | None) -> str:
 
 
 @click.command("story")
-@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("group_id", metavar="[GROUP]", required=False, shell_complete=complete_groups)
 @click.option("--follow", is_flag=True, help="Continue with new events, until Ctrl-C.")
 @span_options
 @broker_options
