@@ -79,8 +79,7 @@ def as_json(fields: Fields) -> Fields:
 
 
 def _segment(file: BinaryIO, damage: Damage, *, with_records: bool) -> Iterator[Fields]:
-    file.seek(0, 2)
-    size = file.tell()
+    size = file.seek(0, 2)
     if not size:
         return
     with mmap(file.fileno(), 0, access=ACCESS_READ) as mapped, memoryview(mapped) as view:
