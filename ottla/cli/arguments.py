@@ -49,6 +49,14 @@ def parse_replicas(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def parse_node_ids(text: str) -> tuple[int, ...]:
+    """`ID,ID,...`, each once. Raises ValueError with a sentence."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(_is_number, parts)) or len({*parts}) < len(parts):
+        raise ValueError(f"{text!r} are not different node ids with commas between them")
+    return tuple(map(int, parts))
+
+
 def parse_assignments(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[int, tuple[int, ...]]:

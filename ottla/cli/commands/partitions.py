@@ -1,11 +1,12 @@
 """`ottla partitions`: describe partitions, elect their leaders, move them to other brokers."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import click
 
-from ottla.cli.arguments import PartitionArgument, parse_partition
+from ottla.cli.arguments import PartitionArgument, checked, parse_node_ids, parse_partition
 from ottla.cli.client import Client, TopicPartition
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.offsets import producers
@@ -83,6 +84,28 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 
     outcomes = session.run(elected)
     _report(session, outcomes, done="elected", passing={ErrorCode.ELECTION_NOT_NEEDED: "no election needed"})
+
+
+@partitions.command("plan")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option(
+    "--brokers", "node_ids", metavar="ID,ID,...", callback=checked(parse_node_ids),
+    help="The brokers to use; default: all that are live.",
+)  # fmt: skip
+@broker_options
+def plan(session: Session, topics: Sequence[str], node_ids: tuple[int, ...] | None) -> None:
+    """Propose replicas that are spread evenly over brokers, and change nothing.
+
+    In a pipe, what it prints is what `ottla partitions reassign` takes: reassign $(ottla partitions plan TOPIC).
+    """
+    moves = session.run(lambda client: operations.plan_moves(client, topics, node_ids))
+    if session.output.as_json:
+        session.output.json([asdict(each) for each in moves])
+    elif sys.stdout.isatty():
+        columns = ("topic", "partition", "replicas", "proposed")
+        session.output.table(columns, [(each.topic, each.partition, each.replicas, each.proposed) for each in moves])
+    else:
+        session.output.lines(f"{each.topic}:{each.partition}={_written(each.proposed)}" for each in moves)
 
 
 @partitions.command("reassign")

@@ -82,7 +82,7 @@ async def produce_lines(
     from aiokafka.errors import KafkaError
 
     try:
-        producer = await _started_producer(config, destination)
+        producer = await started_producer(config, destination)
         try:
             sending = asyncio.create_task(_send(producer, topic, partitions, _messages(files, make, tally), tally))
 
@@ -96,15 +96,15 @@ async def produce_lines(
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
-        raise ClientError(f"cannot produce to {topic}: {_sentence(error)}") from error
+        raise ClientError(f"cannot produce to {topic}: {sentence_of(error)}") from error
     tally.seconds = monotonic() - started_at
     if tally.failure is not None:
         lost = tally.sent - tally.acknowledged
-        why = _sentence(tally.failure)
+        why = sentence_of(tally.failure)
         raise ClientError(f"{lost} of {tally.sent} records to {topic} were not acknowledged: {why}")
 
 
-async def _started_producer(config: ClientConfig, destination: Destination) -> Any:
+async def started_producer(config: ClientConfig, destination: Destination) -> Any:
     from aiokafka import AIOKafkaProducer
 
     show_errors_only()
@@ -164,7 +164,7 @@ async def _send(
         tally.watch(delivery)
 
 
-def _sentence(error: BaseException) -> str:
+def sentence_of(error: BaseException) -> str:
     """The client library's errors begin with their number and class: `[Error 10] MessageSizeTooLargeError: ...`."""
     if getattr(error, "errno", None) == ErrorCode.KAFKA_STORAGE_ERROR:
         return WORDS[ErrorCode.KAFKA_STORAGE_ERROR]
