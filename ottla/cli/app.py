@@ -4,7 +4,7 @@ from importlib import import_module
 
 import click
 
-from ottla.cli.command_group import CommandGroup
+from ottla.cli.names import CommandGroup
 
 COMMANDS = {
     "serve": "ottla.cli.commands.serve:serve_command",

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.client import Client, ClientConfig
-from ottla.cli.completion import DEFAULT_BOOTSTRAP
 from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
+from ottla.cli.names import DEFAULT_BOOTSTRAP
 from ottla.cli.output import Output
 from ottla.protocol.address import Address, parse_addresses
 

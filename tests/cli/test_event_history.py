@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from ottla.cli.operations.event_history import Span, _decoded, _each_once, _is_in, _wanted_values
-from ottla.cli.operations.why import _matters
+from ottla.cli.operations.event_history import Span, _decoded, _each_once, _is_in, _matters, _wanted_values
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
 

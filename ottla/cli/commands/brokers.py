@@ -7,7 +7,7 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.cli.client import Client
-from ottla.cli.command_group import CommandGroup
+from ottla.cli.names import CommandGroup
 from ottla.cli.operations import brokers as operations
 from ottla.cli.session import Session, broker_options
 
@@ -82,7 +82,7 @@ def log_dirs(session: Session, node_ids: Sequence[int], by_replica: bool) -> Non
     Without NODE-ID, of all live brokers. With --json, also every replica.
     """
 
-    async def described(client: Client) -> list[operations.LogDirectory]:
+    async def described(client: Client) -> list[operations.LogDirDescription]:
         wanted = await operations.broker_ids(client, node_ids)
         return [each for node_id in wanted for each in await operations.log_directories(client, node_id)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.command_group import CommandGroup
+from ottla.cli.names import CommandGroup
 from ottla.cli.operations import cluster as operations
 from ottla.cli.operations.cluster import BrokerStatus, ClusterStatus, PartitionStatus
 from ottla.cli.output import NOTHING, Output, confirm

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ottla.cli.arguments import checked, parse_moment, parse_pattern
-from ottla.cli.completion import complete_topics
+from ottla.cli.names import complete_topics
 from ottla.cli.operations.consume import Limits, consume_records
 from ottla.cli.operations.record_source import RecordSource, Start, Stop
 from ottla.cli.records import JsonLine, RecordFormat, WriteRecord, parse_format

@@ -9,10 +9,9 @@ import click
 
 from ottla.cli.arguments import checked, parse_datetime, parse_duration, parse_topics
 from ottla.cli.client import Client, TopicPartition
-from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.why import story, why
-from ottla.cli.completion import complete_groups
 from ottla.cli.failures import ClientError
+from ottla.cli.names import CommandGroup, complete_groups
 from ottla.cli.operations import groups as operations
 from ottla.cli.operations import offset_reset
 from ottla.cli.operations.offset_reset import Goal, Reset, Target

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.command_group import CommandGroup
 from ottla.cli.failures import ClientError
+from ottla.cli.names import CommandGroup
 from ottla.cli.operations.log_dump import Damage, as_json, as_line, dump
 from ottla.cli.output import Output
 

@@ -7,7 +7,7 @@ import click
 
 from ottla.cli.arguments import checked, parse_moment, parse_topics
 from ottla.cli.client import Client, TopicPartition
-from ottla.cli.completion import complete_topics
+from ottla.cli.names import complete_topics
 from ottla.cli.operations import leaders as operations
 from ottla.cli.output import confirm
 from ottla.cli.records import utc_moment

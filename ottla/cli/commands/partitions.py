@@ -8,9 +8,8 @@ import click
 
 from ottla.cli.arguments import PartitionArgument, checked, parse_node_ids, parse_partition
 from ottla.cli.client import Client, TopicPartition
-from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.offsets import producers
-from ottla.cli.completion import complete_topics
+from ottla.cli.names import CommandGroup, complete_topics
 from ottla.cli.operations import partitions as operations
 from ottla.cli.operations.partitions import ElectionType, MoveProgress, PartitionOutcome
 from ottla.cli.output import progress_bar

@@ -2,9 +2,8 @@
 
 import click
 
-from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.produce import COMPRESSIONS
-from ottla.cli.completion import complete_topics
+from ottla.cli.names import CommandGroup, complete_topics
 from ottla.cli.operations.consume import Limits
 from ottla.cli.operations.perf import PERCENTILES, Measured, measure_consume, measure_produce
 from ottla.cli.operations.produce import Destination

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from ottla.cli.arguments import parse_settings
-from ottla.cli.completion import complete_topics
 from ottla.cli.failures import INTERRUPTED_STATUS
+from ottla.cli.names import complete_topics
 from ottla.cli.operations.produce import STDIN, Destination, MakeRecord, Tally, produce_lines
 from ottla.cli.output import progress_bar
 from ottla.cli.records import ProducerRecord, record_from_json

@@ -7,10 +7,9 @@ import click
 
 from ottla.cli.arguments import parse_assignments, parse_settings
 from ottla.cli.client import Client
-from ottla.cli.command_group import CommandGroup
 from ottla.cli.commands.offsets import delete_records, topic_offsets
-from ottla.cli.completion import complete_topics
 from ottla.cli.failures import ClientError
+from ottla.cli.names import CommandGroup, complete_topics
 from ottla.cli.operations import topics as operations
 from ottla.cli.output import Output, confirm, progress
 from ottla.cli.session import Session, broker_options

@@ -12,13 +12,12 @@ from typing import Any
 import click
 
 from ottla.cli.arguments import checked, parse_moment
-from ottla.cli.completion import complete_groups
-from ottla.cli.operations.event_history import Span
+from ottla.cli.names import complete_groups
+from ottla.cli.operations.event_history import Span, all_rebalances, group_rebalances
 from ottla.cli.operations.group_events import Event
 from ottla.cli.operations.rebalances import GroupRebalances, Rebalance, causes, waits
 from ottla.cli.operations.story import Story, StoryLine
 from ottla.cli.operations.story_reader import read_story
-from ottla.cli.operations.why import all_rebalances, group_rebalances
 from ottla.cli.output import Output
 from ottla.cli.session import Session, broker_options, run_to_end
 

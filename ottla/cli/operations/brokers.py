@@ -59,7 +59,7 @@ class BrokerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectory:
+class LogDirDescription:
     broker: int
     directory: str
     error: str | None
@@ -140,13 +140,13 @@ async def alter_broker_configs(
     await client.retrying(attempt)
 
 
-async def log_directories(client: Client, node_id: int) -> list[LogDirectory]:
+async def log_directories(client: Client, node_id: int) -> list[LogDirDescription]:
     """With the size of each replica."""
     response = await client.ask_at(
         client.brokers[node_id], DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
     )
     check(f"cannot describe the log directories of broker {node_id}", response.error_code)
-    found: list[LogDirectory] = []
+    found: list[LogDirDescription] = []
     for result in response.results:
         partitions = tuple(
             LogSize(topic.name, row.partition_index, row.partition_size, row.offset_lag, row.is_future_key)
@@ -154,7 +154,7 @@ async def log_directories(client: Client, node_id: int) -> list[LogDirectory]:
             for row in sorted(topic.partitions, key=lambda row: row.partition_index)
         )
         found.append(
-            LogDirectory(
+            LogDirDescription(
                 broker=node_id,
                 directory=result.log_dir,
                 error=_error_name(result.error_code),

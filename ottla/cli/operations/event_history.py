@@ -11,6 +11,7 @@ from typing import Any, cast
 from ottla.cli.client import EARLIEST, LATEST, Client, TopicPartition
 from ottla.cli.failures import ClientError, check
 from ottla.cli.operations.group_events import Event, order
+from ottla.cli.operations.rebalances import TYPES, GroupRebalances
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
@@ -22,6 +23,9 @@ FETCH_WAIT_MS = 500
 # Before an event is decoded, which takes longer than all the rest. A quote within a string has a backslash before it.
 _TYPE = re.compile(rb'"type"\s*:\s*"(\w+)"')
 HOW_TO_SWITCH_ON = "start the brokers with ottla.events.enable=true (--set ottla.events.enable=true), then it fills"
+
+TYPES_IN_BYTES = frozenset(name.encode() for name in TYPES)
+DROPPED = b"dropped"
 
 Wanted = Callable[[bytes | None, bytes, bytes], bool]
 """Whether an event is wanted, by its record's key, its type and the record's value."""
@@ -182,3 +186,38 @@ def _without_collector() -> Generator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+async def group_rebalances(client: Client, group_id: str, span: Span) -> GroupRebalances:
+    """Raises ClientError where there are no events of the group at that time."""
+    group_key = group_id.encode("utf-8", "replace")
+
+    def is_wanted(key: bytes | None, kind: bytes, value: bytes) -> bool:
+        return kind == DROPPED or (key == group_key and _matters(kind, value))
+
+    history = await read_history(client, is_wanted, span)
+    group = GroupRebalances(group_id)
+    for event in history.events:
+        group.add(event)
+    group.end()
+    if all(event["type"] == "dropped" for event in history.events):
+        when = "" if span == Span() else " of that time"
+        raise ClientError(f"there are no events of group {group_id} in {EVENTS_TOPIC}{when}")
+    return group
+
+
+def _matters(kind: bytes, value: bytes) -> bool:
+    """Most events are not decoded. Of the states, the one without members matters."""
+    return kind in TYPES_IN_BYTES and (kind != b"state_changed" or b'"Empty"' in value or b'"Dead"' in value)
+
+
+async def all_rebalances(client: Client, span: Span) -> list[GroupRebalances]:
+    """Those that were longest without all partitions, first."""
+    history = await read_history(client, lambda _, kind, value: kind != DROPPED and _matters(kind, value), span)
+    groups: dict[str, GroupRebalances] = {}
+    for event in history.events:
+        group_id = event["group_id"]
+        groups.setdefault(group_id, GroupRebalances(group_id)).add(event)
+    for group in groups.values():
+        group.end()
+    return sorted(groups.values(), key=lambda group: (-group.incomplete_ms, -group.rebalance_ms, group.group_id))
