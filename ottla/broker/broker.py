@@ -181,6 +181,11 @@ class Broker:
         return await self._data.close(self.log_manager.high_watermark_checkpoint())
 
     @property
+    def listener_urls(self) -> list[str]:
+        """NAME://HOST:PORT of every listener, as clients reach it."""
+        return [str(endpoint) for endpoint in self.listeners.endpoints]
+
+    @property
     def bootstrap(self) -> str:
         """What to give clients as `bootstrap.servers`, once the broker has started."""
         return self.listeners.bootstrap

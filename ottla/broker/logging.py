@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+LOG_FORMATS = ("console", "json")
 
 
 class LazyLog:

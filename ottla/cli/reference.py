@@ -88,11 +88,14 @@ variable `OTTLA_BOOTSTRAP`, else at 127.0.0.1:9092.
 
 - On a terminal they print tables; in a pipe, the same as aligned text with one heading line; with `--json`, JSON.
 - What goes wrong is one sentence on standard error. The exit status is 1, or 2 when the command was written wrongly.
+- The shell completes commands, options, topics and groups after `eval "$(_OTTLA_COMPLETE=bash_source ottla)"`, in zsh
+  with `zsh_source`; for fish, `_OTTLA_COMPLETE=fish_source ottla | source`.
+- A command is also found by its singular or plural: `ottla topic list`.
 - Errors that pass (a leader or a coordinator that is moving) are tried again for `--request-timeout` seconds.
 
 ```console
 $ ottla serve --ephemeral &
-ready bootstrap=127.0.0.1:9092 cluster_id=... startup_ms=...
+ready bootstrap=127.0.0.1:9092 cluster_id=... startup_ms=... listeners=...
 $ ottla topics create words --partitions 3
 created topic words
 $ printf 'a:1\\nb:2\\n' | ottla produce words --key-separator :
@@ -109,7 +112,7 @@ still to copy; `ottla partitions` shows and changes who has and who leads what:
 
 ```console
 $ ottla serve --ephemeral --brokers 3 &
-ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=...
+ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=... listeners=...
 $ ottla topics create orders --partitions 2 --replication-factor 3
 created topic orders
 $ ottla partitions reassign orders:0=2,0 orders:1=0,1 --wait

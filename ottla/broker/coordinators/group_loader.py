@@ -81,8 +81,8 @@ class GroupCoordinatorLoader:
     def topic_exists(self) -> bool:
         return self._metadata.image.topic(self.topic_name) is not None
 
-    def committed_offsets(self) -> Iterable[tuple[str, Mapping[tuple[str, int], int]]]:
-        """What each group here has committed; of those that are loaded."""
+    def committed_offsets(self) -> Iterable[tuple[str, bool, Mapping[tuple[str, int], int]]]:
+        """Each group here that is loaded, whether it has members, and what it has committed."""
         return () if self._groups is None else self._groups.committed_offsets()
 
     # What happens in the cluster.

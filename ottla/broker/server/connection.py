@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.dispatch import Dispatcher, Route, why_no_frame, why_not_served
 from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes, ReceiveBuffers
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
@@ -234,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 route = self._owner.dispatcher.resolve(api_and_version)
                 if route is None:
-                    self.close(f"API {api_and_version >> 16} version {api_and_version & 0xFFFF} is not served")
+                    self.close(why_not_served(api_and_version))
                     return end
             context = self._context
             if context is None:
@@ -397,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             size = int.from_bytes(view[start : start + 4], "big", signed=True)
             if not SMALLEST_FRAME_SIZE <= size <= self._owner.request_bytes_max:
-                self.close(f"frame of {size} bytes, at most {self._owner.request_bytes_max} allowed")
+                self.close(why_no_frame(bytes(view[start : start + 4]), self._owner.request_bytes_max))
                 return
             kept = KeptBytes.begun_frame(self._buffers, view, start, end, size + 4)
         self._kept = kept

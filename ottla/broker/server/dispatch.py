@@ -175,3 +175,26 @@ def unsupported_api_versions_route() -> Route:
     # Nothing behind the header can be understood, and nothing needs to be.
     route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
     return route
+
+
+# What may stand where a frame has its size, by its first bytes: the name of the protocol that it belongs to.
+FOREIGN = {b"\x16\x03": "TLS", b"GE": "HTTP", b"PO": "HTTP", b"PU": "HTTP", b"HE": "HTTP", b"OP": "HTTP", b"PR": "HTTP"}
+# The heartbeat of members with group.protocol=consumer (KIP-848).
+CONSUMER_GROUP_HEARTBEAT = 68
+
+
+def why_no_frame(start: bytes, size_max: int) -> str:
+    """Why a connection is closed that sends something with these first four bytes."""
+    protocol = FOREIGN.get(start[:2])
+    if protocol is not None:
+        return f"the client speaks {protocol}, and this listener Kafka's protocol without TLS"
+    return f"frame of {int.from_bytes(start, 'big', signed=True)} bytes, at most {size_max} allowed"
+
+
+def why_not_served(api_and_version: int) -> str:
+    """Why a connection is closed that asks for an API, or a version of it, that has no route."""
+    key, version = api_and_version >> VERSION_BITS, api_and_version & ((1 << VERSION_BITS) - 1)
+    reason = f"API {key} version {version} is not served"
+    if key == CONSUMER_GROUP_HEARTBEAT:
+        return f"{reason}: a consumer has group.protocol=consumer; set its group.protocol=classic"
+    return reason

@@ -54,6 +54,9 @@ class Served(Protocol):
     @property
     def cluster_id(self) -> str: ...
 
+    @property
+    def listener_urls(self) -> list[str]: ...
+
     async def start(self) -> None: ...
 
     async def stop(self) -> bool: ...
@@ -109,14 +112,18 @@ async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: 
         return True
     with contextlib.suppress(OSError):
         # The terminal, or who reads the pipe, may be gone already: no reason to stop uncleanly.
-        print(
-            f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True
-        )
+        print(_ready_line(served), flush=True)
     loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
     IdleMemory(loop).start()
     await stop_requested
     log.info("stopping")
     return await served.stop()
+
+
+def _ready_line(served: Served) -> str:
+    """Programs read its first fields; further ones come last."""
+    first = f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}"
+    return f"{first} listeners={','.join(served.listener_urls)}"
 
 
 def _stop_signals() -> list[signal.Signals]:
