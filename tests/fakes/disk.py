@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 
 class Loss(Enum):
@@ -60,6 +61,7 @@ class FakeFile:
     def __init__(self, disk: "FakeDisk", inode: _Inode) -> None:
         self._disk = disk
         self._inode: _Inode | None = inode
+        disk.open_files.add(self)
 
     @property
     def inode(self) -> _Inode:
@@ -109,6 +111,7 @@ class FakeFile:
 
     def close(self) -> None:
         self._inode = None
+        self._disk.open_files.discard(self)
 
 
 class FakeLock:
@@ -128,6 +131,8 @@ class FakeDisk:
         self.is_cold = False
         self.torn_bytes = 0
         self.locked: set[Path] = set()
+        # A real file is closed too when nothing refers to it any more.
+        self.open_files: WeakSet[FakeFile] = WeakSet()
         self._failures: dict[str, list[OSError]] = {}
         self._inodes: dict[int, _Inode] = {}
         self._names: dict[Path, dict[str, int | None]] = {}
