@@ -4,12 +4,18 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ottla.broker.config.server_cluster import RACK_AWARE_SELECTOR
+
 NODE_IDS = (1, 2, 3)
 LONGEST_PAUSE_MS = 10_000
 # Much longer than any batch of a producer is under way: see DELIVERY_TIMEOUT_MS.
 PRODUCER_EXPIRATION_MS = 60_000
 # After so long a producer gives a batch up, as Kafka's clients do (`delivery.timeout.ms`).
 DELIVERY_TIMEOUT_MS = 10_000
+
+
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id}"
 
 
 @dataclass
@@ -48,6 +54,10 @@ class ClusterPlan:
     """Few fetch sessions, for which followers and a consumer compete. None: as many as anybody wants."""
     expires_producers: bool
     """So soon that it is seen."""
+    searches: bool
+    """A client looks for offsets by time."""
+    has_racks: bool
+    """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -77,6 +87,8 @@ class ClusterPlan:
             auto_creates=False,
             session_slots=None,
             expires_producers=False,
+            searches=False,
+            has_racks=False,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
@@ -98,9 +110,16 @@ class ClusterPlan:
         rng = make_rng("session slots")
         self.session_slots = rng.choice([1, 2, 3]) if rng.random() < 0.15 else None
         self.expires_producers = "clock" not in self.faults and make_rng("producer ids").random() < 0.15
+        self.searches = make_rng("time index").random() < 0.15
+        self.has_racks = make_rng("racks").random() < 0.15
+
+    def settings_of(self, node_id: int) -> dict[str, str]:
+        """Server properties."""
+        racks = {"broker.rack": rack_of(node_id), "replica.selector.class": RACK_AWARE_SELECTOR}
+        return self.settings() | (racks if self.has_racks else {})
 
     def settings(self) -> dict[str, str]:
-        """Server properties."""
+        """What all brokers have."""
         settings = {
             "broker.session.timeout.ms": self.session_timeout_ms,
             "broker.heartbeat.interval.ms": self.session_timeout_ms // 4,

@@ -77,8 +77,7 @@ class Reader:
             self._jump_to_the_start(partition, data.log_start_offset)
             return
         if error is not ErrorCode.NONE:
-            self.client.metadata_is_stale()
-            self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
+            self._refused(partition, offset, error)
             return
         for record in records_of(data.records):
             if record.offset >= offset:
@@ -90,6 +89,10 @@ class Reader:
 
     async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
         return await wire.call(request, self.fetch_version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
+
+    def _refused(self, partition: Partition, offset: int, error: ErrorCode) -> None:
+        self.client.metadata_is_stale()
+        self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
 
     def _jump_to_the_start(self, partition: Partition, log_start_offset: int) -> None:
         """What was next has been deleted: `auto.offset.reset` is earliest. It is another stretch of reading."""
@@ -157,3 +160,46 @@ class SessionReader(Reader):
 
     def _forget_session(self) -> None:
         self.session_id, self.session_epoch, self.fetched = NO_SESSION, INITIAL_EPOCH, None
+
+
+@dataclass
+class RackReader(Reader):
+    """Reads from the replica to which the leader sends it (KIP-392), until that one refuses, or now and then for no
+    reason: then the leader is asked again."""
+
+    rack_id: str = ""
+    preferred: dict[Partition, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.fetch_version = self.rng.randint(11, 12)
+
+    async def _attend(self, partition: Partition) -> None:
+        node_id = self.preferred.get(partition)
+        if node_id is None or self.rng.random() < 0.05:
+            self.preferred.pop(partition, None)
+            await super()._attend(partition)
+            return
+        try:
+            wire = await self.client.broker(node_id)
+            await self._read(partition, wire, self.epochs[partition])
+        except OSError:
+            self.preferred.pop(partition, None)
+            raise
+
+    async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
+        request.rack_id = self.rack_id
+        response = await super()._fetch(request, wire)
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = topic.topic, data.partition_index
+                self.world.judge.counts["fetches from a follower"] += partition in self.preferred
+                if data.preferred_read_replica >= 0:
+                    self.preferred[partition] = data.preferred_read_replica
+        return response
+
+    def _refused(self, partition: Partition, offset: int, error: ErrorCode) -> None:
+        """A follower may not have yet what the leader, or another follower, has given out."""
+        was_preferred = self.preferred.pop(partition, None) is not None
+        if not was_preferred or error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            super()._refused(partition, offset, error)

@@ -40,6 +40,8 @@ class Committed:
     """Of the leader that committed last."""
     start_offset: int = 0
     """The highest log start offset that any replica has had."""
+    start_offsets: dict[str, int] = field(default_factory=dict)
+    """The highest that the replica of each broker has had, in all its lives."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -88,7 +90,7 @@ class TrackedLog:
     def look(self) -> None:
         """After any change of the log."""
         log = self.log
-        self._committed.start_offset = max(self._committed.start_offset, log.log_start_offset)
+        self._note_start(log.log_start_offset)
         if log.truncations != self._truncations or self.end_offset > log.log_end_offset:
             self._truncations = log.truncations
             self._forget_what_was_cut()
@@ -104,7 +106,12 @@ class TrackedLog:
         """When its broker dies, perhaps in the middle of a deletion that no look has seen."""
         start_offset = self.log.log_start_offset
         if start_offset <= self._committed.end_offset:
-            self._committed.start_offset = max(self._committed.start_offset, start_offset)
+            self._note_start(start_offset)
+
+    def _note_start(self, start_offset: int) -> None:
+        committed = self._committed
+        committed.start_offset = max(committed.start_offset, start_offset)
+        committed.start_offsets[self._owner] = max(committed.start_offsets.get(self._owner, 0), start_offset)
 
     @property
     def end_offset(self) -> int:
@@ -177,10 +184,10 @@ class TrackedLog:
         return batch.end_offset <= log.log_end_offset and self._agrees_with_cache(batch.base_offset, batch.leader_epoch)
 
     def _agrees_with_cache(self, base_offset: int, epoch: int) -> bool:
-        """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far
-        records were deleted, but not that the cache began there."""
+        """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far this
+        replica's records were deleted, but not that the cache began there."""
         entries = self.log.epochs.entries
-        if entries and base_offset < entries[0].start_offset <= self._committed.start_offset:
+        if entries and base_offset < entries[0].start_offset <= self._committed.start_offsets[self._owner]:
             return epoch <= entries[0].epoch
         return bool(self.log.epochs.epoch_at(base_offset) == epoch)
 

@@ -29,11 +29,12 @@ from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
-from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan, rack_of
 from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
-from tests.simulation.cluster.reading import Reader, SessionReader
+from tests.simulation.cluster.reading import RackReader, Reader, SessionReader
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.searching import Searcher
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.truth import Truth
@@ -89,8 +90,7 @@ class ClusterWorld:
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
         self.inspector = ClusterInspector(self.judge, self.truth, compacts=self.plan.compacts)
-        settings = self.plan.settings()
-        self.nodes = {node_id: Node(self, node_id, settings) for node_id in NODE_IDS}
+        self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
 
     def run(self) -> Outcome:
@@ -322,6 +322,13 @@ class ClusterWorld:
         if self.plan.auto_creates:
             self.newcomer = Newcomer(self, self.make_rng("newcomer"), "newcomer")
             self._spawn_client("newcomer", self.newcomer.live())
+        if self.plan.has_racks:
+            rng = self.make_rng("rack reader")
+            rack_reader = RackReader(self, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))
+            self._spawn_client("rack-reader", rack_reader.live())
+        if self.plan.searches:
+            searcher = Searcher(self, self.make_rng("searcher"), "searcher")
+            self._spawn_client("searcher", searcher.live())
         if self.plan.writes_keys:
             self.keyed_producer = KeyedProducer(self, self.make_rng("keyed"), "keyed")
             self._spawn_client("keyed", self.keyed_producer.live())
