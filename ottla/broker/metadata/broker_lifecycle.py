@@ -111,6 +111,9 @@ class BrokerLifecycle:
     async def _activate(self, broker: BrokerInfo) -> None:
         seen = self._metadata.image.revision
         try:
+            if self.lease_id == NO_LEASE:
+                # The session has ended since this was decided. The next one is activated when the image has it.
+                return
             result = await self._metadata.commit(activate(broker, self.lease_id))
         finally:
             self._is_activating = False
