@@ -108,6 +108,9 @@ class BrokerLifecycle:
         image, result = self._metadata.image, None
         try:
             self._unfinished = await self._first_unfinished(image)
+            if self.lease_id == NO_LEASE:
+                # The session has ended since this was decided. The next one is activated when the image has it.
+                return
             if self._unfinished is None:
                 result = await self._metadata.commit(activate(broker, self.lease_id))
         finally:
