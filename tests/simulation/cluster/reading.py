@@ -19,6 +19,8 @@ FETCH_WAIT_MS = 300
 LATEST = -1
 NO_SESSION = INITIAL_EPOCH = 0
 
+EARLIEST = -2
+
 
 @dataclass
 class Reader:
@@ -73,8 +75,8 @@ class Reader:
             return
         data = response.responses[0].partitions[0]
         error = ErrorCode(data.error_code)
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > offset:
-            self._jump_to_the_start(partition, data.log_start_offset)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._out_of_range(partition, wire, epoch)
             return
         if error is not ErrorCode.NONE:
             self._refused(partition, offset, error)
@@ -94,19 +96,34 @@ class Reader:
         self.client.metadata_is_stale()
         self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
 
+    async def _out_of_range(self, partition: Partition, wire: Wire, epoch: int) -> None:
+        found = await self._offset_of(EARLIEST, partition, wire, epoch)
+        offset, error = self.positions.get(partition, 0), ErrorCode(found.error_code)
+        if error is ErrorCode.NONE and found.offset > offset:
+            self._jump_to_the_start(partition, found.offset)
+            return
+        self.client.metadata_is_stale()
+        refused = ErrorCode.OFFSET_OUT_OF_RANGE if error is ErrorCode.NONE else error
+        self.world.judge_error(
+            refused, f"{self.name}: fetch from {partition} at {offset}, which starts at {found.offset}"
+        )
+
     def _jump_to_the_start(self, partition: Partition, log_start_offset: int) -> None:
         """What was next has been deleted: `auto.offset.reset` is earliest. It is another stretch of reading."""
         self.world.judge.counts["records were deleted before they were read"] += 1
         self.session += 1
         self.positions[partition] = log_start_offset
 
-    async def _ask_for_the_end(self, partition: Partition, wire: Wire, epoch: int) -> None:
-        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=LATEST)
+    async def _offset_of(self, timestamp: int, partition: Partition, wire: Wire, epoch: int) -> Any:
+        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=timestamp)
         topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
-        sent_us = self.world.now_us
         request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
         response = await wire.call(request, self.list_version, within_ms=REQUEST_TIMEOUT_MS)
-        found = response.topics[0].partitions[0]
+        return response.topics[0].partitions[0]
+
+    async def _ask_for_the_end(self, partition: Partition, wire: Wire, epoch: int) -> None:
+        sent_us = self.world.now_us
+        found = await self._offset_of(LATEST, partition, wire, epoch)
         error = ErrorCode(found.error_code)
         if error is ErrorCode.NONE:
             self.epochs[partition] = epoch
@@ -199,7 +216,10 @@ class RackReader(Reader):
         return response
 
     def _refused(self, partition: Partition, offset: int, error: ErrorCode) -> None:
+        self.preferred.pop(partition, None)
+        super()._refused(partition, offset, error)
+
+    async def _out_of_range(self, partition: Partition, wire: Wire, epoch: int) -> None:
         """A follower may not have yet what the leader, or another follower, has given out."""
-        was_preferred = self.preferred.pop(partition, None) is not None
-        if not was_preferred or error is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            super()._refused(partition, offset, error)
+        if self.preferred.pop(partition, None) is None:
+            await super()._out_of_range(partition, wire, epoch)

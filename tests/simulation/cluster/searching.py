@@ -39,17 +39,20 @@ class Searcher:
     async def _search(self, partition: Partition) -> None:
         wire, epoch = await self._client.leader(partition)
         timestamp = self._draw_timestamp()
-        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=timestamp)
-        topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
-        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
-        response = await wire.call(request, self._version, within_ms=REQUEST_TIMEOUT_MS)
-        found = response.topics[0].partitions[0]
+        found = await self._offset_of(timestamp, partition, wire, epoch)
         if not self._is_answered(found.error_code, f"search for {timestamp} in {partition}") or found.timestamp < 0:
             return
         self._world.judge.counts["offsets found by time"] += 1
         if found.timestamp < timestamp:
             self._violated(f"search for {timestamp} in {partition} gave {found.timestamp}")
         await self._read(partition, wire, epoch, timestamp, found)
+
+    async def _offset_of(self, timestamp: int, partition: Partition, wire: Wire, epoch: int) -> Any:
+        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=timestamp)
+        topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
+        response = await wire.call(request, self._version, within_ms=REQUEST_TIMEOUT_MS)
+        return response.topics[0].partitions[0]
 
     def _draw_timestamp(self) -> int:
         known = [timestamp for timestamp, since in SINCE.items() if self._version >= since]
@@ -66,8 +69,11 @@ class Searcher:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[part])])
         response = await wire.call(request, 12, within_ms=REQUEST_TIMEOUT_MS)
         data = response.responses[0].partitions[0]
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > found.offset:
-            return
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = await self._offset_of(EARLIEST, partition, wire, epoch)
+            if start.error_code or start.offset > found.offset:
+                self._is_answered(start.error_code, f"start of {partition}")
+                return
         if not self._is_answered(data.error_code, f"fetch of {found.offset} from {partition}"):
             return
         for record in records_of(data.records):
