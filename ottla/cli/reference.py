@@ -108,7 +108,8 @@ nothing was changed; add --execute to commit
 ```
 
 Of a cluster, `ottla cluster status` shows which partitions lack replicas and how many records their followers have
-still to copy; `ottla partitions` shows and changes who has and who leads what:
+still to copy, and ends with status 1 when one lacks some; `ottla partitions` shows and changes who has and who leads
+what:
 
 ```console
 $ ottla serve --ephemeral --brokers 3 &
@@ -120,6 +121,9 @@ orders:0 moved to 2,0
 orders:1 moved to 0,1
 $ ottla partitions elect orders --preferred
 ```
+
+`ottla groups why GROUP --since 12h` says why a group rebalanced, from the [events](events.md) of an Ottla broker.
+`ottla log dump` shows the files of a partition as `kafka-dump-log` does, without a broker.
 
 `ottla consume --json` writes what `ottla produce --from-json` reads, keys, headers, partitions and timestamps included;
 bytes that are no UTF-8 are `{"base64": "..."}`.

@@ -3,8 +3,9 @@ import gc
 import io
 
 import pytest
+from aiokafka.errors import MessageSizeTooLargeError, for_code
 
-from ottla.cli.operations.produce import read_lines
+from ottla.cli.operations.produce import read_lines, sentence_of
 
 
 class Pieces:
@@ -65,3 +66,10 @@ def test_command_ends_while_its_reader_thread_blocks() -> None:
 
     assert asyncio.run(first_lines()) == [b"x"]
     gc.collect()
+
+
+def test_error_of_a_brokers_disk_names_the_disk() -> None:
+    assert sentence_of(for_code(56)()) == (
+        "the broker could not write to its disk, which may be full; its log says why"
+    )
+    assert sentence_of(MessageSizeTooLargeError("too big")) == "[Error 10] MessageSizeTooLargeError: too big"

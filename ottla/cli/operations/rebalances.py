@@ -5,6 +5,7 @@ join phase is `group.initial.rebalance.delay.ms`, and no member was waited for. 
 be dropped because it did not, is the one that the others waited for, since the rebalance started.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -30,7 +31,8 @@ TYPES = frozenset(
 
 @dataclass
 class Rebalance:
-    """Times of day are milliseconds since 1970. `duration_ms` is None while it has not ended."""
+    """Times of day are milliseconds since 1970. `duration_ms` is None while it has not ended. `member`, which caused
+    it, and `waited_for` are ids until the end of the group's events, and names then."""
 
     generation: int
     started_ms: int
@@ -78,7 +80,9 @@ class GroupRebalances:
     """How long one of those that were given in the latest generation had been without an owner, at most."""
     _clock: EventClock = field(default_factory=EventClock)
     _ownership: Ownership = field(default_factory=Ownership)
-    _names: dict[str, str] = field(default_factory=dict[str, str])
+    # The latest event of each member that has its client id, and the client ids that two members have had at once.
+    _members: dict[str, Event] = field(default_factory=dict[str, Event])
+    _shared_client_ids: set[str] = field(default_factory=set[str])
     _given: dict[str, set[TopicPartition]] = field(default_factory=dict[str, set[TopicPartition]])
     _was_empty: bool = False
     _started_at_ms: int = 0
@@ -95,21 +99,31 @@ class GroupRebalances:
 
     def add(self, event: Event) -> None:
         if "client_id" in event and "member_id" in event:
-            self._names[event["member_id"]] = member_name(event)
+            self._members[event["member_id"]] = event
         self._clock.advance(event)
         self._wall_ahead_ms = event["wall_ms"] - self._clock.now_ms
         if event["type"] in TYPES:
             getattr(self, f"_{event['type']}")(event)
 
     def name_of(self, member_id: str) -> str:
-        return self._names.get(member_id, member_id)
+        """A name that no other member has."""
+        event = self._members.get(member_id)
+        return member_id if event is None else member_name(event)
+
+    def _client_of(self, member_id: str) -> str:
+        """At the end: a client id is a name that stays over restarts, where members do not share it."""
+        event = self._members.get(member_id)
+        is_name = event is not None and not event.get("group_instance_id")
+        if event is not None and is_name and event["client_id"] not in self._shared_client_ids:
+            return str(event["client_id"]) or member_id
+        return self.name_of(member_id)
 
     def end(self) -> None:
         """There are no more events."""
         for each in self.rebalances:
-            # A member's name may be known only after the event that names its id.
-            each.member = None if each.member is None else self.name_of(each.member)
-            each.waited_for = None if each.waited_for is None else self.name_of(each.waited_for)
+            each.member = None if each.member is None else self._client_of(each.member)
+            each.waited_for = None if each.waited_for is None else self._client_of(each.waited_for)
+        self.removals = [(self._client_of(member_id), cause) for member_id, cause in self.removals]
         self._ownership.advance(self._clock.now_ms)
         for partition, freed_ms in self._ownership.freed_ms.items():
             unowned = self.unowned.setdefault(partition, Unowned())
@@ -142,7 +156,7 @@ class GroupRebalances:
                 generation=event["generation"] + 1,
                 started_ms=event["wall_ms"],
                 cause=cause_of(event),
-                member=self._name(event),
+                member=event.get("member_id"),
                 client_reason=event.get("client_reason"),
                 is_initial=self._was_empty,
             )
@@ -156,7 +170,7 @@ class GroupRebalances:
             return
         waited_ms = self._clock.now_ms - self._started_at_ms
         if waited_ms > 0:
-            rebalance.waited_for, rebalance.waited_ms = self._name(event), waited_ms
+            rebalance.waited_for, rebalance.waited_ms = event["member_id"], waited_ms
 
     _member_joined = _pending_member_dropped = _member_came
 
@@ -166,7 +180,7 @@ class GroupRebalances:
 
     def _member_removed(self, event: Event) -> None:
         self._ownership.keep(event["member_id"], set(), self._clock.now_ms)
-        self.removals.append((self._name(event) or event["member_id"], cause_of(event)))
+        self.removals.append((event["member_id"], cause_of(event)))
         if event["cause"] in HELD_UP:
             self._member_came(event)
 
@@ -175,6 +189,9 @@ class GroupRebalances:
 
     def _generation_started(self, event: Event) -> None:
         self._given = {}
+        known = (self._members[each] for each in event["member_ids"] if each in self._members)
+        counts = Counter(each["client_id"] for each in known)
+        self._shared_client_ids.update(client_id for client_id, count in counts.items() if count > 1)
         if (rebalance := self._open) is not None:
             rebalance.join_phase_ms = event["join_phase_ms"]
 
@@ -195,10 +212,6 @@ class GroupRebalances:
     def _add_unowned(self, unowned_ms: dict[TopicPartition, int]) -> None:
         for partition, duration_ms in unowned_ms.items():
             self.unowned.setdefault(partition, Unowned()).add(duration_ms)
-
-    def _name(self, event: Event) -> str | None:
-        member_id = event.get("member_id")
-        return None if member_id is None else self.name_of(member_id)
 
 
 @dataclass(frozen=True, slots=True)

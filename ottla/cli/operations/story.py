@@ -87,7 +87,7 @@ class Story:
         if rebalance is not None and rebalance.duration_ms is not None:
             took_ms, joining = rebalance.duration_ms, f"joining {_seconds(rebalance.join_phase_ms or 0)}, "
             if rebalance.waited_for is not None:
-                joining += f"{_seconds(rebalance.waited_ms)} of it waiting for {rebalance.waited_for}, "
+                joining += f"{_seconds(rebalance.waited_ms)} of it waiting for {group.name_of(rebalance.waited_for)}, "
         return (
             f"GENERATION {event['generation']} is stable after {_seconds(took_ms)} "
             f"({joining}syncing {_seconds(syncing_ms)}); {_count(len(group.moved), 'partition')} moved, "
