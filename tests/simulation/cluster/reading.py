@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FETCH_WAIT_MS = 300
 LATEST = -1
 NO_SESSION = INITIAL_EPOCH = 0
+EARLIEST = -2
 
 
 @dataclass
@@ -73,8 +74,8 @@ class Reader:
             return
         data = response.responses[0].partitions[0]
         error = ErrorCode(data.error_code)
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE and data.log_start_offset > offset:
-            self._jump_to_the_start(partition, data.log_start_offset)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._ask_for_the_start(partition, wire, epoch, offset)
             return
         if error is not ErrorCode.NONE:
             self._refused(partition, offset, error)
@@ -94,6 +95,13 @@ class Reader:
         self.client.metadata_is_stale()
         self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
 
+    async def _ask_for_the_start(self, partition: Partition, wire: Wire, epoch: int, offset: int) -> None:
+        found = await self._offset_of(EARLIEST, partition, wire, epoch)
+        if not found.error_code and found.offset > offset:
+            self._jump_to_the_start(partition, found.offset)
+        else:
+            self._refused(partition, offset, ErrorCode(found.error_code) or ErrorCode.OFFSET_OUT_OF_RANGE)
+
     def _jump_to_the_start(self, partition: Partition, log_start_offset: int) -> None:
         """What was next has been deleted: `auto.offset.reset` is earliest. It is another stretch of reading."""
         self.world.judge.counts["records were deleted before they were read"] += 1
@@ -101,12 +109,8 @@ class Reader:
         self.positions[partition] = log_start_offset
 
     async def _ask_for_the_end(self, partition: Partition, wire: Wire, epoch: int) -> None:
-        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=LATEST)
-        topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
         sent_us = self.world.now_us
-        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
-        response = await wire.call(request, self.list_version, within_ms=REQUEST_TIMEOUT_MS)
-        found = response.topics[0].partitions[0]
+        found = await self._offset_of(LATEST, partition, wire, epoch)
         error = ErrorCode(found.error_code)
         if error is ErrorCode.NONE:
             self.epochs[partition] = epoch
@@ -114,6 +118,13 @@ class Reader:
         else:
             self.client.metadata_is_stale()
             self.world.judge_error(error, f"{self.name}: end of {partition}")
+
+    async def _offset_of(self, timestamp: int, partition: Partition, wire: Wire, epoch: int) -> Any:
+        asked = ListOffsetsPartition(partition_index=partition[1], current_leader_epoch=epoch, timestamp=timestamp)
+        topics = [ListOffsetsTopic(name=partition[0], partitions=[asked])]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
+        response = await wire.call(request, self.list_version, within_ms=REQUEST_TIMEOUT_MS)
+        return response.topics[0].partitions[0]
 
 
 @dataclass
