@@ -377,7 +377,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """For what a follower may answer too (§15.1.3): the caller's leader epoch, if it has one, must be current."""
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpoch(f"leader epoch {current_leader_epoch} is over, this is {self.leader_epoch}")
             raise UnknownLeaderEpoch(f"leader epoch {current_leader_epoch} is not known here, only {self.leader_epoch}")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.server.request_context import TOPIC_OPERATIONS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -23,7 +24,7 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from tests.broker.asking import Asking, running
-from tests.broker.requests import fetch, list_offsets, produce, topic
+from tests.broker.requests import epoch_end, fetch, list_offsets, metadata, produce, topic
 from tests.broker.wire import batch, values_of
 
 GROUP_READY = FindCoordinatorRequest(coordinator_keys=["g"])
@@ -154,6 +155,24 @@ async def test_topics_without_partitions_are_answered_as_asked(tmp_path: Path) -
         assert ("t", []) in [(each.topic, each.partition_result) for each in elected.replica_election_results]
         assert [(each.name, each.partitions) for each in fetched.topics] == [("t", [])]
         assert committed.topics == listed.topics == []
+
+
+async def test_leader_epoch_below_none_is_fenced(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        answer = await broker.ask(epoch_end("t", 0, current=-2), 4)
+
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_operations_on_an_unknown_topic_are_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        request = metadata("nowhere")
+        request.include_topic_authorized_operations = True
+
+        (unknown,) = (await broker.ask(request, 9)).topics
+
+        assert unknown.topic_authorized_operations == TOPIC_OPERATIONS
 
 
 async def test_operations_of_a_group_that_is_not_there_are_unset(tmp_path: Path) -> None:

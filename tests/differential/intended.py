@@ -104,6 +104,13 @@ def _is_one_of_several(exchange: Exchange, difference: Difference) -> bool:
     return {result.error_code for result in exchange.theirs.message.results} == {42}
 
 
+def _is_beside_a_bad_batch(exchange: Exchange, difference: Difference) -> bool:
+    if not _is_produce(exchange) or not isinstance(exchange.theirs, Answer):
+        return False
+    partitions = [each for topic in exchange.theirs.message.responses for each in topic.partition_responses]
+    return len(partitions) > 1 and {each.error_code for each in partitions} == {2}
+
+
 def _is_unknown_to_brokers(exchange: Exchange, difference: Difference) -> bool:
     is_ours = difference.path.startswith("responses[4/") and difference.theirs == 0
     return _may_be_wrong_twice(exchange) and is_ours
@@ -167,6 +174,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("null records", "Kafka never answers Produce with null for records.", _is_without_answer),
     Intended("which refusal", "Of several errors in one resource another one may be named.", _is_another_refusal),
     Intended("one of several", "A resource that is no good does not spoil the others.", _is_one_of_several),
+    Intended("beside a bad batch", "It does not spoil what is produced to other partitions.", _is_beside_a_bad_batch),
     Intended("unknown to brokers", "A misspelt broker config is better refused than stored.", _is_unknown_to_brokers),
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),

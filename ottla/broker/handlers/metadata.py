@@ -141,7 +141,8 @@ def _topic(
     name = asked.name or ""
     topic = image.topic(name)
     if topic is None:
-        return MetadataResponseTopic(name=name, error_code=int(_error_of(name, codes)))
+        code = int(_error_of(name, codes))
+        return MetadataResponseTopic(name=name, error_code=code, topic_authorized_operations=topic_operations)
     return _known_topic(context, image, topic, nodes, topic_operations)
 
 
