@@ -32,6 +32,8 @@ from ottla.replication.follower_session import FollowerSession
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
+    from ottla.broker.admin.metrics.source import MetricSource
+    from ottla.broker.admin.probe import HealthProbe
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.events.publisher import Publisher
 
@@ -84,6 +86,37 @@ class Parts:
     @property
     def groups(self) -> "GroupCoordinator":
         return self.group_loader.groups
+
+    def health_probe(self) -> "HealthProbe":
+        """Imported here: a broker without an admin listener starts without it."""
+        from ottla.broker.admin.probe import DiskGauge, HealthProbe
+
+        disk = DiskGauge(self.runtime, self.log_directory.path)
+        disk.start()
+        return HealthProbe(
+            self.runtime,
+            self.lifecycle,
+            self.metadata,
+            self.log_directory,
+            self.log_manager,
+            self.group_loader,
+            self.events,
+            disk,
+        )
+
+    def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
+        from ottla.broker.admin.metrics.group_source import GroupSource
+        from ottla.broker.admin.metrics.replica_source import ReplicaSource
+        from ottla.broker.admin.metrics.request_source import RequestSource
+
+        groups = GroupSource(self.runtime, self.replicas, self.group_loader)
+        self.group_loader.when_made.append(lambda made: made.observers.append(groups.observe))
+        cluster_id = self.data.cluster_id
+        return [
+            RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id),
+            ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe),
+            groups,
+        ]
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""

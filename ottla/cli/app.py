@@ -12,6 +12,7 @@ COMMANDS = {
     "cluster": "ottla.cli.commands.cluster:cluster",
     "produce": "ottla.cli.commands.produce:produce",
     "consume": "ottla.cli.commands.consume:consume",
+    "health": "ottla.cli.commands.health:health",
     "ping": "ottla.cli.commands.ping:ping",
     "pipeline": "ottla.cli.commands.pipeline:pipeline",
 }

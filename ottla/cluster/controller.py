@@ -201,6 +201,21 @@ def transaction_of_leaders(changes: Sequence[PartitionChange], image: MetadataIm
     return Transaction(tuple(expected), tuple(_put(change) for change in changes))
 
 
+def leader_change(change: PartitionChange, image: MetadataImage) -> str | None:
+    """Why the leader is another one, in a word or two; None if it is the same or there is none."""
+    before, after = change.before, change.after
+    if after.leader in (before.leader, NO_LEADER):
+        return None
+    if change.loses_records or change.by_longest_log:
+        return "unclean"
+    if after.replicas != before.replicas or after.leader in before.adding:
+        return "reassignment"
+    former = image.brokers.get(before.leader)
+    if former is not None and former.state is BrokerState.STOPPING:
+        return "shutdown"
+    return "preferred" if former is not None and former.state is BrokerState.ACTIVE else "failure"
+
+
 def reason_of(before: PartitionInfo, after: PartitionInfo) -> str:
     if after.leader == before.leader:
         return _reason_without_election(before, after)

@@ -69,6 +69,8 @@ class Purgatory:
         # Dicts serve as sets that keep the order of arrival. Invariant: none of them is empty.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._operations: dict[DelayedOperation, None] = {}
+        # Operations whose time was over, since the start.
+        self.expired: int = 0
         self.watched: int = 0
         """The number of entries in the watch lists: an operation counts once for each of its keys."""
 
@@ -152,5 +154,8 @@ class Purgatory:
 
 
 def _expire(operation: DelayedOperation) -> None:
+    purgatory = operation.purgatory
     if operation.force_complete():
+        if purgatory is not None:
+            purgatory.expired += 1
         operation.on_expiration()

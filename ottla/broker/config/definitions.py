@@ -17,6 +17,7 @@ from ottla.broker.config.options import (
     long,
     options_of,
 )
+from ottla.broker.config.server_admin import AdminOptions
 from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions
 from ottla.broker.config.server_group import EventOptions, GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
@@ -47,6 +48,7 @@ class ServerOptions(
     LogOptions,
     TopicCreationOptions,
     EventOptions,
+    AdminOptions,
 ):
     """All server properties."""
 

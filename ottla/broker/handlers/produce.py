@@ -99,6 +99,7 @@ def _append(
         info = replicas.append(partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE)
     except KafkaError as error:
         _describe_failure(answer, error)
+        context.route.errors[int(error.code)] += 1
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             name_leader(replicas, context, response, topic, answer)
         return answer

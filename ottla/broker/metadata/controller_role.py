@@ -10,6 +10,7 @@ clients are served in between.
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 
 from ottla.broker.config.topic import replication_rules
@@ -23,6 +24,7 @@ from ottla.cluster.controller import (
     TopicChanged,
     TopicRules,
     decisions,
+    leader_change,
     transactions,
 )
 from ottla.cluster.image import NO_LEADER, MetadataImage
@@ -47,6 +49,8 @@ class ControllerRole:
         self._claiming: asyncio.Task[None] | None = None
         self._deciding: asyncio.Task[None] | None = None
         self._resigned = False
+        self.leader_changes: Counter[str] = Counter()
+        """That this broker has made as controller, by reason."""
         # Of topics without configs of their own, as of the last image.
         self._default_rules = self._rules_now()
         self._balance_timer: TimerEntry | None = None
@@ -168,6 +172,7 @@ class ControllerRole:
         result = await self._metadata.commit(transaction)
         if isinstance(result, Committed):
             self._log(changes)
+            self._count(changes, image)
         return result
 
     def _retry_later(self) -> None:
@@ -183,6 +188,12 @@ class ControllerRole:
             is_lossy = change.loses_records or change.by_longest_log
             log = self._runtime.log.warning if is_lossy else self._runtime.log.info
             log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
+
+    def _count(self, changes: list[PartitionChange], image: MetadataImage) -> None:
+        for change in changes:
+            reason = leader_change(change, image)
+            if reason is not None:
+                self.leader_changes[reason] += 1
 
     def _schedule_balance(self) -> None:
         if self._runtime.config.auto_leader_rebalance_enable:

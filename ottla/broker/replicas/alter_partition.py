@@ -9,6 +9,7 @@ adopted another state.
 The changes of one event go to the store together; if one of them makes the store refuse all, they go one by one.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from ottla.broker.replicas.failed_logs import Metadata
@@ -68,6 +69,8 @@ class AlterPartitionManager:
         self._metadata = metadata
         self._changed = changed
         self._unsent: list[_PendingIsrChange] = []
+        self.committed: Counter[str] = Counter()
+        """By kind: shrink, expand."""
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
         """Sent behind the present event, with those of other leaders."""
@@ -90,6 +93,7 @@ class AlterPartitionManager:
         match await self._metadata.commit(transaction):
             case Committed():
                 for _, change in decided:
+                    self.committed["shrink" if len(change.after.isr) < len(change.before.isr) else "expand"] += 1
                     self._log(change)
             case Conflict() if len(decided) > 1:
                 for each, _ in decided:

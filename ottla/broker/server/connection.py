@@ -14,15 +14,12 @@ requests take long has a turn, and others have theirs before it goes on (`Turns`
 
 import asyncio
 from struct import Struct
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from ottla.broker.runtime import Runtime
-from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.dispatch import Dispatcher, Route
-from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes, ReceiveBuffers
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.dispatch import Route
+from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
+from ottla.broker.server.request_context import ConnectionOwner, RequestContext
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
-from ottla.broker.server.turns import Turns
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.timer.wheel import TimerEntry
@@ -40,29 +37,11 @@ LONG_REQUEST = 4096
 NOTHING = memoryview(b"")
 
 
-class ConnectionOwner(Protocol):
-    """The server, as its connections know it."""
-
-    runtime: Runtime
-    dispatcher: Dispatcher
-    receive_buffers: ReceiveBuffers
-    memory: ConnectionMemory
-    turns: Turns
-    inter_broker_listener: str
-    request_bytes_max: int
-
-    def connected(self, connection: "Connection") -> None: ...
-
-    def closing(self, connection: "Connection", reason: str | None) -> None:
-        """Nothing is read from it any more; without a reason its client has ended it."""
-        ...
-
-    def disconnected(self, connection: "Connection") -> None: ...
-
-
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
+        "_began_ns",
         "_buffers",
+        "_clock",
         "_context",
         "_deferred",
         "_handling",
@@ -75,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         "_responses",
         "_routes",
         "_runtime",
+        "_times",
         "_turns",
         "buffer",
         "fetch_room",
@@ -92,6 +72,10 @@ class Connection(asyncio.BufferedProtocol):
         # Whether it came by the listener that brokers have for each other.
         self.is_inter_broker = listener_name == owner.inter_broker_listener
         self._runtime = owner.runtime
+        self._clock = owner.runtime.clock
+        self._times = owner.times
+        # When the present read event began.
+        self._began_ns = 0
         self._routes = owner.dispatcher.routes
         self._buffers = owner.receive_buffers
         self._memory = owner.memory
@@ -113,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         # Of the produce requests that were handled last: they are built when the records are in the log.
         # Invariant: empty when a request is parked, and while one is.
         self._deferred: list[tuple[Route, int, Any]] = []
-        self._responses = ResponseQueue()
+        self._responses = ResponseQueue(owner.times.count_parked)
         # As `ConnectionMemory` knows it.
         self._held_bytes = 0
 
@@ -191,7 +175,8 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
-        self.last_event_ms = self._runtime.clock.now_ms()
+        self._began_ns = began_ns = self._clock.now_ns()
+        self.last_event_ms = began_ns // 1_000_000
         self._handling = True
         try:
             while True:
@@ -209,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self.buffer = NOTHING
         self._responses.send()
+        self._times.count(self._clock.now_ns() - began_ns, self)
         if self._holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self._holds & CLOSED else position
@@ -223,6 +209,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
         size_max, handled = self._owner.request_bytes_max, 0
+        run_route: Route | None = None
+        run_start = 0
         while not self._holds and end - position >= HEADER_START.size:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
@@ -235,6 +223,10 @@ class Connection(asyncio.BufferedProtocol):
                 if route is None:
                     self.close(f"API {api_and_version >> 16} version {api_and_version & 0xFFFF} is not served")
                     return end
+            if route is not run_route:
+                if run_route is not None:
+                    self._times.runs.append((run_route, handled - run_start))
+                run_route, run_start = route, handled
             context = self._context
             if context is None:
                 context = self._context = RequestContext(self)
@@ -256,6 +248,8 @@ class Connection(asyncio.BufferedProtocol):
                 and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
             ):
                 self._end_turn()
+        if run_route is not None:
+            self._times.runs.append((run_route, handled - run_start))
         return position
 
     def _end_turn(self) -> None:
@@ -322,6 +316,9 @@ class Connection(asyncio.BufferedProtocol):
             self._write_deferred()
         if self._context is context:
             self._context = None
+        # It is counted when it is answered.
+        context.began_ns = self._began_ns
+        self._times.runs.append((context.route, -1))
         if not self._responses.park(context):
             self._holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:

@@ -37,6 +37,7 @@ class ServeOptions(NamedTuple):
     brokers: int = 1
     node_id: int | None = None
     metadata: str | None = None
+    admin: str | None = None
     config: str | None = None
     settings: tuple[str, ...] = ()
     log_format: str = "console"
@@ -51,6 +52,9 @@ class Served(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
+
+    @property
+    def admin_url(self) -> str: ...
 
     async def start(self) -> None: ...
 
@@ -80,7 +84,8 @@ def _server_config(options: ServeOptions) -> ServerConfig:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"cannot read {options.config}: {reason}") from None
-    return ServerConfig.parse(properties, options.settings)
+    admin = () if options.admin is None else (f"ottla.admin.listener={options.admin}",)
+    return ServerConfig.parse(properties, (*options.settings, *admin))
 
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
@@ -107,14 +112,17 @@ async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: 
         return True
     with contextlib.suppress(OSError):
         # The terminal, or who reads the pipe, may be gone already: no reason to stop uncleanly.
-        print(
-            f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}", flush=True
-        )
+        print(_ready_line(served), flush=True)
     loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
     IdleMemory(loop).start()
     await stop_requested
     log.info("stopping")
     return await served.stop()
+
+
+def _ready_line(served: Served) -> str:
+    admin = f" admin={served.admin_url}" if served.admin_url else ""
+    return f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}{admin}"
 
 
 def _stop_signals() -> list[signal.Signals]:
