@@ -16,9 +16,11 @@ import asyncio
 from struct import Struct
 from typing import Any, cast
 
+from ottla.broker.histogram import SUM_NS, UNIT_BITS
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
 from ottla.broker.server.request_context import ConnectionOwner, RequestContext
+from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
@@ -38,33 +40,14 @@ NOTHING = memoryview(b"")
 
 
 class Connection(asyncio.BufferedProtocol):
+    # fmt: off
     __slots__ = (
-        "_began_ns",
-        "_buffers",
-        "_clock",
-        "_context",
-        "_deferred",
-        "_handling",
-        "_held_bytes",
-        "_holds",
-        "_kept",
-        "_memory",
-        "_owner",
-        "_reading_paused",
-        "_responses",
-        "_routes",
-        "_runtime",
-        "_times",
-        "_turns",
-        "buffer",
-        "fetch_room",
-        "idle_timer",
-        "is_inter_broker",
-        "last_event_ms",
-        "listener_name",
-        "peer_host",
-        "transport",
+        "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_holds", "_kept", "_memory", "_now_ns",
+        "_owner", "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
+        "buffer", "fetch_room", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name", "peer_host",
+        "run_route", "transport",
     )
+    # fmt: on
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
         self._owner = owner
@@ -72,10 +55,12 @@ class Connection(asyncio.BufferedProtocol):
         # Whether it came by the listener that brokers have for each other.
         self.is_inter_broker = listener_name == owner.inter_broker_listener
         self._runtime = owner.runtime
-        self._clock = owner.runtime.clock
+        self._now_ns = owner.runtime.clock.now_ns
         self._times = owner.times
-        # When the present read event began.
-        self._began_ns = 0
+        # How many requests of the present read event had the last route of it; those before them are in `_runs`.
+        self.run_route: Route | None = None
+        self._run_count = 0
+        self._runs = owner.times.runs
         self._routes = owner.dispatcher.routes
         self._buffers = owner.receive_buffers
         self._memory = owner.memory
@@ -175,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
-        self._began_ns = began_ns = self._clock.now_ns()
+        began_ns = self._now_ns()
         self.last_event_ms = began_ns // 1_000_000
         self._handling = True
         try:
@@ -188,13 +173,22 @@ class Connection(asyncio.BufferedProtocol):
                 # The end of the event may have completed the very request that held the connection.
                 if self._holds or not held:
                     break
+                self._end_run()
         except Exception:
             self._runtime.log.exception("unhandled error in a connection", peer=self.peer_host)
             self._abandon_event()
         self._handling = False
         self.buffer = NOTHING
         self._responses.send()
-        self._times.count(self._clock.now_ns() - began_ns, self)
+        duration_ns = self._now_ns() - began_ns
+        route = self.run_route
+        if route is not None:
+            # All requests of the event have taken as long as the event: their answers have left together.
+            times = route.direct
+            times[(duration_ns >> UNIT_BITS).bit_length()] += self._run_count
+            times[SUM_NS] += self._run_count * duration_ns
+        if self._runs or duration_ns >= SLOW_EVENT_NS:
+            self._times.count(duration_ns, self)
         if self._holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self._holds & CLOSED else position
@@ -203,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         """After an error that is not of one request. Its appends are written while they are where they arrived; should
         that fail too, nothing is read to that place any more."""
         self._deferred.clear()
+        self._end_run()
         self._runtime.guard(self._runtime.end_event)
         self._buffers.renew()
         self.abort("its requests could not be handled")
@@ -221,11 +216,12 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 route = self._owner.dispatcher.resolve(api_and_version)
                 if route is None:
+                    self.run_route, self._run_count = run_route, handled - run_start
                     self.close(f"API {api_and_version >> 16} version {api_and_version & 0xFFFF} is not served")
                     return end
             if route is not run_route:
                 if run_route is not None:
-                    self._times.runs.append((run_route, handled - run_start))
+                    self._runs.append((run_route, handled - run_start))
                 run_route, run_start = route, handled
             context = self._context
             if context is None:
@@ -248,9 +244,14 @@ class Connection(asyncio.BufferedProtocol):
                 and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
             ):
                 self._end_turn()
-        if run_route is not None:
-            self._times.runs.append((run_route, handled - run_start))
+        self.run_route = run_route
+        self._run_count = handled - run_start
         return position
+
+    def _end_run(self) -> None:
+        if self.run_route is not None:
+            self._runs.append((self.run_route, self._run_count))
+            self.run_route = None
 
     def _end_turn(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
@@ -317,8 +318,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._context is context:
             self._context = None
         # It is counted when it is answered.
-        context.began_ns = self._began_ns
-        self._times.runs.append((context.route, -1))
+        context.began_ns = self.last_event_ms * 1_000_000
+        self._runs.append((context.route, -1))
         if not self._responses.park(context):
             self._holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:

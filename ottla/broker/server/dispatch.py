@@ -12,7 +12,7 @@ from functools import partial
 from inspect import CO_COROUTINE
 from typing import Any
 
-from ottla.broker.histogram import Histogram
+from ottla.broker.histogram import Histogram, new_counts
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -59,7 +59,7 @@ class Route:
         if api.key == METADATA:
             self.build_frame = _prepared_or(self.build_frame)
         # How long its requests took: those answered in the read event that brought them, and those that were parked.
-        self.direct = Histogram()
+        self.direct = new_counts()
         self.parked = Histogram()
         # By code: of responses that are an error as a whole, and of partitions that were refused.
         self.errors: Counter[int] = Counter()

@@ -6,7 +6,7 @@ not be read for each. A request that was parked is counted when its answer leave
 
 from typing import Protocol
 
-from ottla.broker.histogram import UNIT_BITS
+from ottla.broker.histogram import SUM_NS, UNIT_BITS
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.request_context import ClientConnection, RequestContext
@@ -22,24 +22,27 @@ class TimedConnection(Protocol):
     peer_host: str
     listener_name: str
 
+    run_route: Route | None
+    """Of the last requests of the read event."""
+
 
 class RequestTimes:
     def __init__(self, runtime: Runtime) -> None:
         self.runs: list[tuple[Route, int]] = []
-        """Of the read event that is handled: how many requests in a row had one route. A negative number takes
-        requests out that were parked."""
+        """Of the read event that is handled: how many requests in a row had one route, but for the last run, which its
+        connection counts itself. A negative number takes requests out that were parked."""
         self.slow_events = 0
         self.slowest_event_ns = 0
         """Since it was set to 0."""
         self._runtime = runtime
 
     def count(self, duration_ns: int, connection: TimedConnection) -> None:
-        """The read event is over, and its answers are with the transport."""
+        """The read event is over, and its answers are with the transport: counts the runs that its connection has not,
+        and notes whether it was slow."""
         bucket = (duration_ns >> UNIT_BITS).bit_length()
         for route, count in self.runs:
-            direct = route.direct
-            direct.buckets[bucket] += count
-            direct.sum_ns += count * duration_ns
+            route.direct[bucket] += count
+            route.direct[SUM_NS] += count * duration_ns
         if duration_ns >= SLOW_EVENT_NS:
             self._count_slow(duration_ns, connection)
         self.runs.clear()
@@ -67,13 +70,14 @@ class RequestTimes:
         self.slow_events += 1
         self.slowest_event_ns = max(self.slowest_event_ns, duration_ns)
         if self._is_slow(duration_ns):
+            last = connection.run_route
+            routes = [route for route, _ in self.runs] + ([] if last is None else [last])
             self._runtime.log.warning(
                 "slow requests",
-                apis=sorted({f"{route.api.name} v{route.version}" for route, _ in self.runs}),
+                apis=sorted({f"{route.api.name} v{route.version}" for route in routes}),
                 peer=connection.peer_host,
                 listener=connection.listener_name,
                 duration_ms=duration_ns // _MS,
-                requests=sum(max(count, 0) for _, count in self.runs),
             )
 
     def _is_slow(self, duration_ns: int) -> bool:

@@ -75,7 +75,7 @@ class RequestSource:
         for api, routes in self.routes().items():
             for where, histogram in (
                 ("direct", merged(route.direct for route in routes)),
-                ("parked", merged(route.parked for route in routes)),
+                ("parked", merged(route.parked.counts for route in routes)),
             ):
                 if histogram.count:
                     yield labels(api=api, where=where), histogram
