@@ -4,17 +4,20 @@ Importing structlog costs more than all the rest of a start, and a broker that h
 """
 
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
+# Of one event. Further ones are left out, and counted in the first line of a later second.
+LINES_PER_SECOND = 20
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class LazyLog:
     """What a structlog logger does, as far as the broker uses it."""
 
-    __slots__ = ("_fields", "_format", "_level", "_logger", "_stream")
+    __slots__ = ("_fields", "_format", "_level", "_logger", "_rates", "_stream")
 
     def __init__(
         self,
@@ -29,11 +32,14 @@ class LazyLog:
         self._stream = stream
         self._fields = fields or {}
         self._logger: Any = None
+        # By event; those that write to one log share them.
+        self._rates: dict[str, _Rate] = {}
 
     def with_fields(self, **fields: Any) -> "LazyLog":
         """The same log for one of several that write to it."""
         log = LazyLog(self._format, stream=self._stream, fields={**self._fields, **fields})
         log._level = self._level
+        log._rates = self._rates
         return log
 
     def debug(self, event: str, **fields: Any) -> None:
@@ -58,11 +64,42 @@ class LazyLog:
             self._logger = _make_logger(self._format, self._stream or sys.stderr)
 
     def _write(self, level: int, method: str, event: str, fields: dict[str, Any]) -> None:
-        if level >= self._level:
-            self.prepare()
-            # A terminal that is gone, a full disk: the broker goes on without its log.
-            with suppress(OSError):
-                getattr(self._logger, method)(event, **{**self._fields, **fields})
+        if level < self._level:
+            return
+        suppressed = self._suppressed(event)
+        if suppressed is None:
+            return
+        self.prepare()
+        said = {name: value for name, value in {**self._fields, **fields}.items() if value is not None}
+        if suppressed:
+            said["suppressed"] = suppressed
+        # A terminal that is gone, a full disk: the broker goes on without its log.
+        with suppress(OSError):
+            getattr(self._logger, method)(event, **said)
+
+    def _suppressed(self, event: str) -> int | None:
+        """How many lines of the event were left out before this one; None if this one is left out too."""
+        second = time.monotonic_ns() // 1_000_000_000
+        rate = self._rates.get(event)
+        if rate is None or rate.second != second:
+            self._rates[event] = _Rate(second)
+            return 0 if rate is None else rate.suppressed
+        rate.lines += 1
+        if rate.lines <= LINES_PER_SECOND:
+            return 0
+        rate.suppressed += 1
+        return None
+
+
+class _Rate:
+    """Of the lines of one event, in the second of the last one."""
+
+    __slots__ = ("lines", "second", "suppressed")
+
+    def __init__(self, second: int) -> None:
+        self.second = second
+        self.lines = 1
+        self.suppressed = 0
 
 
 def _make_logger(log_format: str, stream: TextIO) -> Any:

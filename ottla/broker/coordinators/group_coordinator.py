@@ -133,7 +133,7 @@ class GroupCoordinator:
     # Inside.
 
     def _observe(self, fact: Fact, now_ms: int) -> None:
-        log_fact(self._runtime.log, fact)
+        log_fact(self._runtime.log, fact, self._runtime.clock)
         if not self.timed_observers.is_empty:
             self.timed_observers.notify(fact, now_ms)
         self.observers.notify(fact)

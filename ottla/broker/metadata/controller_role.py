@@ -23,6 +23,7 @@ from ottla.cluster.controller import (
     Tick,
     TopicChanged,
     TopicRules,
+    by_topic,
     decisions,
     leader_change,
     transactions,
@@ -184,10 +185,11 @@ class ControllerRole:
         self._maybe_decide()
 
     def _log(self, changes: list[PartitionChange]) -> None:
-        for change in changes:
-            is_lossy = change.loses_records or change.by_longest_log
+        for is_lossy in (True, False):
             log = self._runtime.log.warning if is_lossy else self._runtime.log.info
-            log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
+            alike = (each for each in changes if (each.loses_records or each.by_longest_log) is is_lossy)
+            for (topic, reason), partitions in by_topic(alike, _reason).items():
+                log("partitions changed", topic=topic, partitions=partitions, reason=reason)
 
     def _count(self, changes: list[PartitionChange], image: MetadataImage) -> None:
         for change in changes:
@@ -208,6 +210,10 @@ class ControllerRole:
         if len(self._metadata.image.brokers) > 1:
             self._events[Tick(balance=True)] = None
             self._maybe_decide()
+
+
+def _reason(change: PartitionChange) -> str:
+    return change.reason
 
 
 def _must_reevaluate(before: MetadataImage, after: MetadataImage, name: str) -> bool:

@@ -97,6 +97,9 @@ def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
 async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
     """Gives whether the stop was a clean one."""
     log = LazyLog(options.log_format, options.log_level)
+    if options.brokers == 1:
+        # Several in one process add their ids themselves.
+        log = log.with_fields(broker=options.node_id or 0)
     loop = asyncio.get_running_loop()
     stop_requested = loop.create_future()
 
