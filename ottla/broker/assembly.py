@@ -26,6 +26,7 @@ from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 from ottla.broker.server.socket_server import Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
+from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
@@ -66,6 +67,7 @@ class Parts:
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
+        self.loggers = BrokerLoggers(runtime)
         self.group_loader = GroupCoordinatorLoader(
             runtime, self.replicas, self.metadata, ensure_topic=self.auto_topic_creation.ensure_offsets_topic
         )
@@ -135,6 +137,7 @@ class Parts:
         self.log_ends.stop()
         self.metadata.stop()
         self.topic_logs.stop()
+        self.loggers.stop()
 
     def _part(self, name: str) -> Any:
         return getattr(self, name)

@@ -7,17 +7,22 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from copy import copy
 from typing import Any, TextIO
 
 # Of one event. Further ones are left out, and counted in the first line of a later second.
 LINES_PER_SECOND = 20
+ROOT = "ottla"
+GROUP_LOGGER, REQUEST_LOGGER = "ottla.group", "ottla.request"
+LOGGERS = (ROOT, GROUP_LOGGER, REQUEST_LOGGER)
+"""Those whose level can be altered at run time."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class LazyLog:
     """What a structlog logger does, as far as the broker uses it."""
 
-    __slots__ = ("_fields", "_format", "_level", "_logger", "_rates", "_stream")
+    __slots__ = ("_fields", "_format", "_level", "_logger", "_name", "_rates", "_stream", "levels")
 
     def __init__(
         self,
@@ -29,6 +34,10 @@ class LazyLog:
         """`fields` go with every event."""
         self._format = log_format
         self._level = LEVELS[level]
+        self._name = ROOT
+        self.levels = LogLevels(self._level)
+        """Of all that write to this log."""
+        self.levels.logs.append(self)
         self._stream = stream
         self._fields = fields or {}
         self._logger: Any = None
@@ -38,9 +47,19 @@ class LazyLog:
     def with_fields(self, **fields: Any) -> "LazyLog":
         """The same log for one of several that write to it."""
         log = LazyLog(self._format, stream=self._stream, fields={**self._fields, **fields})
-        log._level = self._level
-        log._rates = self._rates
+        log._name, log._level, log.levels, log._rates = self._name, self._level, self.levels, self._rates
+        self.levels.logs.append(log)
         return log
+
+    def logger(self, name: str) -> "LazyLog":
+        """The same log for a subject that has a level of its own; one of `LOGGERS`."""
+        log = copy(self)
+        log._name, log._level = name, self.levels.of(name)
+        self.levels.logs.append(log)
+        return log
+
+    def level_changed(self) -> None:
+        self._level = self.levels.of(self._name)
 
     def debug(self, event: str, **fields: Any) -> None:
         self._write(LEVELS["debug"], "debug", event, fields)
@@ -89,6 +108,35 @@ class LazyLog:
             return 0
         rate.suppressed += 1
         return None
+
+
+class LogLevels:
+    """The levels of all loggers. Each log keeps its own, so that a line that is not written costs one comparison."""
+
+    def __init__(self, root: int) -> None:
+        self.logs: list[LazyLog] = []
+        self._at_start = root
+        self._levels: dict[str, int] = {ROOT: root}
+
+    def of(self, name: str) -> int:
+        """A logger without a level of its own has that of the root."""
+        return self._levels.get(name, self._levels[ROOT])
+
+    def set(self, name: str, level: int | None) -> None:
+        """None: that of the root, and for the root, the one of the start."""
+        if level is not None:
+            self._levels[name] = level
+        elif name == ROOT:
+            self._levels[ROOT] = self._at_start
+        else:
+            self._levels.pop(name, None)
+        for log in self.logs:
+            log.level_changed()
+
+    def reset(self) -> None:
+        """As they were at the start."""
+        for name in LOGGERS:
+            self.set(name, None)
 
 
 class _Rate:

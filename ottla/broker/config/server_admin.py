@@ -74,3 +74,10 @@ class AdminOptions:
         at_least=0,
         update=Update.CLUSTER_WIDE,
     )
+    ottla_log_level_revert_ms = long(
+        "ottla.log.level.revert.ms",
+        3600000,
+        "How long levels of the log that were altered at run time (BROKER_LOGGER) hold, in milliseconds; 0 for ever.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
+    )

@@ -9,13 +9,21 @@ from ottla.broker.config.describe import (
     ConfigEntry,
     broker_entries,
     cluster_default_entries,
+    logger_entries,
     topic_entries,
 )
-from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, check_broker_name, check_resource_type
+from ottla.broker.handlers.config_resources import (
+    ALL_BROKERS,
+    ResourceType,
+    check_broker_name,
+    check_logger_resource,
+    check_resource_type,
+)
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
 from ottla.protocol.messages.describe_configs import (
@@ -36,6 +44,7 @@ class _Described(NamedTuple):
     metadata: ClusterMetadata
     listeners: Listeners
     log_directory: LogDirectory
+    loggers: BrokerLoggers
 
 
 def handle(
@@ -43,10 +52,11 @@ def handle(
     metadata: ClusterMetadata,
     listeners: Listeners,
     log_directory: LogDirectory,
+    loggers: BrokerLoggers,
     context: RequestContext,  # noqa: ARG001
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse:
-    parts = _Described(runtime, metadata, listeners, log_directory)
+    parts = _Described(runtime, metadata, listeners, log_directory, loggers)
     return DescribeConfigsResponse(results=[_result(parts, request, resource) for resource in request.resources])
 
 
@@ -71,7 +81,11 @@ def _result(
 def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
     config, node_id = parts.runtime.config, parts.runtime.node_id
     name = resource.resource_name
-    if check_resource_type(resource.resource_type) is ResourceType.TOPIC:
+    kind = check_resource_type(resource.resource_type)
+    if kind is ResourceType.BROKER_LOGGER:
+        check_logger_resource(name, node_id)
+        return logger_entries(parts.loggers.levels())
+    if kind is ResourceType.TOPIC:
         check_topic_name(name)
         topic = parts.metadata.image.topic(name)
         if topic is None:

@@ -7,6 +7,7 @@ not be read for each. A request that was parked is counted when its answer leave
 from typing import Protocol
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
+from ottla.broker.logging import REQUEST_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.request_context import ClientConnection, RequestContext
@@ -35,6 +36,7 @@ class RequestTimes:
         self.slowest_event_ns = 0
         """Since it was set to 0."""
         self._runtime = runtime
+        self._log = runtime.log.logger(REQUEST_LOGGER)
 
     def count(self, duration_ns: int, connection: TimedConnection) -> None:
         """The read event is over, and its answers are with the transport: counts the runs that its connection has not,
@@ -53,7 +55,7 @@ class RequestTimes:
         request.route.parked.observe(duration_ns)
         if duration_ns >= SLOW_EVENT_NS and request.api_key not in LONG_POLLS and self._is_slow(duration_ns):
             connection: ClientConnection = request.connection
-            self._runtime.log.warning(
+            self._log.warning(
                 "slow request",
                 api=request.route.api.name,
                 version=request.api_version,
@@ -72,7 +74,7 @@ class RequestTimes:
         if self._is_slow(duration_ns):
             last = connection.run_route
             routes = [route for route, _ in self.runs] + ([] if last is None else [last])
-            self._runtime.log.warning(
+            self._log.warning(
                 "slow requests",
                 apis=sorted({f"{route.api.name} v{route.version}" for route in routes}),
                 peer=connection.peer_host,
