@@ -51,6 +51,9 @@ def main() -> int:
     return 1 if missed else 0
 
 
+_VERDICTS = {True: "pass", False: "fail", None: ""}
+
+
 def _rows(figures: list[Figure]) -> list[tuple[str, ...]]:
     head = ("figure", "Ottla", "baseline", "", "ratio", "target")
     return [head, *map(_row, figures)]
@@ -64,7 +67,8 @@ def _row(f: Figure) -> tuple[str, ...]:
 
 
 def _print_table(figures: list[Figure]) -> None:
-    rows = _rows(figures)
+    head, *rows = _rows(figures)
+    rows = [(*head, ""), *((*row, _VERDICTS[figure.meets_target]) for row, figure in zip(rows, figures, strict=True))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

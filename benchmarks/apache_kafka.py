@@ -1,9 +1,11 @@
 """Apache Kafka from Maven Central as one node, broker and controller in one, with the settings its own scripts use."""
 
+import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,20 +46,20 @@ class ApacheKafka:
 
     Raises NotMeasured where there is no Java, no Maven, or no way to Kafka's jars."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, more: Mapping[str, str] | None = None) -> None:
+        """`more` are further properties of the node."""
         self.port, controller_port = processes.free_port(), processes.free_port()
-        self._classpath = _classpath()
+        self._classpath = classpath()
         self._properties = Path(directory) / "server.properties"
-        self._properties.write_text(
-            PROPERTIES.format(port=self.port, controller_port=controller_port, directory=directory)
-        )
+        text = PROPERTIES.format(port=self.port, controller_port=controller_port, directory=directory)
+        self._properties.write_text(text + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
         format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
         subprocess.run(self._java("kafka.tools.StorageTool", *format_arguments), check=True, capture_output=True)
 
     @contextmanager
-    def running(self) -> Iterator[Server]:
+    def running(self, options: tuple[str, ...] = JVM_OPTIONS) -> Iterator[Server]:
         """The node from the moment of its exec: it does not serve yet."""
-        command = self._java("kafka.Kafka", str(self._properties), options=JVM_OPTIONS)
+        command = self._java("kafka.Kafka", str(self._properties), options=options)
         with processes.started(command, stderr=subprocess.DEVNULL) as process:
             yield Server(process, self.port)
 
@@ -65,14 +67,23 @@ class ApacheKafka:
         return ["java", *options, "-cp", self._classpath, main_class, *arguments]
 
 
-def _classpath() -> str:
+def classpath() -> str:
+    """The jars of Apache Kafka and its tools, which Maven fetches once.
+
+    Raises NotMeasured where there is no Java, no Maven, or no way to the jars."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise NotMeasured(f"{program} is not installed")
+    # Maven needs ten seconds to find what it has found before.
+    known = Path.home() / ".m2" / f"ottla-classpath-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    if known.exists() and all(Path(jar).exists() for jar in known.read_text().split(os.pathsep)):
+        return known.read_text()
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-        done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True)
+        done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise NotMeasured(f"Maven could not resolve Apache Kafka: {done.stdout[-300:]}")
+        known.parent.mkdir(exist_ok=True)
+        known.write_text(output.read_text())
         return output.read_text()

@@ -5,7 +5,6 @@ step is all that happens without a pause: the requests of one read event, or the
 """
 
 import asyncio
-import gc
 import selectors
 import signal
 import socket
@@ -28,6 +27,7 @@ from benchmarks.raw_client import (
     join_request,
     sync_request,
 )
+from ottla.cli.operations.serve import tune_garbage_collector
 from ottla.protocol.client import RequestFramer, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
@@ -167,8 +167,7 @@ async def _serve_timed(stopwatch: Stopwatch) -> None:
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     async with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
-        # As `ottla serve` does.
-        gc.freeze()
+        tune_garbage_collector()
         print(f"ready bootstrap={broker.bootstrap}", flush=True)
         client = asyncio.get_running_loop().run_in_executor
         await client(None, find_coordinator, RawClient(int(broker.bootstrap.rsplit(":", 1)[1])), GROUP)

@@ -37,6 +37,10 @@ class Server:
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.pid)
 
+    def kill(self) -> None:
+        """Ends it at once; its data is of no use any more."""
+        self._process.kill()
+
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_SIZE
 

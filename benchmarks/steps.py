@@ -20,6 +20,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
+from ottla.cli.operations.serve import tune_garbage_collector
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -67,15 +68,16 @@ class Steps:
             with self.timed():
                 run(handle)
 
-        # As `ottla serve` does once it has started.
+        thresholds = gc.get_threshold()
         gc.collect()
-        gc.freeze()
+        tune_garbage_collector()
         asyncio.Handle._run = timed  # type: ignore[method-assign,assignment]
         try:
             yield
         finally:
             asyncio.Handle._run = run  # type: ignore[method-assign]
             gc.unfreeze()
+            gc.set_threshold(*thresholds)
 
 
 def figures() -> list[Figure]:

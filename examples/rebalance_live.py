@@ -32,6 +32,10 @@ from ottla.protocol.address import parse_addresses
 
 COLOURS = {"anna": "cyan", "bruno": "magenta", "clara": "yellow"}
 SESSION_TIMEOUT_MS = 6000
+REBALANCED_WITHIN_S = 120
+# So that one can read along; the play waits for the group, not for the clock.
+PAUSE_S = 1
+LOOK_EVERY_S = 0.05
 
 
 class Timeline:
@@ -76,35 +80,59 @@ def name_of(member_id: str) -> str:
     return next((name for name in COLOURS if member_id.startswith(name)), member_id)
 
 
-async def watch(client: Client, group_id: str, timeline: Timeline, *, show_states: bool) -> None:
-    """Ask for the group again and again; show what has changed, and who owns what whenever the group is stable."""
-    seen_state, seen_owners = "", None
-    while True:
-        await asyncio.sleep(0.05)
-        with suppress(ClientError):
-            group = await describe_group(client, group_id)
-            owners = {m.member_id: m.assignment for m in group.members}
-            if show_states and group.state != seen_state:
-                timeline.add("→", f"{group.state}, {len(group.members)} members", "dim")
-            if group.state == "Stable" and owners != seen_owners:
-                timeline.show_owners(group)
-                seen_owners = owners
-            seen_state = group.state
+class Watch:
+    """Asks for the group again and again; shows what has changed, and who owns what whenever the group is stable."""
+
+    def __init__(self, client: Client, group_id: str, timeline: Timeline, *, show_states: bool) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._timeline = timeline
+        self._show_states = show_states
+        self._state = ""
+        self._owners: object = None
+        # Set while the group is stable, by the number of its members.
+        self._stable = {members: asyncio.Event() for members in range(1, len(COLOURS) + 1)}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            with suppress(ClientError):
+                self._show(await describe_group(self._client, self._group_id))
+
+    def _show(self, group: GroupDescription) -> None:
+        owners = {m.member_id: m.assignment for m in group.members}
+        if self._show_states and group.state != self._state:
+            self._timeline.add("→", f"{group.state}, {len(group.members)} members", "dim")
+        if group.state == "Stable" and owners != self._owners:
+            self._timeline.show_owners(group)
+            self._owners = owners
+        self._state = group.state
+        for members, is_stable in self._stable.items():
+            if group.state == "Stable" and members == len(owners):
+                is_stable.set()
+            else:
+                is_stable.clear()
+
+    async def stable_with(self, members: int) -> None:
+        """Wait for a stable group of so many: who joins during a rebalance of others sets off none of its own."""
+        async with asyncio.timeout(REBALANCED_WITHIN_S):
+            await self._stable[members].wait()
+        await asyncio.sleep(PAUSE_S)
 
 
-async def play(bootstrap: str, topic: str, timeline: Timeline) -> None:
+async def play(bootstrap: str, topic: str, timeline: Timeline, watch: Watch) -> None:
     consumers = {}
-    for name in COLOURS:
+    for members, name in enumerate(COLOURS, start=1):
         timeline.add("+", f"{name} starts", "green")
         command = (sys.executable, __file__, "consumer", name, bootstrap, topic)
         consumers[name] = await asyncio.create_subprocess_exec(*command)
-        await asyncio.sleep(3.5)
+        await watch.stable_with(members)
     timeline.add("-", "bruno stops and leaves the group", "green")
     consumers["bruno"].send_signal(signal.SIGTERM)
-    await asyncio.sleep(2)
+    await watch.stable_with(2)
     timeline.add("✗", "clara is killed: no LeaveGroup, no more heartbeats", "green")
     consumers["clara"].kill()
-    await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 2)
+    await watch.stable_with(1)
     timeline.add("-", "anna stops and leaves the group", "green")
     consumers["anna"].send_signal(signal.SIGTERM)
     for consumer in consumers.values():
@@ -117,8 +145,8 @@ async def consume(name: str, bootstrap: str, topic: str) -> None:
     settings = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": 300, "metadata_max_age_ms": 60_000}
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, client_id=name, **settings)
     stopped = asyncio.Event()
-    await consumer.start()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    await consumer.start()
     await stopped.wait()
     await consumer.stop()
 
@@ -138,8 +166,9 @@ async def main(bootstrap: str | None, timeline: Timeline) -> None:
         await create_topic(client, topic, partitions=3, replication_factor=1, configs={})
         await existing_topic(client, topic)
         timeline.add("○", f"topic {topic} with 3 partitions at {address}", "bold")
-        watching = asyncio.create_task(watch(client, topic, timeline, show_states=bootstrap is not None))
-        await play(address, topic, timeline)
+        watch = Watch(client, topic, timeline, show_states=bootstrap is not None)
+        watching = asyncio.create_task(watch.run())
+        await play(address, topic, timeline, watch)
         watching.cancel()
 
 

@@ -1,30 +1,55 @@
 """A broker that speaks Kafka's wire protocol.
 
 `Broker` and `BrokerThread` put one into a program of yours, `Cluster` and `ClusterThread` several; `ottla serve` runs
-them by themselves.
+them by themselves. They raise `ConfigError` for a wrong option, `StartError` when they cannot start, and
+`NotRunningError` for what needs a broker that runs; each is one sentence.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.testing.embedded import BrokerThread, ClusterThread
+    from ottla.broker.config.options import ConfigError
+    from ottla.broker.runtime import StartError
+    from ottla.testing.embedded import BrokerThread, ClusterThread, NotRunningError
     from ottla.testing.embedded import EmbeddedBroker as Broker
     from ottla.testing.embedded import EmbeddedCluster as Cluster
 
-__all__ = ["Broker", "BrokerThread", "Cluster", "ClusterThread"]
+    __version__: str
 
-_CLASSES = {
+__all__ = [
+    "Broker",
+    "BrokerThread",
+    "Cluster",
+    "ClusterThread",
+    "ConfigError",
+    "NotRunningError",
+    "StartError",
+    "__version__",
+]
+
+_EXPORTS = {
     "Broker": "EmbeddedBroker",
     "BrokerThread": "BrokerThread",
     "Cluster": "EmbeddedCluster",
     "ClusterThread": "ClusterThread",
+    "ConfigError": "ConfigError",
+    "NotRunningError": "NotRunningError",
+    "StartError": "StartError",
 }
 
 
 def __getattr__(name: str) -> object:
     # Imported when asked for: the command line and the packages below should not pay for it.
-    if name in _CLASSES:
+    if name in _EXPORTS:
         from ottla.testing import embedded
 
-        return getattr(embedded, _CLASSES[name])
+        return getattr(embedded, _EXPORTS[name])
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("ottla")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 READY_WITHIN_S = 20
+# A log of some segments is soon written.
+SMALL_SEGMENTS = {"internal.segment.bytes.min": "1"}
 # A broker that stops waits up to fifteen seconds for others to take over.
 STOP_WITHIN_S = 40
 
@@ -46,7 +48,8 @@ class ServedBroker:
 
     def launch(self) -> None:
         """Starts the process without waiting for it: `wait_until_ready` has to follow."""
-        settings = [argument for key, value in self.settings.items() for argument in ("--set", f"{key}={value}")]
+        values = SMALL_SEGMENTS | self.settings
+        settings = [argument for key, value in values.items() for argument in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "ottla", "serve", "--listen", self.listen, "--data-dir", str(self.data_dir)]
         with self.stderr_path.open("ab") as stderr:
             self._process = subprocess.Popen(

@@ -98,6 +98,8 @@ class Broker:
             executor=self._executor,
         )
         self.life.recovery = self.runtime.recovery
+        if self.config.without_effect:
+            self.log.warning("properties without effect", names=", ".join(self.config.without_effect))
         with ExitStack() as undo:
             undo.callback(self.runtime.stop)
             undo.callback(self._end_admin)
@@ -222,6 +224,11 @@ class Broker:
 
     async def _close_data(self) -> bool:
         return await self._data.close(self.log_manager.high_watermark_checkpoint())
+
+    @property
+    def listener_urls(self) -> list[str]:
+        """NAME://HOST:PORT of every listener, as clients reach it."""
+        return [str(endpoint) for endpoint in self.listeners.endpoints]
 
     @property
     def bootstrap(self) -> str:

@@ -85,6 +85,16 @@ class LocalCluster:
         return ",".join(self._bootstraps[node_id] for node_id in sorted(self._bootstraps))
 
     @property
+    def listener_urls(self) -> list[str]:
+        """Of the brokers that run, in order of their ids."""
+        return [url for broker in self.brokers.values() for url in broker.listener_urls]
+
+    @property
+    def node_ids(self) -> list[int]:
+        """Of all brokers, also those that do not run at the moment."""
+        return list(self._listen_on)
+
+    @property
     def brokers(self) -> dict[int, Broker]:
         """Those that run, by node id."""
         return dict(sorted(self._running.items()))

@@ -17,6 +17,7 @@ GROUP_LOGGER, REQUEST_LOGGER = "ottla.group", "ottla.request"
 LOGGERS = (ROOT, GROUP_LOGGER, REQUEST_LOGGER)
 """Those whose level can be altered at run time."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+LOG_FORMATS = ("console", "json")
 
 
 class LazyLog:

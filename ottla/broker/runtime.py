@@ -9,7 +9,7 @@ before a wait may be old behind it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Executor
 from random import Random
 from types import TracebackType
@@ -22,7 +22,11 @@ from ottla.storage.recovery import RecoveryProgress
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimingWheel
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+# What a command does for each topic or partition of a long list takes some 10 µs: some milliseconds for so many.
+ITEMS_PER_SLICE = 256
 
 
 class StartError(Exception):
@@ -270,6 +274,16 @@ class TimeLimit:
 async def next_step() -> None:
     """Lets the loop serve others first."""
     await asyncio.sleep(0)
+
+
+async def in_slices(work: Callable[[S], T], items: Iterable[S], *, at_once: int = ITEMS_PER_SLICE) -> list[T]:
+    """What `work` gives for each item, `at_once` of them in a step. `items` must not change until it is done."""
+    results: list[T] = []
+    for item in items:
+        if results and len(results) % at_once == 0:
+            await next_step()
+        results.append(work(item))
+    return results
 
 
 def complete(future: "asyncio.Future[T]", result: T) -> None:

@@ -4,31 +4,33 @@ from importlib import import_module
 
 import click
 
+from ottla.cli.names import CommandGroup
+
 COMMANDS = {
     "serve": "ottla.cli.commands.serve:serve_command",
     "topics": "ottla.cli.commands.topics:topics",
     "partitions": "ottla.cli.commands.partitions:partitions",
     "groups": "ottla.cli.commands.groups:groups",
+    "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
+    "log": "ottla.cli.commands.log:log",
     "produce": "ottla.cli.commands.produce:produce",
     "consume": "ottla.cli.commands.consume:consume",
     "health": "ottla.cli.commands.health:health",
+    "perf": "ottla.cli.commands.perf:perf",
     "ping": "ottla.cli.commands.ping:ping",
     "pipeline": "ottla.cli.commands.pipeline:pipeline",
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so.
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click calls it so.
-        target = COMMANDS.get(cmd_name)
-        if target is None:
-            return None
-        module, attribute = target.split(":")
+    def find_command(self, ctx: click.Context, name: str) -> click.Command:  # noqa: ARG002 - as of other groups.
+        module, attribute = COMMANDS[name].split(":")
         command = getattr(import_module(module), attribute)
-        assert isinstance(command, click.Command), f"{target} is no command"
+        assert isinstance(command, click.Command), f"{name} is no command"
         return command
 
 

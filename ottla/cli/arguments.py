@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from time import time
 from typing import Any, NamedTuple
 
 import click
@@ -13,6 +14,8 @@ DURATION = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
+SHORT_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[smhdw])")
+SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
@@ -43,6 +46,14 @@ def parse_replicas(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(map(_is_number, parts)):
         raise click.UsageError(f"{text!r} are not node ids with commas between them")
+    return tuple(map(int, parts))
+
+
+def parse_node_ids(text: str) -> tuple[int, ...]:
+    """`ID,ID,...`, each once. Raises ValueError with a sentence."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(_is_number, parts)) or len({*parts}) < len(parts):
+        raise ValueError(f"{text!r} are not different node ids with commas between them")
     return tuple(map(int, parts))
 
 
@@ -98,6 +109,23 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:
     return topics
 
 
+def parse_moment(text: str) -> int:
+    """Milliseconds since 1970 of a time, or of so long ago: `12h`, `PT12H`. Raises ValueError with a sentence."""
+    age = SHORT_DURATION.fullmatch(text)
+    if age is not None:
+        return _ago(float(age["number"]) * SHORT_UNITS[age["unit"]])
+    if text[:1] in "Pp":
+        return _ago(parse_duration(text) / 1000)
+    try:
+        return parse_datetime(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a duration like 12h or 30m, nor a time like 2026-03-01T12:00") from None
+
+
+def _ago(seconds: float) -> int:
+    return max(0, round((time() - seconds) * 1000))
+
+
 def parse_datetime(text: str) -> int:
     """Milliseconds since 1970; a time without an offset is the local one. Raises ValueError with a sentence."""
     try:
@@ -114,6 +142,14 @@ def parse_duration(text: str) -> int:
         raise ValueError(f"{text!r} is not a duration like PT1H30M or P7D")
     seconds = sum(float(number) * SECONDS[unit] for unit, number in found.groupdict().items() if number)
     return round(seconds * 1000)
+
+
+def parse_pattern(text: str) -> re.Pattern[str]:
+    """A regular expression. Raises ValueError with a sentence."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
 
 
 def _is_number(text: str) -> bool:

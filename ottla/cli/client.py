@@ -160,6 +160,10 @@ class Client:
         address = self._brokers.get(self._controller_id, next(iter(self._connections)))
         return (await self._connection_to(address)).version_for(message)
 
+    async def versions_at(self, address: Address) -> Mapping[int, tuple[int, int]]:
+        """The lowest and the highest version of each request that a broker knows, by API key."""
+        return (await self._connection_to(address)).ranges
+
     async def coordinator_of(self, group_id: str) -> Address:
         """The broker that keeps the group."""
         known = self._coordinators.get(group_id)
@@ -181,7 +185,7 @@ class Client:
 
         async def attempt() -> dict[TopicPartition, int]:
             offsets: dict[TopicPartition, int] = {}
-            for leader, led in (await self._by_leader(wanted)).items():
+            for leader, led in (await self.by_leader(wanted)).items():
                 request = ListOffsetsRequest(replica_id=-1, topics=_topics_to_list(led, timestamp))
                 request.timeout_ms = self.timeout_ms
                 response = await self.ask_at(leader, request, ListOffsetsResponse)
@@ -194,7 +198,8 @@ class Client:
 
         return await self.retrying(attempt) if wanted else {}
 
-    async def _by_leader(self, partitions: Sequence[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+    async def by_leader(self, partitions: Sequence[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+        """The partitions by the address of their leader; raises Refused where one has none at the moment."""
         response = await self.metadata(sorted({topic for topic, _ in partitions}))
         leaders: dict[TopicPartition, int] = {}
         for topic in response.topics:

@@ -34,7 +34,8 @@ class BrokerConnection:
         self._reader = reader
         self._writer = writer
         self._wire = WireClient(CLIENT_ID)
-        self._ranges: dict[int, tuple[int, int]] = {}
+        # The lowest and the highest version of each request that the broker knows, by API key.
+        self.ranges: dict[int, tuple[int, int]] = {}
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -65,7 +66,7 @@ class BrokerConnection:
         lowest_ours, highest_ours = message.VERSIONS
         if highest is not None:
             highest_ours = min(highest_ours, highest)
-        theirs = self._ranges.get(message.API_KEY)
+        theirs = self.ranges.get(message.API_KEY)
         if theirs is None:
             return None
         version = min(highest_ours, theirs[1])
@@ -92,7 +93,7 @@ class BrokerConnection:
         response = self._parse(ApiVersionsResponse, version, payload)
         if response.error_code != ErrorCode.NONE:
             raise ClientError(f"{self.address} refuses ApiVersions requests (error {response.error_code})")
-        self._ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        self.ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
     async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:
         """Send a request and return the answer to it, without its size."""

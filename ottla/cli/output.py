@@ -60,6 +60,12 @@ class Output:
             _print_plain(columns, cells, numeric)
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; a script is not asked."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(question, abort=True)
+
+
 def _text(value: object) -> str:
     match value:
         case None | "":

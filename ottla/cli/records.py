@@ -157,14 +157,14 @@ def _field(record: Any, name: str) -> str:
         case "key" | "value":
             return bytes_as_text(getattr(record, name))
         case "timestamp":
-            return _moment(record.timestamp)
+            return utc_moment(record.timestamp)
         case "headers":
             return ",".join(f"{header}={bytes_as_text(value)}" for header, value in record.headers)
         case _:
             return str(getattr(record, name))
 
 
-def _moment(timestamp_ms: int) -> str:
+def utc_moment(timestamp_ms: int) -> str:
     """The time in UTC; a number that no calendar holds stays a number."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -12,9 +12,10 @@ from typing import Any
 import click
 
 from ottla.broker.admin.metrics.families import GROUPS, PROCESS, REPLICATION, REQUESTS, Family
-from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
+from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Option, Update
 from ottla.broker.config.refused import refused_properties
+from ottla.broker.config.without_effect import idle_properties
 from ottla.broker.server.apis import APIS
 from ottla.cli.app import cli
 from ottla.cli.event_reference import envelope_rows, field_rows, type_rows
@@ -56,10 +57,18 @@ Set when a topic is created, or altered later. A topic without a value of its ow
 property, or of the first of several that has one.
 """
 
+_IDLE_INTRODUCTION = """\
+## Properties of Kafka without effect
+
+They stand in many files, as in Kafka's sample `server.properties`, and mean nothing here. They are accepted, and one
+warning at the start lists them. Listeners of a KRaft controller (`controller.listener.names`) are left out. A trailing
+`*` stands for every name with that prefix.
+"""
+
 _REFUSED_INTRODUCTION = """\
 ## Properties of Kafka that are refused
 
-A property that would have no effect is refused. A trailing `*` stands for every name with that prefix.
+What they ask for is not to be had here. A trailing `*` stands for every name with that prefix.
 """
 
 _METRICS_INTRODUCTION = """\
@@ -99,11 +108,14 @@ variable `OTTLA_BOOTSTRAP`, else at 127.0.0.1:9092.
 
 - On a terminal they print tables; in a pipe, the same as aligned text with one heading line; with `--json`, JSON.
 - What goes wrong is one sentence on standard error. The exit status is 1, or 2 when the command was written wrongly.
+- The shell completes commands, options, topics and groups after `eval "$(_OTTLA_COMPLETE=bash_source ottla)"`, in zsh
+  with `zsh_source`; for fish, `_OTTLA_COMPLETE=fish_source ottla | source`.
+- A command is also found by its singular or plural: `ottla topic list`.
 - Errors that pass (a leader or a coordinator that is moving) are tried again for `--request-timeout` seconds.
 
 ```console
 $ ottla serve --ephemeral &
-ready bootstrap=127.0.0.1:9092 cluster_id=... startup_ms=...
+ready bootstrap=127.0.0.1:9092 cluster_id=... startup_ms=... listeners=...
 $ ottla topics create words --partitions 3
 created topic words
 $ printf 'a:1\\nb:2\\n' | ottla produce words --key-separator :
@@ -120,7 +132,7 @@ still to copy; `ottla partitions` shows and changes who has and who leads what:
 
 ```console
 $ ottla serve --ephemeral --brokers 3 &
-ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=...
+ready bootstrap=127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 cluster_id=... startup_ms=... listeners=...
 $ ottla topics create orders --partitions 2 --replication-factor 3
 created topic orders
 $ ottla partitions reassign orders:0=2,0 orders:1=0,1 --wait
@@ -173,6 +185,8 @@ def configuration_text() -> str:
         _table(("property", "type", "default", "values", "dynamic", "meaning"), _server_rows()),
         _TOPICS_INTRODUCTION,
         _table(("config", "type", "values", "server property", "meaning"), _topic_rows()),
+        _IDLE_INTRODUCTION,
+        ", ".join(f"`{name}`" for name in idle_properties()) + ".\n",
         _REFUSED_INTRODUCTION,
         _table(("reason", "properties"), _refused_rows(refused_properties())),
     ]
@@ -232,8 +246,8 @@ def _server_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _topic_rows() -> Iterator[tuple[str, ...]]:
-    for name in sorted(TOPIC_OPTIONS):
-        option = TOPIC_OPTIONS[name]
+    for name in sorted(ALL_TOPIC_OPTIONS):
+        option = ALL_TOPIC_OPTIONS[name]
         behind = ", ".join(f"`{synonym.server_name}`" for synonym in SYNONYMS[name])
         yield f"`{name}`", _kind(option), _values(option), behind, option.meaning
 

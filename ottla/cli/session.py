@@ -11,10 +11,10 @@ import click
 
 from ottla.cli.client import Client, ClientConfig
 from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
+from ottla.cli.names import DEFAULT_BOOTSTRAP
 from ottla.cli.output import Output
 from ottla.protocol.address import Address, parse_addresses
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 Result = TypeVar("Result")
 
 

@@ -15,6 +15,8 @@ from ottla.cluster.store import Expect, Put, Transaction
 
 # Well below etcd's bound of 128 operations, which expectations count against too.
 CHANGES_PER_TRANSACTION = 64
+# Looked at in one step of a loop, at some 20 µs each.
+PARTITIONS_PER_STEP = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +78,20 @@ def decisions(
     image: MetadataImage, events: Iterable[ControllerEvent], rules_of: RulesOf
 ) -> Iterator[list[PartitionChange]]:
     """The partition states that have to change, each once, in the order of the events and the image, in lists for a
-    transaction each. They are made as they are taken, so that a step need not look at a thousand partitions."""
-    changes = (change for event in events for change in _decided(image, event, rules_of))
+    transaction each. They are made as they are taken, so that a step need not look at a thousand partitions; a list is
+    empty where so many were looked at that the next ones shall be looked at in another step."""
+    looked_at = (change for event in events for change in _decided(image, event, rules_of))
     seen: set[tuple[str, int]] = set()
     batch: list[PartitionChange] = []
-    for change in changes:
-        if (change.topic, change.index) in seen:
-            continue
-        seen.add((change.topic, change.index))
-        batch.append(change)
+    for count, change in enumerate(looked_at, start=1):
+        if change is not None and (change.topic, change.index) not in seen:
+            seen.add((change.topic, change.index))
+            batch.append(change)
         if len(batch) == CHANGES_PER_TRANSACTION:
             yield batch
             batch = []
+        elif count % PARTITIONS_PER_STEP == 0:
+            yield []
     if batch:
         yield batch
 
@@ -111,46 +115,55 @@ def conditions(
     )
 
 
-def first_unfinished(image: MetadataImage, node_id: int, rules_of: RulesOf) -> tuple[str, int] | None:
-    """A partition in which something is left to be done about the earlier life of a starting broker, which the image
+def unfinished(image: MetadataImage, node_id: int, rules_of: RulesOf) -> Iterator[tuple[str, int] | None]:
+    """Partitions in which something is left to be done about the earlier life of a starting broker, which the image
     shows. Where there is none, it may become active: it leads nothing, is in no ISR that goes on without it and, if it
-    lost data, in none and no ELR."""
-    changes = _changes(image, _concerned(image, BrokerChanged(node_id)), rules_of)
-    return next(((change.topic, change.index) for change in changes if _has_part(change.before, node_id)), None)
+    lost data, in none and no ELR.
+
+    None where so many were looked at that the next ones shall be looked at in another step."""
+    looked_at = _looked_at(image, _concerned(image, BrokerChanged(node_id)), rules_of)
+    for count, change in enumerate(looked_at, start=1):
+        if change is not None and _has_part(change.before, node_id):
+            yield change.topic, change.index
+        elif count % PARTITIONS_PER_STEP == 0:
+            yield None
 
 
 def is_unfinished(image: MetadataImage, node_id: int, key: tuple[str, int], rules_of: RulesOf) -> bool:
-    """Whether `first_unfinished` may still give this partition: to be checked first, for it costs nothing."""
+    """Whether `unfinished` may still give this partition: to be checked first, for it costs nothing."""
     topic, state = image.topic(key[0]), image.partition(*key)
     if topic is None or state is None or not _has_part(state, node_id):
         return False
-    return any(_changes(image, [(topic, key[1], state)], rules_of))
+    return any(_looked_at(image, [(topic, key[1], state)], rules_of))
 
 
 def _has_part(state: PartitionInfo, node_id: int) -> bool:
     return node_id in (state.leader, *state.isr, *state.elr)
 
 
-def _decided(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> Iterator[PartitionChange]:
-    return _changes(image, _concerned(image, event), rules_of, balance=isinstance(event, Tick) and event.balance)
+def _decided(image: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> Iterator[PartitionChange | None]:
+    return _looked_at(image, _concerned(image, event), rules_of, balance=isinstance(event, Tick) and event.balance)
 
 
-def _changes(
+def _looked_at(
     image: MetadataImage,
     partitions: Iterable[tuple[TopicInfo, int, PartitionInfo]],
     rules_of: RulesOf,
     *,
     balance: bool = False,
-) -> Iterator[PartitionChange]:
+) -> Iterator[PartitionChange | None]:
+    """For each of the partitions its change, or None where it is as it should be."""
     active, lost = image.active_brokers, image.brokers_that_lost_data
     for topic, index, state in partitions:
         log_ends = _log_ends(image, topic, index, state) if state.leader == NO_LEADER else None
         now = conditions(topic, rules_of(topic), active=active, lost_data=lost, balance=balance, log_ends=log_ends)
         after = next_state(state, now)
-        if after is not state:
-            longest = longest_log(state, now) if log_ends else None
-            reason = reason_of(state, after) if longest is None else _reason_of_longest(state, now.log_ends, longest)
-            yield PartitionChange(topic.name, index, state, after, reason, by_longest_log=longest is not None)
+        if after is state:
+            yield None
+            continue
+        longest = longest_log(state, now) if log_ends else None
+        reason = reason_of(state, after) if longest is None else _reason_of_longest(state, now.log_ends, longest)
+        yield PartitionChange(topic.name, index, state, after, reason, by_longest_log=longest is not None)
 
 
 def _log_ends(image: MetadataImage, topic: TopicInfo, index: int, state: PartitionInfo) -> dict[int, LogEnd]:

@@ -11,6 +11,7 @@ later revision than the watch has for a while, it is begun again.
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -80,6 +81,7 @@ class EtcdStore:
         within `timeout_ms` gets Unavailable. `reachable` is called when etcd cannot be reached any more, and
         why, and when it can."""
         assert endpoints, "at least one endpoint is needed"
+        self._addresses = ", ".join(f"{host}:{port}" for host, port in endpoints)
         self._urls = [f"http://{f'[{host}]' if ':' in host else host}:{port}/v3/" for host, port in endpoints]
         self._at = 0
         self._timeout_s = timeout_ms / 1000
@@ -232,10 +234,11 @@ class EtcdStore:
         repeatable: bool = True,
     ) -> Json:
         """Ask the endpoints in turn until one answers. What is not `repeatable` is sent once at most."""
+        reason = "it was not asked in time"
         while True:
             left = deadline - self._loop.time()
             if left <= 0:
-                raise _NoAnswer(f"etcd did not answer within {self._timeout_s:g} s")
+                raise _NoAnswer(f"etcd at {self._addresses} did not answer within {self._timeout_s:g} s: {reason}")
             url = self.url
             try:
                 answer = await self._ask_one(url + path, request, min(left, try_timeout_s))
@@ -244,16 +247,18 @@ class EtcdStore:
                     raise _NoAnswer(str(error)) from error
                 reason, was_sent = str(error), False
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                reason, was_sent = str(error), False
+                reason, was_sent = _reason(error), False
             except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError, _Doubtful) as error:
-                reason, was_sent = str(error) or type(error).__name__, True
+                reason, was_sent = _reason(error), True
             else:
                 self.note_reachable()
                 self.revision_seen = max(self.revision_seen, revision_of(answer.get("result", answer)))
                 return answer
             await self.leave_endpoint(url, reason)
             if was_sent and not repeatable:
-                raise _NoAnswer(f"etcd did not answer a transaction, which may have been done: {reason}")
+                raise _NoAnswer(
+                    f"etcd at {self._addresses} did not answer a transaction, which may have been done: {reason}"
+                )
 
     async def _ask_one(self, url: str, request: Json, timeout_s: float) -> Json:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
@@ -307,6 +312,17 @@ class EtcdStore:
     def _report_reachable(self, reachable: bool, reason: str) -> None:
         if self._reachable is not None:
             self._reachable(reachable, reason)
+
+
+def _reason(error: Exception) -> str:
+    """In the system's words where the system refused, without those of the libraries above it."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the host name is not known"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower()
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__
 
 
 class EtcdWatch:

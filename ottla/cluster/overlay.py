@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from math import isqrt
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,15 +28,20 @@ class Overlay(Mapping[K, V]):
         """The mapping after keys were put or, with None, taken out."""
         copy = Overlay[K, V]()
         copy._base = self._base
-        copy._delta = self._delta.copy()
-        copy._length = self._length
-        for key, value in changes.items():
-            copy._length += (value is not None) - (key in self)
-            copy._delta[key] = value
+        copy._delta = {**self._delta, **changes}
+        copy._length = self._length + sum((value is not None) - (key in self) for key, value in changes.items())
         if len(copy._delta) > _DELTA_MIN + isqrt(len(copy._base)):
-            copy._base = {key: copy[key] for key in copy}
-            copy._delta = {}
+            copy._merge()
         return copy
+
+    def _merge(self) -> None:
+        base = self._base.copy()
+        for key, value in self._delta.items():
+            if value is None:
+                base.pop(key, None)
+            else:
+                base[key] = value
+        self._base, self._delta = base, {}
 
     def __getitem__(self, key: K) -> V:
         if key in self._delta:
@@ -45,6 +50,17 @@ class Overlay(Mapping[K, V]):
                 raise KeyError(key)
             return value
         return self._base[key]
+
+    # Those of `Mapping` would raise and catch a KeyError for every key that is missing.
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key) is not None
+
+    def get(self, key: K, default: Any = None) -> Any:
+        if key in self._delta:
+            value = self._delta[key]
+            return default if value is None else value
+        return self._base.get(key, default)
 
     def __iter__(self) -> Iterator[K]:
         delta = self._delta

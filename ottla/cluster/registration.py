@@ -2,7 +2,7 @@
 
 A registration stays when its broker goes; a session lives under a lease. A process registers with an incarnation drawn
 at its start; the revision of the registration is its broker epoch. It starts fenced, becomes active when it has caught
-up and nothing of its earlier life is left to be done (`controller.first_unfinished`), says that it is stopping before
+up and nothing of its earlier life is left to be done (`controller.unfinished`), says that it is stopping before
 it stops, and is fenced again when its session ends, by whatever cause.
 
     no session --register--> STARTING --activate--> ACTIVE --begin_shutdown--> STOPPING
@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.cluster.encoding import (
+    ALL_BROKERS,
+    BROKER_CONFIGS,
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
@@ -24,6 +26,7 @@ from ottla.cluster.encoding import (
     PARTITIONS,
     SESSIONS,
     broker_of,
+    config_value,
     controller_value,
     log_ends_value,
     partition_of,
@@ -49,6 +52,8 @@ class Registration:
     clean_shutdown: bool
     rack: str | None = None
     listeners: tuple[Listener, ...] = ()
+    min_insync_replicas: int | None = None
+    """What a new cluster keeps for all brokers from the start; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,11 @@ class AlreadyRegistered:
 def stored_cluster_id(entries: Sequence[Entry]) -> str | None:
     """The id of the cluster whose store this is; None while no broker has registered."""
     return next((entry.value.decode() for entry in entries if entry.key == CLUSTER_ID), None)
+
+
+def min_isr_of_cluster(min_insync_replicas: int) -> Put:
+    """As in Kafka with eligible leader replicas (KIP-966): brokers with other values would contradict each other."""
+    return Put(f"{BROKER_CONFIGS}{ALL_BROKERS}", config_value({"min.insync.replicas": str(min_insync_replicas)}))
 
 
 def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> Transaction | AlreadyRegistered:
@@ -172,6 +182,8 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
     changes: list[Change] = []
     if CLUSTER_ID not in found:
         changes.append(Put(CLUSTER_ID, wanted.cluster_id.encode()))
+        if wanted.min_insync_replicas is not None:
+            changes.append(min_isr_of_cluster(wanted.min_insync_replicas))
     if known is None or broker_of(known).incarnation != wanted.incarnation:
         broker = BrokerInfo(
             wanted.node_id,

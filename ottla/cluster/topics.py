@@ -73,12 +73,19 @@ def check_topic_name(name: str | None) -> None:
         raise InvalidTopicException(f"topic name '{name}' has characters other than letters, digits, '.', '_' and '-'")
 
 
+def check_new_name(name: str, image: MetadataImage) -> None:
+    """Raise the KafkaError that says why no topic can be called so beside those of the image."""
+    check_topic_name(name)
+    _check_not_taken(name, image)
+
+
 def plan_topic(
     spec: TopicSpec, image: MetadataImage, defaults: TopicDefaults, configs: Mapping[str, str], rng: Random
 ) -> TopicInfo:
     """The new topic. Raises the KafkaError that answers the request when it cannot be created."""
     check_topic_name(spec.name)
-    _check_not_taken(spec.name, image)
+    if spec.name in image.topics:
+        raise TopicAlreadyExists(f"topic '{spec.name}' already exists")
     if spec.assignments:
         replicas = _assigned_replicas(spec, image.brokers)
     else:
@@ -187,10 +194,10 @@ def _placed_replicas(
 ) -> list[tuple[int, ...]]:
     partitions = defaults.num_partitions if spec.num_partitions == USE_DEFAULT else spec.num_partitions
     factor = _factor_of(spec, defaults)
-    if partitions < 1:
-        raise InvalidPartitions(f"a topic has at least one partition, not {partitions}")
     if factor < 1:
         raise InvalidReplicationFactor(f"a topic has at least one replica, not {factor}")
+    if partitions < 1:
+        raise InvalidPartitions(f"a topic has at least one partition, not {partitions}")
     check_partition_count(partitions)
     return _placed(partitions, factor, image, rng)
 

@@ -40,14 +40,18 @@ class ImageUpdate:
     controller_changed: bool
 
 
-def applied(image: MetadataImage, event: Snapshot | Changes) -> ImageUpdate:
-    """Raises StoreError when something in the event cannot be understood; the image is then as it was."""
-    return _from_snapshot(image, event) if isinstance(event, Snapshot) else _from_changes(image, event)
+def applied(image: MetadataImage, event: Snapshot | Changes, topics: Sequence[TopicInfo] | None = None) -> ImageUpdate:
+    """`topics` are those of a snapshot, where they are known already.
+
+    Raises StoreError when something in the event cannot be understood; the image is then as it was."""
+    if isinstance(event, Changes):
+        return _from_changes(image, event)
+    return _from_snapshot(image, event, topics_of(event.entries) if topics is None else topics)
 
 
-def _from_snapshot(image: MetadataImage, snapshot: Snapshot) -> ImageUpdate:
+def _from_snapshot(image: MetadataImage, snapshot: Snapshot, topics: Sequence[TopicInfo]) -> ImageUpdate:
     """Everything was read again: what is not in it is gone."""
-    names = {topic.name: topic for topic in topics_of(snapshot.entries)}
+    names = {topic.name: topic for topic in topics}
     changed: dict[str, TopicInfo | None] = {
         name: names.get(name) for name in (*image.topics, *names) if _differs(image.topics.get(name), names.get(name))
     }

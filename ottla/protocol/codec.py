@@ -7,7 +7,7 @@ A caller that handles many messages of one version keeps the compiled function i
 called as `(view, offset, end)`, `encoder(cls, version)` as `(message)`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from ottla.protocol.primitives import Buffer, DecodeError
@@ -69,6 +69,12 @@ def frame_encoder(cls: type[M], version: int) -> Callable[[M, int], bytes]:
 def frame_parts_encoder(cls: type[M], version: int) -> Callable[[M, int], Parts]:
     """As `frame_encoder`, but a list of buffers in which record buffers stand uncopied."""
     return _encoder(cls, version, "frame_parts")  # type: ignore[no-any-return]
+
+
+def frame_slices_encoder(cls: type[M], version: int) -> Callable[[M, int], Generator[None, None, bytes]]:
+    """As `frame_encoder`, for messages of any length: a generator that returns the frame, and yields whenever it has
+    worked for some milliseconds."""
+    return _encoder(cls, version, "frame_slices")  # type: ignore[no-any-return]
 
 
 def _encoder(cls: type[Message], version: int, shape: str) -> Any:

@@ -98,7 +98,7 @@ class FetchSessionCache:
         is_follower: bool,
         now_ms: int,
     ) -> FetchContext:
-        opens = epoch == INITIAL_EPOCH and bool(targets)
+        opens = epoch == INITIAL_EPOCH
         if not opens and not is_follower:
             return FetchContext(self, targets)
         session = self._new_follower_session() if is_follower else FetchSession()

@@ -21,6 +21,7 @@ from ottla.storage.validation import ValidationConfig, validate_produced_batch, 
 
 NO_LOG_APPEND_TIME = -1
 
+DEFAULT_LZ4_LEVEL = 9
 CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -296,8 +297,22 @@ def validation_config(config: LogConfig) -> ValidationConfig:
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_bytes,
         codec=None if config.compression_type == "producer" else CODECS[config.compression_type],
+        compression_level=_level(config),
         log_append_time=config.message_timestamp_type == "LogAppendTime",
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         is_compacted=config.is_compacted,
     )
+
+
+def _level(config: LogConfig) -> int | None:
+    """None is the default of the codec; Kafka's numbers for those of gzip and lz4 mean no level of theirs."""
+    match config.compression_type:
+        case "gzip":
+            return config.compression_gzip_level if config.compression_gzip_level > 0 else None
+        case "lz4":
+            return config.compression_lz4_level if config.compression_lz4_level != DEFAULT_LZ4_LEVEL else None
+        case "zstd":
+            return config.compression_zstd_level
+        case _:
+            return None

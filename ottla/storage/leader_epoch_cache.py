@@ -74,8 +74,8 @@ class LeaderEpochCache:
 
     def truncate_from_start(self, offset: int) -> None:
         """The log now starts at `offset`; the epoch that covers it begins there."""
-        n = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        if n and self._entries[n - 1].start_offset < offset:
+        if self._entries and self._entries[0].start_offset < offset:
+            n = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
             self._replace([EpochEntry(self._entries[n - 1].epoch, offset), *self._entries[n:]])
 
     def clear(self) -> None:

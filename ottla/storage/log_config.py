@@ -31,6 +31,9 @@ class LogConfig(NamedTuple):
     min_cleanable_dirty_ratio: float = 0.5
     max_message_bytes: int = 1_048_588
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = 3_600_000

@@ -30,6 +30,7 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    clear_log_append_time,
     crc32c,
     crc_is_valid,
     iterate_batches,
@@ -115,6 +116,10 @@ class ValidationConfig:
         return self.codec is not None and self.codec != codec
 
 
+class NotOneBatch(InvalidRecord):
+    """What came for the partition is not one batch of magic 2."""
+
+
 class RecordsRefused(KafkaError):
     """Single records are to blame. `record_errors` names them by their index in the batch; nothing was appended."""
 
@@ -157,7 +162,8 @@ def validate_produced_batch(
     if not crc_is_valid(view, 0, header):
         raise CorruptMessage("the checksum of the batch is not that of its bytes")
     if from_client:
-        _check_client_header(header)
+        _check_client_header(header, config)
+        header = _with_own_timestamps(view, header)
     if codec > Codec.ZSTD:
         raise UnsupportedCompressionType(f"no codec has the number {codec}")
     if from_client or config.recompresses(codec):
@@ -192,7 +198,7 @@ def _is_plain(view: memoryview, header: BatchHeader, config: ValidationConfig, n
 
     The long way comes to the same and says what is wrong; this one takes a microsecond.
     """
-    base_offset, length, _, magic, crc, attributes, last, base_ms, max_ms, producer_id, epoch, sequence, count = header
+    base_offset, length, _, magic, crc, attributes, last, base_ms, max_ms, producer_id, _, sequence, count = header
     return (
         attributes == 0
         and magic == MAGIC
@@ -200,7 +206,7 @@ def _is_plain(view: memoryview, header: BatchHeader, config: ValidationConfig, n
         and base_offset == 0
         and count == last + 1
         and count > 0
-        and (producer_id < 0 or (sequence >= 0 and epoch >= 0))
+        and (producer_id < 0 or sequence >= 0)
         and len(view) <= config.batch_bytes_max
         and base_ms <= max_ms
         and max_ms - now_wall_ms <= config.timestamp_after_max_ms
@@ -213,36 +219,40 @@ def _only_batch(view: memoryview) -> BatchHeader:
     """The header of the one batch that fills `view`."""
     if len(view) < BATCH_HEADER_SIZE:
         if len(view) == 0:
-            raise InvalidRecord("no batch for the partition, one expected")
+            raise NotOneBatch("no batch for the partition, one expected")
         raise CorruptMessage(f"{len(view)} bytes for the partition, a batch has at least {BATCH_HEADER_SIZE}")
     header = parse_batch_header(view)
     if header.magic != MAGIC:
         if header.magic in (0, 1):
-            raise InvalidRecord(f"message format {header.magic}, only {MAGIC} is accepted")
+            raise NotOneBatch(f"message format {header.magic}, only {MAGIC} is accepted")
         raise CorruptMessage(f"magic {header.magic}, {MAGIC} expected")
     left = len(view) - LENGTH_OVERHEAD
     if header.batch_length != left:
         if BATCH_LENGTH_MIN <= header.batch_length < left:
-            raise InvalidRecord(f"{left - header.batch_length} bytes follow the batch, exactly one batch is accepted")
+            raise NotOneBatch(f"{left - header.batch_length} bytes follow the batch, exactly one batch is accepted")
         raise CorruptMessage(f"batch length {header.batch_length}, {BATCH_LENGTH_MIN} to {left} possible")
     return header
 
 
-def _check_client_header(header: BatchHeader) -> None:
+def _check_client_header(header: BatchHeader, config: ValidationConfig) -> None:
     attributes, count, last = header.attributes, header.record_count, header.last_offset_delta
     if count <= 0 or count != last + 1:
         raise InvalidRecord(f"{count} records in a batch whose last offset delta is {last}")
-    if attributes & (CONTROL_BIT | LOG_APPEND_TIME_BIT):
-        if attributes & CONTROL_BIT:
-            raise InvalidRecord("clients may not write control batches")
+    if attributes & CONTROL_BIT:
+        raise InvalidRecord("clients may not write control batches")
+    if attributes & LOG_APPEND_TIME_BIT and config.log_append_time:
         raise InvalidTimestamp("the timestamp type of a produced batch may not be LogAppendTime")
     if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            raise InvalidRecord(
-                f"sequence {header.base_sequence} and epoch {header.producer_epoch} of producer {header.producer_id}"
-            )
+        # As in Kafka, any epoch will do that is not older than the producer's.
+        if header.base_sequence < 0:
+            raise InvalidRecord(f"sequence {header.base_sequence} of producer {header.producer_id}")
     elif attributes & TRANSACTIONAL_BIT:
         raise InvalidRecord("a transactional batch needs a producer id")
+
+
+def _with_own_timestamps(view: memoryview, header: BatchHeader) -> BatchHeader:
+    """As in Kafka, the topic decides which type its timestamps have."""
+    return clear_log_append_time(view, 0, header) if header.attributes & LOG_APPEND_TIME_BIT else header
 
 
 def _check_records(

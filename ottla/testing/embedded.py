@@ -7,7 +7,7 @@
 And a cluster of several, of which one can be killed:
 
     async with Cluster(brokers=3) as cluster:         with ClusterThread(brokers=3) as cluster:
-        await cluster.kill(cluster.leader_of("t", 0))     cluster.kill(cluster.leader_of("t", 0))
+        await cluster.kill(cluster.node_ids[0])           cluster.kill(cluster.node_ids[0])
 
 Without arguments: free ports of 127.0.0.1, and a temporary directory that is removed at the end.
 """
@@ -15,69 +15,54 @@ Without arguments: free ports of 127.0.0.1, and a temporary directory that is re
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from ottla.broker import broker as core
-from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.options import ConfigError
 from ottla.broker.local_cluster import LocalCluster
-from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
-from ottla.protocol.address import parse_address
+from ottla.testing.options import BrokerOptions, ParsedOptions, checked_count, shows_options
 
-if TYPE_CHECKING:
-    from ottla.coordinator.facts import Fact
+__all__ = [
+    "BrokerThread",
+    "ClusterThread",
+    "ConfigError",
+    "EmbeddedBroker",
+    "EmbeddedCluster",
+    "NotRunningError",
+    "StartError",
+]
 
 FREE_PORT = ("127.0.0.1", 0)
 Result = TypeVar("Result")
 
 
-class BrokerOptions(TypedDict, total=False):
-    """The options of a broker, or of the brokers of a cluster."""
-
-    listen: str
-    """HOST:PORT; by default a free port of 127.0.0.1, unless `settings` name the listeners of a broker. Brokers of a
-    cluster take this one and those after it."""
-    data_dir: str | Path
-    settings: Mapping[str, object]
-    """Kafka's server properties: `{"group.initial.rebalance.delay.ms": 0, "num.partitions": 3}`."""
-    advertise: str
-    """HOST:PORT that clients connect to, where it differs from the address listened on."""
-    node_id: int
-    """Of a cluster, that of its first broker."""
-    log_level: str
-    log_format: str
-    observers: "Iterable[Callable[[Fact], None]]"
-    """Called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); must not block. The
-    broker logs an observer's exception, once for each kind of fact, and continues."""
+class NotRunningError(Exception):
+    """Something was asked of a broker or a cluster that does not run: one plain sentence."""
 
 
 class _Embedded(ABC):
     """What one broker and several have in common: their options, their directory, and being a context."""
 
-    def __init__(self, options: BrokerOptions) -> None:
-        settings = options.get("settings", {})
-        self._config = ServerConfig({name: _text(value) for name, value in settings.items()})
-        self._listen = parse_address(options["listen"], port_min=0) if "listen" in options else None
-        self._advertise = parse_address(options["advertise"]) if "advertise" in options else None
-        self._data_dir = Path(options["data_dir"]) if "data_dir" in options else None
-        self._node_id = options.get("node_id", 0)
-        self._log = LazyLog(options.get("log_format", "console"), options.get("log_level", "warning"))
-        self._observers = tuple(options.get("observers", ()))
+    def __init__(self, options: ParsedOptions) -> None:
+        self._options = options
         self._temporary: TemporaryDirectory[str] | None = None
 
     async def start(self) -> None:
         """As entering the context. Raises StartError."""
-        data_dir = self._data_dir
+        if self._is_open():
+            raise StartError("it is open already")
+        data_dir = self._options.data_dir
         if data_dir is None:
             self._temporary = TemporaryDirectory(prefix="ottla-")
             data_dir = Path(self._temporary.name)
         try:
             await self._open(data_dir)
-        except StartError:
+        except BaseException:
             self._remove_temporary()
             raise
 
@@ -96,13 +81,16 @@ class _Embedded(ABC):
         await self.stop()
 
     @abstractmethod
+    def _is_open(self) -> bool: ...
+
+    @abstractmethod
     async def _open(self, data_dir: Path) -> None: ...
 
     @abstractmethod
     async def _close(self) -> None: ...
 
     def _observe(self, broker: core.Broker) -> None:
-        for observer in self._observers:
+        for observer in self._options.observers:
             broker.groups.observers.append(observer)
 
     def _remove_temporary(self) -> None:
@@ -111,39 +99,39 @@ class _Embedded(ABC):
             self._temporary = None
 
 
+@shows_options
 class EmbeddedBroker(_Embedded):
     """`ottla.Broker`, an asynchronous context manager; `bootstrap` is HOST:PORT while it is open.
 
-    Raises ConfigError for settings that do not exist, and StartError, on entering, where a broker cannot start.
+    Raises ConfigError for a wrong option, StartError, on entering, where a broker cannot start, and NotRunningError for
+    what needs a broker that runs.
     """
 
     def __init__(self, **options: Unpack[BrokerOptions]) -> None:
-        super().__init__(options)
+        super().__init__(ParsedOptions(options))
         self._core: core.Broker | None = None
 
     @property
     def bootstrap(self) -> str:
         """What to give clients as `bootstrap.servers`."""
-        assert self._core is not None, "the broker is not open"
-        return self._core.bootstrap
+        return self._opened().bootstrap
 
     @property
     def cluster_id(self) -> str:
-        assert self._core is not None, "the broker is not open"
-        return self._core.cluster_id
+        return self._opened().cluster_id
 
     async def _open(self, data_dir: Path) -> None:
-        assert self._core is None, "the broker is open already"
-        named = (None, None) if self._config.listeners else FREE_PORT
-        host, port = self._listen or named
+        options = self._options
+        named = (None, None) if options.config.listeners else FREE_PORT
+        host, port = options.listen or named
         broker = core.Broker(
-            self._config,
+            options.config,
             data_dir=data_dir,
             host=host,
             port=port,
-            advertise=self._advertise,
-            node_id=self._node_id,
-            log=self._log,
+            advertise=options.advertise,
+            node_id=options.node_id,
+            log=options.log,
         )
         await broker.start()
         self._observe(broker)
@@ -154,7 +142,16 @@ class EmbeddedBroker(_Embedded):
         if broker is not None:
             await broker.stop()
 
+    def _is_open(self) -> bool:
+        return self._core is not None
 
+    def _opened(self) -> core.Broker:
+        if self._core is None:
+            raise NotRunningError("the broker is not open: enter its context or call start()")
+        return self._core
+
+
+@shows_options
 class EmbeddedCluster(_Embedded):
     """`ottla.Cluster`: several brokers on one loop, which replicate partitions and fail over as processes do.
 
@@ -163,8 +160,9 @@ class EmbeddedCluster(_Embedded):
     """
 
     def __init__(self, brokers: int = 3, **options: Unpack[BrokerOptions]) -> None:
-        super().__init__(options)
-        self._count = brokers
+        parsed = ParsedOptions(options)
+        super().__init__(parsed)
+        self._count = checked_count(brokers, parsed.listen)
         self._core: LocalCluster | None = None
 
     @property
@@ -186,34 +184,36 @@ class EmbeddedCluster(_Embedded):
         exist."""
         return self._opened().leader_of(topic, partition)
 
-    async def kill(self, node_id: int) -> None:
-        """Ends a broker as `kill -9` does."""
-        await self._opened().kill_broker(node_id)
+    async def kill(self, node_id: int | None) -> None:
+        """Ends a broker as `kill -9` does. Raises NotRunningError."""
+        await self._opened().kill_broker(self._checked(node_id, self.node_ids, "runs"))
 
-    async def shut_down(self, node_id: int) -> None:
-        """Stops a broker; it hands over what it leads first."""
-        await self._opened().stop_broker(node_id)
+    async def shut_down(self, node_id: int | None) -> None:
+        """Stops a broker; it hands over what it leads first. Raises NotRunningError."""
+        await self._opened().stop_broker(self._checked(node_id, self.node_ids, "runs"))
 
-    async def restart(self, node_id: int) -> None:
+    async def restart(self, node_id: int | None) -> None:
         """Starts a broker again on its port and with its data, after it was killed or shut down; one that runs is shut
-        down before. Returns when it is active; it may still be catching up. Raises StartError."""
+        down before. Returns when it is active; it may still be catching up. Raises StartError, and NotRunningError for
+        a broker that is none of the cluster's."""
         cluster = self._opened()
-        if node_id in cluster.brokers:
-            await cluster.stop_broker(node_id)
-        await cluster.start_broker(node_id)
+        checked = self._checked(node_id, cluster.node_ids, "is part of the cluster")
+        if checked in cluster.brokers:
+            await cluster.stop_broker(checked)
+        await cluster.start_broker(checked)
 
     async def _open(self, data_dir: Path) -> None:
-        assert self._core is None, "the cluster is open already"
-        host, port = self._listen or FREE_PORT
+        options = self._options
+        host, port = options.listen or FREE_PORT
         cluster = LocalCluster(
-            self._config,
+            options.config,
             data_dir=data_dir,
             brokers=self._count,
             host=host,
             port=port,
-            advertise=self._advertise,
-            first_node_id=self._node_id,
-            log=self._log,
+            advertise=options.advertise,
+            first_node_id=options.node_id,
+            log=options.log,
             opened=self._observe,
         )
         await cluster.start()
@@ -224,9 +224,19 @@ class EmbeddedCluster(_Embedded):
         if cluster is not None:
             await cluster.stop()
 
+    def _is_open(self) -> bool:
+        return self._core is not None
+
     def _opened(self) -> LocalCluster:
-        assert self._core is not None, "the cluster is not open"
+        if self._core is None:
+            raise NotRunningError("the cluster is not open: enter its context or call start()")
         return self._core
+
+    def _checked(self, node_id: int | None, known: Collection[int], what: str) -> int:
+        if node_id is not None and node_id in known:
+            return node_id
+        hint = "; leader_of() gives None for a partition without a leader" if node_id is None else ""
+        raise NotRunningError(f"no broker {node_id!r} {what}, only {', '.join(map(str, known)) or 'none'}{hint}")
 
 
 class _Thread:
@@ -241,6 +251,8 @@ class _Thread:
         """As entering the context. Raises StartError."""
         import uvloop
 
+        if self._loop is not None:
+            raise StartError("it is open already")
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla", daemon=True)
         self._thread.start()
@@ -268,7 +280,9 @@ class _Thread:
         self.stop()
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        assert self._loop is not None, "it is not open"
+        if self._loop is None:
+            work.close()
+            raise NotRunningError("it is not open: enter its context or call start()")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _end_loop(self) -> None:
@@ -281,6 +295,7 @@ class _Thread:
         self._loop = self._thread = None
 
 
+@shows_options
 class BrokerThread(_Thread):
     """`Broker` for programs without a loop: it runs on uvloop in a thread of its own."""
 
@@ -298,6 +313,7 @@ class BrokerThread(_Thread):
         return self._broker.cluster_id
 
 
+@shows_options
 class ClusterThread(_Thread):
     """`Cluster` for programs without a loop: it runs on uvloop in a thread of its own."""
 
@@ -323,20 +339,15 @@ class ClusterThread(_Thread):
         """The leader of a partition at the moment; None if it has no leader or does not exist."""
         return self._cluster.leader_of(topic, partition)
 
-    def kill(self, node_id: int) -> None:
-        """Ends a broker as `kill -9` does."""
+    def kill(self, node_id: int | None) -> None:
+        """Ends a broker as `kill -9` does. Raises NotRunningError."""
         self._run(self._cluster.kill(node_id))
 
-    def shut_down(self, node_id: int) -> None:
-        """Stops a broker; it hands over what it leads first."""
+    def shut_down(self, node_id: int | None) -> None:
+        """Stops a broker; it hands over what it leads first. Raises NotRunningError."""
         self._run(self._cluster.shut_down(node_id))
 
-    def restart(self, node_id: int) -> None:
+    def restart(self, node_id: int | None) -> None:
         """Starts a broker again after it was killed or shut down; one that runs is shut down before. Raises
-        StartError."""
+        StartError, and NotRunningError for a broker that is none of the cluster's."""
         self._run(self._cluster.restart(node_id))
-
-
-def _text(value: object) -> str:
-    """Settings are text; Python's booleans are written as Kafka writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -68,6 +68,8 @@ class Purgatory:
         self._watched_max = watched_max
         # Dicts serve as sets that keep the order of arrival. Invariant: none of them is empty.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.keys = self._watchers.keys()
+        """What operations wait for at present."""
         self._operations: dict[DelayedOperation, None] = {}
         # Operations whose time was over, since the start.
         self.expired: int = 0

@@ -35,3 +35,18 @@ def test_missed_target_fails_and_stands_in_the_table(
         "| memory | 30 MiB | – | – | – | ≤ 40 |",
     ]
     assert "target missed: speed" in complaints
+
+
+def test_each_row_with_a_target_says_pass_or_fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = [
+        Figure("short step", NO_BASELINE, "ms", [(3.0, 1.0)], at_most=20),
+        Figure("long step", NO_BASELINE, "ms", [(30.0, 1.0)], at_most=20),
+        Figure("time passed", NO_BASELINE, "ms", [(30.0, 1.0)]),
+    ]
+    monkeypatch.setattr("benchmarks.timer.figures", lambda: figures)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "timer"])
+
+    assert main() == 1
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]] == ["pass", "fail", "reported"]

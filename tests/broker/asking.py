@@ -11,7 +11,11 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.protocol.client import SIZE_BYTES, WireClient
 
-QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "internal.segment.bytes.min": "1",
+}
 
 
 class Client:

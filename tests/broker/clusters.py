@@ -19,6 +19,7 @@ WAIT_S = 20
 LOOK_EVERY_S = 0.005
 # A killed broker is soon given up, and leaders stay where a test has put them.
 QUICK_SESSIONS = {
+    "internal.segment.bytes.min": "1",
     "broker.session.timeout.ms": "500",
     "broker.heartbeat.interval.ms": "100",
     "auto.leader.rebalance.enable": "false",

@@ -99,7 +99,7 @@ async def test_only_what_was_asked_for_is_described(tmp_path: Path) -> None:
         (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "not good", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
-        (16, "1", ErrorCode.INVALID_REQUEST),
+        (3, "1", ErrorCode.INVALID_REQUEST),
         (99, "1", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -181,7 +181,8 @@ async def test_altered_broker_properties_survive_for_one_and_all(tmp_path: Path)
         assert log.config.retention_ms == 9
 
         assert (await values(broker, BROKER, "1"))["log.retention.ms"] == ("9", 2)
-        assert await values(broker, BROKER, "") == {"log.retention.ms": ("7", 3)}
+        of_all = {"log.retention.ms": ("7", 3), "min.insync.replicas": ("1", 3)}
+        assert await values(broker, BROKER, "") == of_all
     async with running(tmp_path) as broker:
         assert broker.broker.config.log_retention_ms == 9
         assert broker.broker.replicas.partition("a", 0).log.config.retention_ms == 9

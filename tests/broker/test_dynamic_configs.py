@@ -25,6 +25,7 @@ HOUR_MS = 3_600_000
 CHECK_MS = 100
 """What the broker does from time to time it does this often here."""
 STATIC = {
+    "internal.segment.bytes.min": 1,
     "log.cleaner.backoff.ms": CHECK_MS,
     "log.retention.check.interval.ms": CHECK_MS,
     "producer.id.expiration.check.interval.ms": CHECK_MS,
@@ -124,6 +125,10 @@ class Stage:
         records = self.log.read(0, 1 << 20, upper_bound=self.log.log_end_offset, wait=True).records
         return [header.codec for _, header in iterate_batches(memoryview(bytes(records)))]
 
+    def batch_sizes(self) -> list[int]:
+        records = self.log.read(0, 1 << 20, upper_bound=self.log.log_end_offset, wait=True).records
+        return [header.size_bytes for _, header in iterate_batches(memoryview(bytes(records)))]
+
     def record_count(self) -> int:
         return len(keys_and_values(self.log))
 
@@ -144,6 +149,22 @@ async def compression_type(stage: Stage) -> None:
     await stage.alter("gzip")
     await stage.append("x")
     assert stage.codecs() == [Codec.NONE, Codec.GZIP]
+
+
+def proof_of_level(codec: str, lowest: int, highest: int) -> Proof:
+    """The same records take less room at a higher level."""
+
+    async def proof(stage: Stage) -> None:
+        await stage.start(compression_type=codec)
+        text = " ".join(f"{n * n % 9973}" for n in range(4000))
+        await stage.alter(lowest)
+        await stage.append(text)
+        await stage.alter(highest)
+        await stage.append(text)
+        large, small = stage.batch_sizes()
+        assert small < large
+
+    return proof
 
 
 async def delete_retention_ms(stage: Stage) -> None:
@@ -445,7 +466,10 @@ def newest_is_throttled(stage: Stage) -> bool:
 
 TOPIC_PROOFS: dict[str, Proof] = {
     "cleanup.policy": cleanup_policy,
+    "compression.gzip.level": proof_of_level("gzip", 1, 9),
+    "compression.lz4.level": proof_of_level("lz4", 1, 12),
     "compression.type": compression_type,
+    "compression.zstd.level": proof_of_level("zstd", -100, 19),
     "delete.retention.ms": delete_retention_ms,
     "file.delete.delay.ms": file_delete_delay_ms,
     "flush.messages": flush_messages,

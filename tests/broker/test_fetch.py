@@ -132,7 +132,8 @@ async def test_an_offset_outside_the_log_is_out_of_range(tmp_path: Path, offset:
         answer = await fetch(client, "t", offset, max_wait_ms=1000)
 
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert (answer.log_start_offset, answer.high_watermark) == (0, 1)
+    assert (answer.log_start_offset, answer.high_watermark, answer.last_stable_offset) == (-1, -1, -1)
+    assert answer.aborted_transactions is None
 
 
 async def test_the_first_batch_is_sent_however_large(tmp_path: Path) -> None:

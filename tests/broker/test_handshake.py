@@ -75,6 +75,25 @@ async def test_a_version_that_is_not_served_closes_the_connection(tmp_path: Path
         assert broker.log.reasons() == [f"API {api & 0xFFFF} version {version} is not served"]
 
 
+async def test_member_of_the_consumer_protocol_is_shown_what_to_set(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        client.writer.write(struct.pack(">ihhih", 10, 68, 0, 1, -1))
+
+        assert await client.is_closed_by_broker()
+        assert broker.log.reasons() == [
+            "API 68 version 0 is not served: a consumer has group.protocol=consumer; set its group.protocol=classic"
+        ]
+
+
+@pytest.mark.parametrize(("first", "protocol"), [(b"\x16\x03\x01\x02\x00", "TLS"), (b"GET / HTTP/1.1\r\n", "HTTP")])
+async def test_protocol_of_a_client_that_is_not_kafkas_is_named(tmp_path: Path, first: bytes, protocol: str) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        client.writer.write(first)
+
+        assert await client.is_closed_by_broker()
+        assert broker.log.reasons() == [f"the client speaks {protocol}, and this listener Kafka's protocol without TLS"]
+
+
 async def test_a_null_client_id_and_unknown_header_tags_are_fine(tmp_path: Path) -> None:
     tags = b"\x02" + b"\x05\x03abc" + b"\x09\x01z"
     async with running_broker(tmp_path) as broker, client_of(broker) as client:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.hosted_partition import HostedPartition
+from ottla.broker.coordinators.hosted_partition import LARGE_RECORD_BYTES, HostedPartition
 from ottla.coordinator.runtime.effects import Effect, Observed, Reply
 from ottla.timer.wheel import TimingWheel
 from tests.cluster.stores import Clock
@@ -39,10 +39,15 @@ class Owner:
 
     def __init__(self) -> None:
         self.facts: list[tuple[str, int]] = []
+        self.appended: list[tuple[memoryview, Any]] = []
         self.replies: list[tuple[int, str]] = []
         self.when: dict[str, Callable[[], None]] = {}
 
-    def append(self, index: int, records: memoryview, done: Any) -> None: ...
+    def append(self, index: int, records: memoryview, done: Any) -> None:
+        self.appended.append((records, done))
+
+    def batch_bytes_max(self, index: int) -> int:
+        return LARGE_RECORD_BYTES + 100
 
     def deliver(self, token: int, result: Any) -> None:
         self.replies.append((token, result))

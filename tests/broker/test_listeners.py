@@ -1,6 +1,7 @@
 """A broker with several listeners: every client gets the addresses of the one it connected to."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import StartError
+from ottla.cli.operations.serve import _ready_line
 from ottla.cluster.image import Listener
 from ottla.protocol.errors import ErrorCode
 from tests.broker.asking import QUICK, Client, messages
@@ -85,6 +87,17 @@ async def test_the_registration_has_all_listeners(tmp_path: Path) -> None:
         assert info.listeners == (Listener("INSIDE", *INSIDE), Listener("OUTSIDE", *OUTSIDE))
         assert (info.host, info.port) == INSIDE
         assert broker.bootstrap == "inside.example:9092"
+
+
+async def test_ready_line_has_every_listener_behind_its_first_fields(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, _, _):
+        ready = _ready_line(broker)
+
+    assert re.fullmatch(
+        r"ready bootstrap=inside.example:9092 cluster_id=\S{22} startup_ms=\d+ "
+        r"listeners=INSIDE://inside.example:9092,OUTSIDE://outside.example:19092",
+        ready,
+    )
 
 
 async def test_clients_look_up_the_listeners_as_configs(tmp_path: Path) -> None:

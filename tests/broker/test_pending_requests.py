@@ -3,11 +3,33 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinators.pending_requests import PendingRequests
+from ottla.broker.coordinators.pending_requests import REQUESTS_PER_STEP, RESPONSES_PER_STEP, PendingRequests
 
 
 class Request(NamedTuple):
     token: int
+
+
+def pending_requests() -> PendingRequests:
+    """Whose requests are too few for a second step."""
+
+    def refuse(action: Callable[[], None]) -> None:
+        raise AssertionError("one step is enough")
+
+    return PendingRequests(refuse)
+
+
+class Steps:
+    """Of a loop, run by hand."""
+
+    def __init__(self) -> None:
+        self.actions: list[Callable[[], None]] = []
+        self.pending = PendingRequests(self.actions.append)
+
+    def run_one(self) -> None:
+        actions, self.actions[:] = list(self.actions), []
+        for action in actions:
+            action()
 
 
 class Context:
@@ -25,7 +47,7 @@ class Context:
 
 
 def test_a_result_that_is_there_at_once_is_returned() -> None:
-    pending, context = PendingRequests(), Context()
+    pending, context = pending_requests(), Context()
 
     response = pending.ask(
         lambda request: pending.deliver(request.token, 7), context, Request(pending.new_token()), str
@@ -35,7 +57,7 @@ def test_a_result_that_is_there_at_once_is_returned() -> None:
 
 
 def test_a_later_result_completes_the_parked_request() -> None:
-    pending, context = PendingRequests(), Context()
+    pending, context = pending_requests(), Context()
     token = pending.new_token()
     assert pending.ask(lambda _: None, context, Request(token), str) is None
     pending.deliver(token, 7)
@@ -43,7 +65,7 @@ def test_a_later_result_completes_the_parked_request() -> None:
 
 
 def test_results_of_several_requests_keep_their_order() -> None:
-    pending, context = PendingRequests(), Context()
+    pending, context = pending_requests(), Context()
     requests = [Request(pending.new_token()) for _ in range(3)]
     assert pending.ask_each(lambda _: None, context, requests, list) is None
     for request in reversed(requests):
@@ -52,11 +74,11 @@ def test_results_of_several_requests_keep_their_order() -> None:
 
 
 def test_no_requests_are_answered_at_once() -> None:
-    assert PendingRequests().ask_each(lambda _: None, Context(), [], list) == []
+    assert pending_requests().ask_each(lambda _: None, Context(), [], list) == []
 
 
 def test_a_client_that_has_gone_is_not_answered() -> None:
-    pending, context = PendingRequests(), Context()
+    pending, context = pending_requests(), Context()
     requests = [Request(pending.new_token()) for _ in range(2)]
     pending.ask_each(lambda _: None, context, requests, list)
     assert context.on_disconnect is not None
@@ -64,3 +86,54 @@ def test_a_client_that_has_gone_is_not_answered() -> None:
     assert len(pending) == 0
     pending.deliver(1, "late")
     assert context.completed == []
+
+
+def test_many_requests_of_one_client_take_several_steps() -> None:
+    steps, context, sent = Steps(), Context(), list[int]()
+    requests = [Request(steps.pending.new_token()) for _ in range(3 * REQUESTS_PER_STEP)]
+
+    def send(request: Request) -> None:
+        sent.append(request.token)
+        steps.pending.deliver(request.token, request.token)
+
+    assert steps.pending.ask_each(send, context, requests, list) is None
+    counts = [len(sent)]
+    while steps.actions:
+        steps.run_one()
+        counts.append(len(sent))
+
+    assert counts == [REQUESTS_PER_STEP, 2 * REQUESTS_PER_STEP, 3 * REQUESTS_PER_STEP]
+    assert context.completed == [[request.token for request in requests]]
+
+
+def parked(steps: Steps, count: int) -> list[Context]:
+    contexts = [Context() for _ in range(count)]
+    for token, context in enumerate(contexts, start=1):
+        assert steps.pending.ask(lambda _: None, context, Request(token), str) is None
+    return contexts
+
+
+def test_responses_to_many_parked_requests_take_several_steps() -> None:
+    steps = Steps()
+    contexts = parked(steps, 3 * RESPONSES_PER_STEP)
+    for token in range(1, len(contexts) + 1):
+        steps.pending.deliver(token, token)
+
+    counts = [sum(len(context.completed) for context in contexts)]
+    while steps.actions:
+        steps.run_one()
+        counts.append(sum(len(context.completed) for context in contexts))
+
+    assert counts == [RESPONSES_PER_STEP, 2 * RESPONSES_PER_STEP, 3 * RESPONSES_PER_STEP, 3 * RESPONSES_PER_STEP]
+    assert [context.completed for context in contexts] == [[str(token)] for token in range(1, len(contexts) + 1)]
+
+
+def test_responses_that_wait_for_a_step_leave_before_the_end() -> None:
+    steps = Steps()
+    contexts = parked(steps, 2 * RESPONSES_PER_STEP)
+    for token in range(1, len(contexts) + 1):
+        steps.pending.deliver(token, token)
+
+    steps.pending.clear()
+
+    assert all(context.completed for context in contexts)

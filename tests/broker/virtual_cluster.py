@@ -25,6 +25,7 @@ SESSION_MS = 6_000
 WITHIN_MS = 60_000
 LOOK_EVERY_MS = 5
 QUICK = {
+    "internal.segment.bytes.min": "1",
     "broker.session.timeout.ms": str(SESSION_MS),
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",

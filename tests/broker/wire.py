@@ -44,7 +44,7 @@ class RecordingLog(LazyLog):
 @asynccontextmanager
 async def running_broker(data_dir: Path, **settings: object) -> AsyncIterator[Broker]:
     """Settings are Kafka's names with underscores for dots."""
-    static = {"group.initial.rebalance.delay.ms": "0"}
+    static = {"group.initial.rebalance.delay.ms": "0", "internal.segment.bytes.min": "1"}
     static |= {name.replace("_", "."): str(value) for name, value in settings.items()}
     broker = Broker(ServerConfig(static), data_dir=data_dir, port=0, log=RecordingLog())
     await broker.start()

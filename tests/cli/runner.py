@@ -17,14 +17,14 @@ def run_at(broker: FakeBroker, *arguments: str) -> Result:
     return run(*arguments, "--bootstrap", broker.bootstrap, "--request-timeout", "5")
 
 
-def output_of(broker: FakeBroker, *arguments: str) -> str:
+def output_of(broker: FakeBroker, *arguments: str, status: int = 0) -> str:
     result = run_at(broker, *arguments)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == status, result.output
     return result.stdout
 
 
-def json_of(broker: FakeBroker, *arguments: str) -> Any:
-    return json.loads(output_of(broker, *arguments, "--json"))
+def json_of(broker: FakeBroker, *arguments: str, status: int = 0) -> Any:
+    return json.loads(output_of(broker, *arguments, "--json", status=status))
 
 
 def refusal_of(broker: FakeBroker, *arguments: str) -> str:

@@ -1,5 +1,11 @@
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from ottla.cli.failures import ClientError
+from ottla.cli.operations import partitions as operations
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -264,3 +270,32 @@ def test_wrong_usage_is_said_and_ends_with_status_2(arguments: tuple[str, ...], 
 
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+async def planned(monkeypatch: pytest.MonkeyPatch, count: int, replicas: int, node_ids: list[int] | None) -> list[Any]:
+    states = [
+        operations.PartitionState("t", index, 0, 0, tuple(range(replicas)), (), None, ()) for index in range(count)
+    ]
+
+    async def describe(*_: object) -> list[operations.PartitionState]:
+        return states
+
+    monkeypatch.setattr(operations, "describe_partitions", describe)
+    client: Any = SimpleNamespace(brokers={0: "a", 1: "b", 2: "c"})
+    return [move.proposed for move in await operations.plan_moves(client, ["t"], node_ids)]
+
+
+async def test_plan_spreads_leaders_and_replicas_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposed = await planned(monkeypatch, 6, 2, None)
+
+    assert [replicas[0] for replicas in proposed] == [0, 1, 2, 0, 1, 2]
+    assert Counter(node_id for replicas in proposed for node_id in replicas) == {0: 4, 1: 4, 2: 4}
+    assert all(len({*replicas}) == 2 for replicas in await planned(monkeypatch, 9, 2, [2, 0, 1]))
+    assert await planned(monkeypatch, 2, 1, [1]) == [(1,), (1,)]
+
+
+async def test_plan_needs_live_brokers_and_enough_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClientError, match="broker 7 is not live"):
+        await planned(monkeypatch, 1, 1, [7])
+    with pytest.raises(ClientError, match="t:0 has 2 replicas, more than the brokers to use"):
+        await planned(monkeypatch, 1, 2, [1])

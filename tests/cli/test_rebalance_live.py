@@ -16,7 +16,7 @@ def test_example_shows_each_rebalance_with_reason_and_owners() -> None:
     command = [sys.executable, str(ROOT / "examples" / "rebalance_live.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
 
     assert (done.returncode, done.stderr) == (0, "")
     reasons = re.findall(r"rebalance: (.*)", done.stdout)

@@ -1,7 +1,9 @@
 """A group's story from its events."""
 
 import json
+import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,23 +11,20 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from ottla.cli.operations.story import Ownership, Story, order
+from ottla.cli.operations.group_events import Ownership, order
+from ottla.cli.operations.story import Story
+from tests.cli.group_events import event, member, rebalance
 from tests.cli.test_end_to_end import ottla, start
 from tests.conftest import QUICK_GROUPS
 from tests.served import ServedBroker
 
-MEMBER = {"member_id": "app-000001", "client_id": "app", "client_host": "/h"}
-
-
-def event(event_type: str, mono_ms: int, **fields: Any) -> dict[str, Any]:
-    envelope = {"wall_ms": 1_000_000 + mono_ms, "mono_ms": mono_ms, "broker": 1, "run": 0, "group_id": "g"}
-    return {"type": event_type, **envelope, **fields}
+MEMBER = member("app")
 
 
 def story_of(*events: dict[str, Any]) -> list[str]:
     """The lines without their times, which depend on where one is."""
     story = Story()
-    return [line[25:] for each in events for line in story.lines_of(each) if line]
+    return [line.text for each in events for line in story.lines_of(each) if line.text]
 
 
 def test_story_of_a_generation_has_its_cause_and_its_phases() -> None:
@@ -42,7 +41,7 @@ def test_story_of_a_generation_has_its_cause_and_its_phases() -> None:
     )  # fmt: skip
 
     assert lines == [
-        "REBALANCE of generation 0: member joined (app-000001)",
+        "REBALANCE to generation 1: member joined (app-000001)",
         "app…000001 joined from /h, saying: hello",
         "generation 1 begins after 3.000 s of joining: 1 member, range, leader app…000001",
         "app…000001 (leader) synced after 0.010 s",
@@ -52,6 +51,13 @@ def test_story_of_a_generation_has_its_cause_and_its_phases() -> None:
             "0 partitions moved, without an owner for 0.000 s at most"
         ),
     ]
+
+
+def test_summary_of_a_generation_says_who_was_waited_for() -> None:
+    assert story_of(*rebalance(0, 1, {"a": 200, "b": 16_000}))[-1] == (
+        "GENERATION 2 is stable after 17.000 s (joining 16.000 s, 16.000 s of it waiting for b…000001, "
+        "syncing 1.000 s); 0 partitions moved, without an owner for 0.000 s at most"
+    )
 
 
 def test_types_and_fields_from_the_future_are_left_alone() -> None:
@@ -85,17 +91,17 @@ def test_eager_partition_has_no_owner_after_its_member_rejoins() -> None:
     ownership.give({"a": {("t", 0), ("t", 1)}}, 0)
     ownership.keep("a", set(), 1000)
 
-    assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], 500)
+    assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], {("t", 0): 500, ("t", 1): 500})
 
 
 def test_cooperative_story_counts_moved_partitions_as_unowned() -> None:
     ownership = Ownership()
     ownership.give({"a": {("t", 0), ("t", 1)}}, 0)
     ownership.keep("a", {("t", 0), ("t", 1)}, 1000)
-    assert ownership.give({"a": {("t", 0)}, "b": set()}, 1200) == ([], 0)
+    assert ownership.give({"a": {("t", 0)}, "b": set()}, 1200) == ([], {})
     ownership.keep("a", {("t", 0)}, 1300)
 
-    assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], 300)
+    assert ownership.give({"a": {("t", 0)}, "b": {("t", 1)}}, 1500) == ([("t", 1)], {("t", 1): 300})
 
 
 def test_a_static_restart_moves_nothing() -> None:
@@ -103,7 +109,7 @@ def test_a_static_restart_moves_nothing() -> None:
     ownership.give({"old": {("t", 0)}}, 0)
     ownership.rename("old", "new")
 
-    assert ownership.give({"new": {("t", 0)}}, 100) == ([], 0)
+    assert ownership.give({"new": {("t", 0)}}, 100) == ([], {})
 
 
 def test_order_is_by_time_then_by_number() -> None:
@@ -134,7 +140,7 @@ def test_the_story_of_a_real_group(broker: ServedBroker) -> None:
     one_member(broker, "seen")
     text = ottla(broker, "groups", "story", "seen")
 
-    assert "REBALANCE of generation 0: member joined" in text
+    assert "REBALANCE to generation 1: member joined" in text
     assert "was given seen-0" in text
     assert "GENERATION 1 is stable" in text
     assert "is out: member left" in text
@@ -170,4 +176,23 @@ def test_group_without_events_and_broker_without_events(broker: ServedBroker, tm
         "Error: there are no events of group absent in ottla.events\n"
     )
     with ServedBroker(tmp_path / "data", QUICK_GROUPS) as silent:
-        assert "ottla.events" in ottla(silent, "groups", "story", "absent", status=1)
+        for command in ("story", "why"):
+            assert ottla(silent, "groups", command, "absent", status=1) == (
+                "Error: there is no topic ottla.events: start the brokers with ottla.events.enable=true "
+                "(--set ottla.events.enable=true), then it fills\n"
+            )
+
+
+def test_why_answers_in_its_first_line(broker: ServedBroker) -> None:
+    one_member(broker, "asked")
+    until = time.time() + 20
+    while "emptied" not in (answer := ottla(broker, "groups", "why", "asked", "--since", "1h")):
+        assert time.time() < until, answer
+
+    assert re.match(r"asked: \d rebalances in \d+\.\d s; \d+\.\d s without all partitions\n", answer)
+    assert "member joined" in answer
+    (row,) = [row for row in json.loads(ottla(broker, "groups", "why", "--json")) if row["group_id"] == "asked"]
+    assert row["history"][0]["outcome"] == "completed"
+    assert ottla(broker, "groups", "why", "asked", "--until", "2020-01-01", status=1) == (
+        "Error: there are no events of group asked in ottla.events of that time\n"
+    )

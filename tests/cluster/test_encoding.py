@@ -1,13 +1,17 @@
 """Topics and configs in a metadata store: what is written is read back, and a change touches only what changed."""
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.cluster.encoding import (
+    ENTRIES_PER_SLICE,
     changes_between,
     deletion_mark,
     deletion_marks,
     deletion_value,
     topic_values,
+    topics_in_slices,
     topics_of,
 )
 from ottla.cluster.image import PartitionInfo, TopicInfo
@@ -72,3 +76,14 @@ def test_partitions_written_before_there_was_an_elr_are_read() -> None:
     assert topic_values(TOPIC)["partitions/a.b/0"] == (
         b'{"isr":[2],"leader":1,"leader_epoch":4,"partition_epoch":5,"replicas":[1,2]}'
     )
+
+
+def test_topics_are_parsed_a_few_at_a_time() -> None:
+    topics = [replace(TOPIC, name=f"t{number:03}", topic_id=number.to_bytes(16)) for number in range(ENTRIES_PER_SLICE)]
+    stored = entries({key: value for topic in topics for key, value in topic_values(topic).items()})
+
+    slices = list(topics_in_slices(stored))
+
+    assert [topic for some in slices for topic in some] == topics
+    at_once = ENTRIES_PER_SLICE // (1 + len(TOPIC.partitions)) + 1
+    assert all(len(some) <= at_once for some in slices)

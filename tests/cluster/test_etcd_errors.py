@@ -110,3 +110,15 @@ async def test_a_read_is_asked_again_whatever_the_error_says() -> None:
     gateway = Gateway((503, error("etcdserver: server stopped", 14)), (200, {"header": {"revision": "7"}}))
     async with store_on(gateway) as store:
         assert (await read(store)).revision == 7
+
+
+async def test_no_answer_names_the_address_and_the_reason() -> None:
+    store = EtcdStore([("127.0.0.1", 1)], timeout_ms=50)
+    try:
+        result = await read(store, "k")
+    finally:
+        store.close()
+        await store.wait_closed()
+
+    assert isinstance(result, Unavailable)
+    assert result.reason == "etcd at 127.0.0.1:1 did not answer within 0.05 s: connection refused"

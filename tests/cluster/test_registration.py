@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster.controller import BrokerChanged, first_unfinished, is_unfinished, may_stop, transactions
+from ottla.cluster.controller import BrokerChanged, is_unfinished, may_stop, transactions, unfinished
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.encoding import topic_values
 from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, MetadataImage, TopicInfo
@@ -78,7 +78,7 @@ class World:
         return result.revision, lease_id
 
     def may_become_active(self, node_id: int) -> bool:
-        key = first_unfinished(self.image, node_id, rules())
+        key = next(filter(None, unfinished(self.image, node_id, rules())), None)
         assert key is None or is_unfinished(self.image, node_id, key, rules())
         return key is None
 

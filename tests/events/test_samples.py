@@ -1,7 +1,9 @@
 """Commits summed up, lag sampled."""
 
+import pytest
+
 from ottla.broker.events.broker_facts import CommitsSummedUp, LagSampled
-from ottla.broker.events.samples import Commits, lag_samples
+from ottla.broker.events.samples import Commits, LagSamples
 from ottla.coordinator.facts import OffsetsCommitted
 
 
@@ -27,10 +29,31 @@ def test_commits_beyond_the_members_counted_are_lost() -> None:
 
 
 def test_lag_is_sampled_by_group_and_topic_in_partition_order() -> None:
-    groups = [("g", {("t", 1): 5, ("u", 0): 9, ("t", 0): 7, ("ottla.events", 0): 3})]
+    groups = [("g", True, {("t", 1): 5, ("u", 0): 9, ("t", 0): 7, ("ottla.events", 0): 3})]
     ends = {("t", 0): 10, ("u", 0): 9}
 
-    assert list(lag_samples(groups, lambda topic, partition: ends.get((topic, partition)))) == [
+    assert LagSamples().sample(groups, lambda topic, partition: ends.get((topic, partition))) == [
         LagSampled(group_id="g", topic="t", partition=(0, 1), committed=(7, 5), end=(10, None)),
         LagSampled(group_id="g", topic="u", partition=(0,), committed=(9,), end=(9,)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("has_members", "committed", "again"),
+    [(False, 5, False), (True, 9, False), (True, 5, True)],
+    ids=["without members", "without lag", "with members that are behind"],
+)
+def test_unchanged_lag_is_sampled_again_where_members_lag(has_members: bool, committed: int, again: bool) -> None:
+    samples = LagSamples()
+    group = ("g", has_members, {("t", 0): committed})
+    first, second = (samples.sample([group], lambda *_: 9) for _ in range(2))
+
+    assert (len(first), bool(second)) == (1, again)
+
+
+def test_lag_that_changes_is_sampled_without_members_too() -> None:
+    samples = LagSamples()
+    ends = iter([9, 9, 10])
+    counts = [len(samples.sample([("g", False, {("t", 0): 9})], lambda *_: next(ends))) for _ in range(3)]
+
+    assert counts == [1, 0, 1]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 
 class Loss(Enum):
@@ -29,7 +30,9 @@ class Loss(Enum):
 
 
 IN_ORDER = (Loss.NOTHING, Loss.UNSYNCED, Loss.SOME, Loss.TORN)
-"""All that a file system with a journal may do."""
+"""All that a file system with a journal may do. Retention and truncation rename segments one after the other and sync
+the directory once: without that order a hole may be left. Files that are replaced, and segments that are swapped, do
+without it."""
 
 
 HOLE_BYTES = 64
@@ -60,6 +63,7 @@ class FakeFile:
     def __init__(self, disk: "FakeDisk", inode: _Inode) -> None:
         self._disk = disk
         self._inode: _Inode | None = inode
+        disk.open_files.add(self)
 
     @property
     def inode(self) -> _Inode:
@@ -109,6 +113,7 @@ class FakeFile:
 
     def close(self) -> None:
         self._inode = None
+        self._disk.open_files.discard(self)
 
 
 class FakeLock:
@@ -128,6 +133,8 @@ class FakeDisk:
         self.is_cold = False
         self.torn_bytes = 0
         self.locked: set[Path] = set()
+        # A real file is closed too when nothing refers to it any more.
+        self.open_files: WeakSet[FakeFile] = WeakSet()
         self._failures: dict[str, list[OSError]] = {}
         self._inodes: dict[int, _Inode] = {}
         self._names: dict[Path, dict[str, int | None]] = {}

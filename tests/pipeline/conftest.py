@@ -14,6 +14,7 @@ import pytest
 
 from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
 from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed
+from tests.pipeline import classes
 from tests.pipeline.jobs import QUICK_JAVA, QUICK_SPARK
 from tests.served import ServedBroker
 
@@ -22,6 +23,11 @@ SMALL = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # A plan for a handful of rows is run once: to compile it, or to plan it again at every shuffle, takes longer than
+    # to interpret it. Jobs that run as processes do both.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 BROKER_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -39,6 +45,9 @@ CLUSTER_SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "4000",
 }
+# Of a file that has at most two tests left a process of pytest-xdist has the next one already: those of few long tests
+# come first, those of many short ones last.
+LONG_TESTS_FIRST = ("test_docs.py", "test_archive.py", "test_jobs.py", "test_spark_failover.py", "test_truth.py")
 
 
 class WithoutPySpark(pytest.Module):
@@ -55,6 +64,18 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """So that both processes are busy to the end."""
+
+    def turn(item: pytest.Item) -> int:
+        name = item.path.name
+        return LONG_TESTS_FIRST.index(name) if name in LONG_TESTS_FIRST else len(LONG_TESTS_FIRST)
+
+    places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    for place, item in zip(places, sorted((items[place] for place in places), key=turn), strict=True):
+        items[place] = item
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Skips where there is no Java, or no jars."""
@@ -63,7 +84,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("java is not installed")
     os.environ |= {"PYSPARK_PYTHON": sys.executable, **QUICK_JAVA}
     builder = pyspark.SparkSession.builder.master("local[2]").appName("ottla tests")
-    for key, value in {**SMALL, **DELTA_SETTINGS, "spark.jars.packages": ",".join(PACKAGES)}.items():
+    packages = {"spark.jars.packages": ",".join(PACKAGES)}
+    for key, value in {**SMALL, **DELTA_SETTINGS, **classes.settings(), **packages}.items():
         builder = builder.config(key, value)
     try:
         with one_at_a_time(tmp_path_factory.getbasetemp().parent / "spark.lock"):

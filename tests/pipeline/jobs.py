@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.pipeline import classes
+
 JOB_WITHIN_S = 240
 # Jobs of tests are over before a second compiler has warmed up.
-QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+# Spark's classes fill the metaspace so fast that each growth of it would be a full garbage collection.
+QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=400m"}
 ENVIRONMENT = {**os.environ, **QUICK_JAVA}
 # Few rows need few tasks.
 QUICK_SPARK = {
@@ -23,9 +26,13 @@ QUICK_SPARK = {
 }
 
 
+def settings() -> list[str]:
+    """Options of spark-submit and of `ottla pipeline`."""
+    return [word for one in {**QUICK_SPARK, **classes.settings()}.items() for word in ("--conf", "=".join(one))]
+
+
 def command(name: str, *arguments: str, jars: Path, master: str = "local[2]") -> list[str]:
-    settings = [word for setting in QUICK_SPARK.items() for word in ("--conf", "=".join(setting))]
-    options = ["--master", master, "--jars", str(jars), *settings]
+    options = ["--master", master, "--jars", str(jars), *settings()]
     return [sys.executable, "-m", "ottla", "pipeline", *options, name, *arguments]
 
 

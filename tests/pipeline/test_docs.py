@@ -13,7 +13,7 @@ import pytest
 
 from ottla.pipeline.launch import JOBS
 from ottla.pipeline.versions import PACKAGES
-from tests.pipeline.jobs import ENVIRONMENT, JOB_WITHIN_S, QUICK_SPARK
+from tests.pipeline.jobs import ENVIRONMENT, JOB_WITHIN_S, settings
 from tests.served import ServedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -49,11 +49,9 @@ def test_every_job_understands_what_is_said_to_it(document: str) -> None:
 def paste(block: str, bootstrap: str, directory: Path, jars: Path) -> str:
     """In a directory that has the examples; gives what was printed."""
     (directory / "examples").symlink_to(ROOT / "examples")
-    configuration = directory / "conf"
-    configuration.mkdir()
-    defaults = "".join(f"{name} {value}\n" for name, value in QUICK_SPARK.items())
-    (configuration / "spark-defaults.conf").write_text(defaults)
-    text = block.replace("127.0.0.1:9092", bootstrap).replace("ottla pipeline ", f"ottla pipeline --jars {jars} ")
+    text = block.replace("127.0.0.1:9092", bootstrap)
+    text = text.replace("ottla pipeline ", f"ottla pipeline --jars {jars} {shlex.join(settings())} ")
+    text = text.replace("spark-submit ", f"spark-submit {shlex.join(settings())} ")
     done = subprocess.run(
         ["bash", "-e", "-c", text],
         cwd=directory,
@@ -61,7 +59,6 @@ def paste(block: str, bootstrap: str, directory: Path, jars: Path) -> str:
             **ENVIRONMENT,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "OTTLA_BOOTSTRAP": bootstrap,
-            "SPARK_CONF_DIR": str(configuration),
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -2,7 +2,15 @@
 
 import pytest
 
-from ottla.protocol.codec import decode, decode_whole, decoder, encode, frame_encoder, frame_parts_encoder
+from ottla.protocol.codec import (
+    decode,
+    decode_whole,
+    decoder,
+    encode,
+    frame_encoder,
+    frame_parts_encoder,
+    frame_slices_encoder,
+)
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message, response_header_is_tagged
 from tests.protocol.golden_vectors import message_of, values_of, vectors_of
@@ -65,3 +73,6 @@ def test_a_response_frame_is_size_header_and_body(cls: type[Message]) -> None:
 
         assert frame_encoder(cls, version)(message_of(cls, values), 77) == expected
         assert b"".join(frame_parts_encoder(cls, version)(message_of(cls, values), 77)) == expected
+        with pytest.raises(StopIteration) as end:
+            next(frame_slices_encoder(cls, version)(message_of(cls, values), 77))
+        assert end.value.value == expected

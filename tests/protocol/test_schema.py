@@ -4,7 +4,9 @@ import copy
 
 import pytest
 
-from ottla.protocol.codec import decode_whole, encode, frame_encoder, frame_parts_encoder
+from ottla.protocol.codec import decode_whole, encode, frame_encoder, frame_parts_encoder, frame_slices_encoder
+from ottla.protocol.encoding import PIECES_PER_SLICE
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -124,6 +126,24 @@ def test_record_buffers_stand_uncopied_among_the_parts() -> None:
     assert any(part is first for part in parts)
     assert any(part is second for part in parts)
     assert b"".join(parts) == frame_encoder(FetchResponse, 11)(response, 7)
+
+
+def test_a_long_response_is_encoded_in_slices() -> None:
+    topics = [CreatableTopicResult(name=f"t{number}", error_message=None) for number in range(PIECES_PER_SLICE)]
+    response = CreateTopicsResponse(topics=topics)
+    building = frame_slices_encoder(CreateTopicsResponse, 7)(response, 9)
+
+    slices = 0
+    while True:
+        try:
+            next(building)
+        except StopIteration as end:
+            frame = end.value
+            break
+        slices += 1
+
+    assert frame == frame_encoder(CreateTopicsResponse, 7)(response, 9)
+    assert slices >= len(topics) // PIECES_PER_SLICE
 
 
 def test_fields_outside_a_version_decode_to_defaults() -> None:

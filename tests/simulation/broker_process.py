@@ -105,7 +105,7 @@ class Machine:
         self._network = network
         self._judge = judge
         self._rng = rng
-        self._config = ServerConfig(settings)
+        self._config = ServerConfig({**settings, "internal.segment.bytes.min": "1"})
         self._disk = SimulatedDisk(judge.trace)
         # Kept apart from the disk: its own file is SQLite's, which syncs every transaction.
         self._store = OwnStore()

@@ -41,8 +41,9 @@ class SimulatedDisk(FakeDisk):
         self._trace.note("disk", *words)
 
     def holder_has_died(self) -> None:
-        """Its locks are free, the fuse is out, and there is room on the disk again."""
+        """Its locks are free and its files closed, the fuse is out, and there is room on the disk again."""
         self.locked.clear()
+        self.open_files.clear()
         self._fuse = None
         self.repair()
 

@@ -26,12 +26,12 @@ class Inspector:
         self._high_watermarks: dict[Any, int] = {}
 
     def look(self) -> None:
-        self.look_at_groups()
+        self.look_at_groups(hosted_partitions(self._broker))
         self._look_at_logs()
 
-    def look_at_groups(self) -> None:
+    def look_at_groups(self, partitions: list[Any]) -> None:
         now_ms = self._broker.runtime.clock.now_ms()
-        for hosted in hosted_partitions(self._broker):
+        for hosted in partitions:
             for group in hosted.coordinator.shard.groups.values():
                 signature = _signature(group, len(hosted._timers))
                 if self._seen.get(group.group_id) != signature:

@@ -7,10 +7,12 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tests.simulation import reach
 from tests.simulation.reach import (
     EXCUSES,
     ROOMS,
     Excuses,
+    Reached,
     _collect_codes,
     answerable_codes,
     defined_functions,
@@ -18,6 +20,9 @@ from tests.simulation.reach import (
     recorded_code,
     run_seed,
 )
+
+# Reading all rooms takes seconds.
+ROOMS_REPORTED = ("broker/metadata", "broker/upkeep")
 
 SOURCE = '''
 class A:
@@ -89,3 +94,31 @@ def test_a_seed_reaches_functions_and_no_excused_one():
     assert len(reached.functions & set(defined)) > 500
     assert ErrorCode.NONE in reached.codes
     assert Excuses.parse(EXCUSES.read_text()).mistakes(defined, reached.functions) == []
+
+
+def report(monkeypatch, functions, *arguments):
+    """The exit status when all seeds together have entered these functions."""
+    monkeypatch.setattr(reach, "_results", lambda *_: [Reached(functions=set(functions))])
+    monkeypatch.setattr(reach, "ROOMS", ROOMS_REPORTED)
+    monkeypatch.setattr(reach, "_report_codes", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["reach", *arguments])
+    return reach.main()
+
+
+def test_a_share_below_the_expected_one_fails(monkeypatch, capsys):
+    excuses = Excuses.parse(EXCUSES.read_text())
+    counted = [name for room in ROOMS_REPORTED for name in defined_functions(room) if not excuses.excuse(name)]
+    enough = -(-95 * len(counted) // 100)
+    monkeypatch.setattr(excuses, "mistakes", lambda *_: [])
+    monkeypatch.setattr(Excuses, "parse", lambda _: excuses)
+
+    assert report(monkeypatch, counted[:enough], "--at-least", "95") == 0
+    assert report(monkeypatch, counted[: enough - 1], "--at-least", "95") == 1
+    assert "expected are 95.0 %" in capsys.readouterr().out
+
+
+def test_an_excused_function_that_was_entered_fails(monkeypatch, capsys):
+    defined = [name for room in ROOMS_REPORTED for name in defined_functions(room)]
+
+    assert report(monkeypatch, defined) == 1
+    assert "BrokerLifecycle.failed: is listed and was entered" in capsys.readouterr().out

@@ -86,6 +86,12 @@ def test_truncation_trims_the_cache_on_either_side() -> None:
     assert [epochs.epoch_at(offset) for offset in (149, 150, 900)] == [-1, 4, 4]
 
 
+def test_epochs_before_one_that_begins_at_the_log_start_go() -> None:
+    epochs = cache((1, 0), (4, 100), (7, 250))
+    epochs.truncate_from_start(100)
+    assert epochs.entries == ((4, 100), (7, 250))
+
+
 def test_file_whose_entries_do_not_rise_is_believed_from_its_end() -> None:
     assert cache((1, 0), (5, 100), (3, 200), (4, 150)).entries == ((1, 0), (4, 150))
 

@@ -164,12 +164,16 @@ def test_broker_may_write_control_batches_clients_may_not():
 
 def test_the_timestamp_type_belongs_to_the_topic():
     batch = build_batch(some_records(), log_append_time_ms=NOW)
-    assert isinstance(refusal(batch), InvalidTimestamp)
+    assert (validated(batch).attributes, validated(batch).max_timestamp) == (0, NOW)
     assert isinstance(refusal(batch, ValidationConfig(log_append_time=True)), InvalidTimestamp)
 
 
-@pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1), (-1, -1)])
-def test_a_producer_id_needs_an_epoch_and_a_sequence(epoch: int, sequence: int):
+def test_a_producer_id_without_an_epoch_is_accepted():
+    validated(build_batch(some_records(), producer_id=1, producer_epoch=-1, base_sequence=0))
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, -1), (-1, -1)])
+def test_a_producer_id_needs_a_sequence(epoch: int, sequence: int):
     batch = build_batch(some_records(), producer_id=1, producer_epoch=epoch, base_sequence=sequence)
     assert isinstance(refusal(batch), InvalidRecord)
 

@@ -14,8 +14,10 @@ from ottla.broker.config.options import (
     choices,
     fraction,
     integer,
+    level,
     long,
     options_of,
+    throttled_replicas,
 )
 from ottla.broker.config.server_admin import AdminOptions
 from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions
@@ -69,6 +71,27 @@ class TopicOptions:
         "producer",
         COMPRESSION_TYPES,
         "Compression of batches on disk; 'producer' keeps the compression of the producer.",
+    )
+    compression_gzip_level = level(
+        "compression.gzip.level",
+        -1,
+        "Level of gzip, where compression.type is gzip; -1 for its own default.",
+        at_least=1,
+        at_most=9,
+    )
+    compression_lz4_level = level(
+        "compression.lz4.level",
+        9,
+        "Level of lz4, where compression.type is lz4; 9 for its own default.",
+        at_least=1,
+        at_most=17,
+    )
+    compression_zstd_level = level(
+        "compression.zstd.level",
+        3,
+        "Level of zstd, where compression.type is zstd.",
+        at_least=-131072,
+        at_most=22,
     )
     delete_retention_ms = long(
         "delete.retention.ms", 86400000, "How long compaction retains tombstones, in milliseconds.", at_least=0
@@ -141,7 +164,6 @@ class TopicOptions:
         "retention.bytes",
         -1,
         "Size of a partition above which its oldest segments are deleted, in bytes; -1 for no limit.",
-        at_least=-1,
     )
     retention_ms = long(
         "retention.ms", 604800000, "How long records are retained, in milliseconds; -1 for no limit.", at_least=-1
@@ -171,6 +193,29 @@ class TopicOptions:
     )
 
 
+class StoredTopicOptions:
+    """Topic configs that are stored and described for the tools that set them, and have no effect: there are neither
+    replication quotas nor remote storage."""
+
+    follower_throttled_replicas = throttled_replicas("follower.replication.throttled.replicas")
+    leader_throttled_replicas = throttled_replicas("leader.replication.throttled.replicas")
+    local_retention_bytes = long(
+        "local.retention.bytes", -2, "Stands for retention.bytes: there is no remote storage.", at_least=-2
+    )
+    local_retention_ms = long(
+        "local.retention.ms", -2, "Stands for retention.ms: there is no remote storage.", at_least=-2
+    )
+    remote_log_copy_disable = boolean("remote.log.copy.disable", False, "Has no effect: there is no remote storage.")
+    remote_log_delete_on_disable = boolean(
+        "remote.log.delete.on.disable", False, "Has no effect: there is no remote storage."
+    )
+    remote_storage_enable = always_false(
+        "remote.storage.enable",
+        "Whether old segments go to remote storage. Only false is supported.",
+        why="there is no remote storage",
+    )
+
+
 class Synonym(NamedTuple):
     """A server property behind a topic config; its value times `scale` is in the topic config's unit."""
 
@@ -183,12 +228,17 @@ class Synonym(NamedTuple):
 
 SERVER_OPTIONS = options_of(ServerOptions)
 TOPIC_OPTIONS = options_of(TopicOptions)
+STORED_TOPIC_OPTIONS = options_of(StoredTopicOptions)
+ALL_TOPIC_OPTIONS = TOPIC_OPTIONS | STORED_TOPIC_OPTIONS
 
 
 def _synonyms() -> dict[str, tuple[Synonym, ...]]:
     names = {
         "cleanup.policy": "log.cleanup.policy",
         "compression.type": "compression.type",
+        "compression.gzip.level": "compression.gzip.level",
+        "compression.lz4.level": "compression.lz4.level",
+        "compression.zstd.level": "compression.zstd.level",
         "delete.retention.ms": "log.cleaner.delete.retention.ms",
         "file.delete.delay.ms": "log.segment.delete.delay.ms",
         "flush.messages": "log.flush.interval.messages",
@@ -222,7 +272,7 @@ def _synonyms() -> dict[str, tuple[Synonym, ...]]:
         Synonym("log.roll.jitter.ms"),
         Synonym("log.roll.jitter.hours", _HOUR_MS),
     )
-    return behind
+    return behind | dict.fromkeys(STORED_TOPIC_OPTIONS, ())
 
 
 # The server properties behind each topic config, the first that has a value wins.

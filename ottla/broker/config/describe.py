@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
+from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Kind, Option, Update
 from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
 from ottla.broker.config.topic import shown_value, values_of_topic_config
@@ -25,7 +25,7 @@ class ConfigEntry:
 
 
 def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterator[ConfigEntry]:
-    for option in TOPIC_OPTIONS.values():
+    for option in ALL_TOPIC_OPTIONS.values():
         synonyms = tuple(values_of_topic_config(option, overrides, server))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = shown_value(option, overrides, server)

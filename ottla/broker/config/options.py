@@ -4,6 +4,7 @@ An `Option` is declared once, as a class attribute of a table; an instance of th
 attribute, so `ServerConfig.num_partitions` is the option and `config.num_partitions` an `int`.
 """
 
+import re
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Generic, TypeVar, cast, overload
@@ -12,6 +13,13 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+
+
+_REPLICA = re.compile("([0-9]+:[0-9]+)?")
+_JAVA_DOUBLE = re.compile(
+    r"(?:(?P<hex>[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)"
+    r"|(?P<decimal>[+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)))(?:(?<!y)[fFdD])?"
+)
 
 
 class ConfigError(ValueError):
@@ -108,6 +116,22 @@ def long(
     return Option(name, Kind.LONG, default, meaning, parse=parse, bounds=bounds, update=update)
 
 
+def level(
+    name: str, default: int, meaning: str, *, at_least: int, at_most: int, update: Update = Update.READ_ONLY
+) -> Option[int]:
+    """Of a codec. The default, the codec's own, need not be within the bounds."""
+
+    def parse(text: str) -> int:
+        value = _number(text, int, "a whole number")
+        if value != default and not at_least <= value <= at_most:
+            raise ValueError(f"expected {bounds}")
+        return value
+
+    bounds = f"a whole number between {at_least} and {at_most}"
+    bounds = bounds if at_least <= default <= at_most else f"{bounds}, or {default}"
+    return Option(name, Kind.INT, default, meaning, parse=parse, bounds=bounds, update=update)
+
+
 def optional_integer(
     name: str, meaning: str, *, at_least: int = -INT_MAX - 1, update: Update = Update.READ_ONLY
 ) -> Option[int | None]:
@@ -124,7 +148,7 @@ def optional_long(
 
 def fraction(name: str, default: float, meaning: str, *, update: Update = Update.READ_ONLY) -> Option[float]:
     def parse(text: str) -> float:
-        value = _number(text, float, "a number")
+        value = _number(text, java_double, "a number")
         if not 0.0 <= value <= 1.0:
             raise ValueError("expected a number between 0 and 1")
         return value
@@ -179,13 +203,27 @@ def choices(
     """A comma-separated list of at least one of `allowed`, or of none where that means something."""
 
     def parse(text: str) -> tuple[str, ...]:
-        items = tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+        items = tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
         if not (items or may_be_empty) or any(item not in allowed for item in items):
             raise ValueError(f"expected a list of {', '.join(allowed)}")
         return items
 
     bounds = f"a list of {', '.join(allowed)}"
     return Option(name, Kind.LIST, default, meaning, parse=parse, bounds=bounds, update=update)
+
+
+def throttled_replicas(name: str) -> Option[tuple[str, ...]]:
+    """A list of PARTITION:BROKER, or * for all."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        items = tuple(item.strip() for item in text.split(",")) if text else ()
+        if items != ("*",) and not all(_REPLICA.fullmatch(item) for item in items):
+            raise ValueError("expected a list of PARTITION:BROKER, or *")
+        return items
+
+    meaning = "Replicas whose replication is throttled. Has no effect: there are no replication quotas."
+    bounds = "a list of PARTITION:BROKER, or *"
+    return Option(name, Kind.LIST, (), meaning, parse=parse, bounds=bounds, update=Update.READ_ONLY)
 
 
 def optional_text(name: str, meaning: str, *, update: Update = Update.READ_ONLY) -> Option[str | None]:
@@ -231,9 +269,19 @@ def _bounds_text(at_least: int, at_most: int, widest: int) -> str:
     return f"between {at_least} and {at_most}"
 
 
+def java_double(text: str) -> float:
+    """As Double.parseDouble reads it: with the suffixes of Java's literals, and hexadecimal with an exponent.
+
+    Not a number is not read: it would be above and below every bound."""
+    found = _JAVA_DOUBLE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return float.fromhex(found["hex"]) if found["hex"] else float(found["decimal"])
+
+
 def _number(text: str, kind: Callable[[str], T], expected: str) -> T:
-    # Python reads "1_000" and Arabic digits as numbers, Kafka does not.
-    if not text.isascii() or "_" in text:
+    # Python reads "1_000" as a number, Java does not; both read the digits of any script.
+    if "_" in text:
         raise ValueError(f"expected {expected}")
     try:
         return kind(text)

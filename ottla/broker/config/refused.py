@@ -1,35 +1,20 @@
-"""Kafka's properties that the broker refuses, each with the reason: a property without effect is not accepted."""
+"""Kafka's properties that the broker refuses, each with the reason: what they ask for is not to be had."""
 
 from collections.abc import Iterable
 
 from ottla.broker.config.options import ConfigError
 
-_ONE_LOOP = "all connections are served by one event loop, which has no such threads or queues"
-_COMMAND_LINE = "is given on the command line"
 _NO_TRANSACTIONS = "transactions are not supported"
 _NO_SECURITY = "TLS, SASL and ACLs are not supported"
 _NO_KRAFT = "metadata is kept in a metadata store, not in a KRaft controller quorum"
 _NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams protocols are not supported"
 _INTER_BROKER = "the protocol between brokers cannot be configured"
-_NO_CLEANER_TUNING = "the log cleaner has no buffers, threads or limits to configure"
 _NO_PLUGINS = "Java classes cannot be loaded"
 _NO_TIERED_STORAGE = "tiered storage is not supported"
 _NO_QUOTAS = "quotas are not supported"
 _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is supported"
-_NO_LEVELS = "compression levels cannot be configured"
 
 _REASONS = {
-    "log.dir": f"the data directory {_COMMAND_LINE}, as --data-dir",
-    "log.dirs": f"the data directory {_COMMAND_LINE}, as --data-dir",
-    "node.id": f"the broker's id {_COMMAND_LINE}, as --node-id",
-    "broker.id": f"the broker's id {_COMMAND_LINE}, as --node-id",
-    "num.network.threads": _ONE_LOOP,
-    "num.io.threads": _ONE_LOOP,
-    "background.threads": _ONE_LOOP,
-    "num.recovery.threads.per.data.dir": _ONE_LOOP,
-    "queued.max.requests": _ONE_LOOP,
-    "queued.max.request.bytes": _ONE_LOOP,
-    "log.flush.scheduler.interval.ms": "log.flush.interval.ms is observed exactly, without a scheduler",
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
     "authorizer.class.name": _NO_SECURITY,
     "super.users": _NO_SECURITY,
@@ -37,23 +22,14 @@ _REASONS = {
     "principal.builder.class": _NO_SECURITY,
     "connection.failed.authentication.delay.ms": _NO_SECURITY,
     "connections.max.reauth.ms": _NO_SECURITY,
-    "process.roles": _NO_KRAFT,
-    "early.start.listeners": _NO_KRAFT,
     "log.message.format.version": _NO_OLD_FORMATS,
     "log.message.downconversion.enable": _NO_OLD_FORMATS,
     "message.format.version": _NO_OLD_FORMATS,
     "message.downconversion.enable": _NO_OLD_FORMATS,
     "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms and .after.max.ms replace it",
     "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and .after.max.ms replace it",
-    "log.cleaner.threads": _NO_CLEANER_TUNING,
-    "log.cleaner.dedupe.buffer.size": _NO_CLEANER_TUNING,
-    "log.cleaner.io.buffer.size": _NO_CLEANER_TUNING,
-    "log.cleaner.io.buffer.load.factor": _NO_CLEANER_TUNING,
-    "log.cleaner.io.max.bytes.per.second": _NO_CLEANER_TUNING,
     "create.topic.policy.class.name": _NO_PLUGINS,
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "leader.replication.throttled.replicas": _NO_QUOTAS,
-    "follower.replication.throttled.replicas": _NO_QUOTAS,
 }
 
 _REASON_OF_PREFIX = {
@@ -65,7 +41,6 @@ _REASON_OF_PREFIX = {
     "delegation.token.": _NO_SECURITY,
     "transaction.": _NO_TRANSACTIONS,
     "transactional.": _NO_TRANSACTIONS,
-    "controller.": _NO_KRAFT,
     "metadata.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
     "inter.broker.": _INTER_BROKER,
@@ -80,9 +55,6 @@ _REASON_OF_PREFIX = {
     "log.local.retention.": _NO_TIERED_STORAGE,
     "quota.": _NO_QUOTAS,
     "client.quota.": _NO_QUOTAS,
-    "compression.gzip.": _NO_LEVELS,
-    "compression.lz4.": _NO_LEVELS,
-    "compression.zstd.": _NO_LEVELS,
     "metric.": "metrics reporters are not supported",
     "metrics.": "metrics reporters are not supported",
     "kafka.metrics.": "metrics reporters are not supported",

@@ -12,6 +12,7 @@ from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
 from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, Update
 from ottla.broker.config.properties import parse_properties, parse_setting
 from ottla.broker.config.refused import unknown_property
+from ottla.broker.config.without_effect import without_idle_properties
 
 
 class ConfigSource(IntEnum):
@@ -39,7 +40,7 @@ class ServerConfig(ServerOptions):
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """Raises ConfigError with a sentence for every property that is unknown, refused or malformed."""
-        self._static = dict(static or {})
+        self._static, self.without_effect = without_idle_properties(static or {})
         self._dynamic: dict[ConfigSource, dict[str, str]] = {}
         problems = list(_problems(self._static))
         if problems:
@@ -130,6 +131,10 @@ def check_together(config: ServerConfig) -> None:
         raise ConfigError("group.min.session.timeout.ms is greater than group.max.session.timeout.ms")
     if config.log_cleaner_min_compaction_lag_ms > config.log_cleaner_max_compaction_lag_ms:
         raise ConfigError("log.cleaner.min.compaction.lag.ms is greater than log.cleaner.max.compaction.lag.ms")
+    if config.log_segment_bytes < config.internal_segment_bytes_min:
+        raise ConfigError(
+            f"log.segment.bytes={config.log_segment_bytes}: at least {config.internal_segment_bytes_min} expected"
+        )
     if config.replica_fetch_wait_max_ms > min(config.replica_socket_timeout_ms, config.replica_lag_time_max_ms):
         raise ConfigError(
             "replica.fetch.wait.max.ms is greater than replica.socket.timeout.ms or replica.lag.time.max.ms"

@@ -9,6 +9,7 @@ from ottla.broker.config.options import (
     choices,
     fraction,
     integer,
+    level,
     long,
     optional_integer,
     optional_long,
@@ -54,6 +55,12 @@ class LogOptions:
         "Size at which a log rolls to a new segment, in bytes.",
         at_least=14,
         update=_DYNAMIC,
+    )
+    internal_segment_bytes_min = integer(
+        "internal.segment.bytes.min",
+        1048576,
+        "Smallest size of a segment that may be configured, in bytes. Lower than its default for tests only.",
+        at_least=1,
     )
     log_roll_ms = optional_long(
         "log.roll.ms",
@@ -185,6 +192,30 @@ class MessageOptions:
         "producer",
         COMPRESSION_TYPES,
         "Compression of batches on disk; 'producer' keeps the compression of the producer.",
+        update=_DYNAMIC,
+    )
+    compression_gzip_level = level(
+        "compression.gzip.level",
+        -1,
+        "Level of gzip, where compression.type is gzip; -1 for its own default.",
+        at_least=1,
+        at_most=9,
+        update=_DYNAMIC,
+    )
+    compression_lz4_level = level(
+        "compression.lz4.level",
+        9,
+        "Level of lz4, where compression.type is lz4; 9 for its own default.",
+        at_least=1,
+        at_most=17,
+        update=_DYNAMIC,
+    )
+    compression_zstd_level = level(
+        "compression.zstd.level",
+        3,
+        "Level of zstd, where compression.type is zstd.",
+        at_least=-131072,
+        at_most=22,
         update=_DYNAMIC,
     )
     min_insync_replicas = integer(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ottla.broker.config.definitions import SYNONYMS, TOPIC_OPTIONS, Synonym
+from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SYNONYMS, TOPIC_OPTIONS, Synonym
 from ottla.broker.config.options import ConfigError, Option
 from ottla.broker.config.refused import unknown_property
 from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
@@ -16,13 +16,16 @@ def check_topic_configs(configs: Mapping[str, str | None], server: ServerConfig)
     Raises ConfigError for an unknown name, a value it cannot have, or values that contradict each other."""
     checked: dict[str, str] = {}
     for name, text in configs.items():
-        option = TOPIC_OPTIONS.get(name)
+        option = ALL_TOPIC_OPTIONS.get(name)
         if option is None:
-            raise unknown_property(name, TOPIC_OPTIONS, "topic config")
+            raise unknown_property(name, ALL_TOPIC_OPTIONS, "topic config")
         if text is None:
             raise ConfigError(f"{name} has no value")
         checked[name] = option.show(option.parse(text)) or ""
     config = log_config(checked, server)
+    if "segment.bytes" in checked and config.segment_bytes < server.internal_segment_bytes_min:
+        smallest = server.internal_segment_bytes_min
+        raise ConfigError(f"segment.bytes={config.segment_bytes}: expected a whole number of at least {smallest}")
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError("min.compaction.lag.ms is greater than max.compaction.lag.ms")
     return checked

@@ -22,6 +22,9 @@ from ottla.replication.partition import Partition
 LOAD_RETRY_MS = 1000
 LOAD_RETRY_MS_MAX = 60_000
 
+# Of a log that is not here any more, which says so itself.
+NO_BOUND = 1 << 62
+
 S = TypeVar("S", bound=CoordinatorShard)
 
 
@@ -60,7 +63,7 @@ class CoordinatorTopic(Generic[S]):
         self.codec = codec
         self.append_timeout_ms = append_timeout_ms
         self.observe = observe
-        self.pending = PendingRequests()
+        self.pending = PendingRequests(runtime.soon)
         self.deliver = self.pending.deliver
         # Notified of every partition that is served from now on.
         self.when_loaded: Observers[HostedPartition[S]] = Observers(runtime.log)
@@ -156,6 +159,11 @@ class CoordinatorTopic(Generic[S]):
     def append(self, index: int, records: memoryview, done: AppendDone) -> None:
         """For its partitions."""
         self._replicas.append_records(self.name, index, records, done)
+
+    def batch_bytes_max(self, index: int) -> int:
+        """For its partitions: what the log takes in one batch."""
+        replica = self._replicas.find(self.name, index)
+        return NO_BOUND if replica is None else replica.log.config.max_message_bytes
 
     # Loading. A partition that fails to load holds up none of the others.
 

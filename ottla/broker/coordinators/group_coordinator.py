@@ -125,12 +125,15 @@ class GroupCoordinator:
             self._ensure_topic()
         return self.topic.leader_of(group_id)
 
-    def committed_offsets(self) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
-        """What each group here has committed; of those that are loaded."""
+    def committed_offsets(self) -> Iterator[tuple[str, bool, dict[TopicPartition, int]]]:
+        """Each group here that is loaded, whether it has members, and what it has committed."""
         for partition in self.topic:
             if not partition.is_loading:
-                for group_id, offsets in partition.coordinator.shard.durable.offsets.items():
-                    yield group_id, {key: logged.committed.offset for key, logged in offsets.items()}
+                shard = partition.coordinator.shard
+                for group_id, offsets in shard.durable.offsets.items():
+                    group = shard.groups.get(group_id)
+                    committed = {key: logged.committed.offset for key, logged in offsets.items()}
+                    yield group_id, group is not None and bool(group.members), committed
 
     # Inside.
 

@@ -93,8 +93,8 @@ class GroupCoordinatorLoader:
         """How many partitions of the topic are being loaded."""
         return 0 if self._groups is None else sum(hosted.is_loading for hosted in self._groups.topic)
 
-    def committed_offsets(self) -> Iterable[tuple[str, Mapping[tuple[str, int], int]]]:
-        """What each group here has committed; of those that are loaded."""
+    def committed_offsets(self) -> Iterable[tuple[str, bool, Mapping[tuple[str, int], int]]]:
+        """Each group here that is loaded, whether it has members, and what it has committed."""
         return () if self._groups is None else self._groups.committed_offsets()
 
     # What happens in the cluster.

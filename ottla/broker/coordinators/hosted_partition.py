@@ -4,6 +4,9 @@ What the partition holds (groups, transactional ids) shares its queue. It is the
 and results of appends are taken in the order of their arrival, a step never waits, and what comes up while the effects
 of a step are performed queues behind it. Other partitions are not held up, and neither is anything else: what a step
 waits for (a member, a replica, the disk) comes back as an event.
+
+A group may have thousands of members. What a step decides about them is decided in one, and its timers are set at once;
+the facts of a long step are reported a few at a time, and that its large record is in the log is a step of its own.
 """
 
 from collections import deque
@@ -24,13 +27,18 @@ from ottla.coordinator.runtime.effects import (
     TimerFired,
 )
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
+from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimerEntry
 
 # Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
 TOO_FEW_REPLICAS_MS = 100
+# Each may be a line of the log, which takes some 50 µs.
+FACTS_PER_STEP = 32
+# Handling what was written takes as long again as it took to write it.
+LARGE_RECORD_BYTES = 32 << 10
 
 S = TypeVar("S", bound=CoordinatorShard)
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
@@ -44,6 +52,8 @@ class PartitionOwner(Protocol):
     append_timeout_ms: int
 
     def append(self, index: int, records: memoryview, done: AppendDone) -> None: ...
+
+    def batch_bytes_max(self, index: int) -> int: ...
 
     def deliver(self, token: int, result: Any, /) -> None: ...
 
@@ -80,6 +90,8 @@ class HostedPartition(Generic[S]):
         self._queue: deque[Any] = deque()
         self._before_serving: list[Any] = []
         self._stepping = False
+        # Facts that are still to be reported, with the time of their step. Later ones come behind them.
+        self._facts: deque[tuple[Any, int]] = deque()
         self._timers: dict[Hashable, TimerEntry] = {}
         # When appends that were refused are reported, by their ids.
         self._refusals: dict[int, TimerEntry] = {}
@@ -134,6 +146,7 @@ class HostedPartition(Generic[S]):
         """This broker has resigned or stops: requests that wait are answered, no event is taken any more."""
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         self._perform_all(self.coordinator.unload(now_ms, wall_ms), now_ms, wall_ms)
+        self._report_facts(len(self._facts))
         self._cancel_timers()
         if self.reload is not None:
             self.reload.cancel()
@@ -162,7 +175,10 @@ class HostedPartition(Generic[S]):
             while self._queue:
                 event = self._queue.popleft()
                 now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
-                for effect in self.coordinator.step(event, now_ms, wall_ms):
+                effects = self.coordinator.step(event, now_ms, wall_ms)
+                if len(effects) > FACTS_PER_STEP:
+                    effects = self._without_facts(effects, now_ms)
+                for effect in effects:
                     self._perform(effect, now_ms, wall_ms)
         finally:
             self._stepping = False
@@ -191,7 +207,29 @@ class HostedPartition(Generic[S]):
             case Append(append_id, records):
                 self._append(append_id, records, wall_ms)
             case Observed(fact):
-                self._owner.observe(fact, now_ms)
+                if self._facts:
+                    self._facts.append((fact, now_ms))
+                else:
+                    self._owner.observe(fact, now_ms)
+
+    def _without_facts(self, effects: list[Effect], now_ms: int) -> list[Effect]:
+        """The other effects of a long step; its facts are reported in the steps of the loop to come."""
+        if not self._facts:
+            self._runtime.soon(self._report_some)
+        self._facts += [(effect.fact, now_ms) for effect in effects if isinstance(effect, Observed)]
+        return [effect for effect in effects if not isinstance(effect, Observed)]
+
+    def _report_some(self) -> None:
+        try:
+            self._report_facts(min(len(self._facts), FACTS_PER_STEP))
+        finally:
+            if self._facts:
+                self._runtime.soon(self._report_some)
+
+    def _report_facts(self, count: int) -> None:
+        for _ in range(count):
+            fact, now_ms = self._facts.popleft()
+            self._owner.observe(fact, now_ms)
 
     def _set_timer(self, key: Hashable, deadline_ms: int) -> None:
         entry = self._timers.get(key)
@@ -209,9 +247,8 @@ class HostedPartition(Generic[S]):
 
     def _append(self, append_id: int, records: Sequence[CoordinatorRecord], wall_ms: int) -> None:
         """Append with acks=all and the owner's timeout. Late success after a timeout is reported as well."""
-        batch = build_batch(
-            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records), codec=self._owner.codec
-        )
+        size_bytes = sum(len(key) + len(value or b"") for key, value in records)
+        is_large = size_bytes > LARGE_RECORD_BYTES
         timeout = self._runtime.schedule(
             self._owner.append_timeout_ms, lambda: self._report(AppendFailed(append_id, ErrorCode.REQUEST_TIMED_OUT))
         )
@@ -219,13 +256,20 @@ class HostedPartition(Generic[S]):
         def done(info: AppendInfo | None, error: KafkaError | None) -> None:
             timeout.cancel()
             if info is not None:
-                self._report(AppendCompleted(append_id, info.base_offset))
+                self._report(AppendCompleted(append_id, info.base_offset), in_next_step=is_large)
             elif error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
                 self._refuse_later(append_id)
             else:
                 code = error.code if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
                 self._report(AppendFailed(append_id, code))
 
+        codec = self._owner.codec
+        if is_large and codec == Codec.NONE and size_bytes > (most := self._owner.batch_bytes_max(self.index)):
+            # It need not be built, which takes long, to be refused.
+            error = MessageTooLarge(f"records of {size_bytes} bytes, at most {most} allowed")
+            self._runtime.soon(lambda: done(None, error))
+            return
+        batch = build_batch((Record(timestamp=wall_ms, key=key, value=value) for key, value in records), codec=codec)
         self._owner.append(self.index, memoryview(batch), done)
 
     def _refuse_later(self, append_id: int) -> None:
@@ -238,6 +282,16 @@ class HostedPartition(Generic[S]):
 
         self._refusals[append_id] = self._runtime.schedule(TOO_FEW_REPLICAS_MS, refuse)
 
-    def _report(self, event: AppendCompleted | AppendFailed) -> None:
-        if not self.is_unloaded:
+    def _report(self, event: AppendCompleted | AppendFailed, *, in_next_step: bool = False) -> None:
+        """`in_next_step`: unless another event comes first, which then takes it along."""
+        if self.is_unloaded:
+            return
+        if in_next_step:
+            self._queue.append(event)
+            self._runtime.soon(self._take_next)
+        else:
             self.handle(event)
+
+    def _take_next(self) -> None:
+        if not self._stepping:
+            self._take_queued()

@@ -6,12 +6,23 @@
 `ask` gives the response if it is known at once. Otherwise it parks the request, and the context is completed later. A
 request whose client has gone is forgotten with its token; a group itself learns of it by the session timeout, as it
 must.
+
+What comes in hundreds takes several steps of the loop: the requests about the groups that one client names, and the
+responses to the members of a group that a rebalance has kept waiting. A group has gone on by then, and its timers run:
+its members see the same as if the network had taken a moment longer.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Protocol
+
+# A request may append, which takes some 200 µs; a response is a system call, and takes less than 100.
+REQUESTS_PER_STEP = 16
+RESPONSES_PER_STEP = 32
+
+Soon = Callable[[Callable[[], None]], None]
 
 
 class ParkingContext(Protocol):
@@ -27,9 +38,12 @@ class ParkingContext(Protocol):
 class _WaitingRequest:
     """One request of a client, which may have asked for several results."""
 
-    __slots__ = ("_build_response", "_context", "_is_parked", "_missing", "_response", "_results")
+    __slots__ = ("_build_response", "_context", "_is_parked", "_missing", "_outbox", "_response", "_results")
 
-    def __init__(self, context: ParkingContext, build_response: Callable[[list[Any]], Any], count: int) -> None:
+    def __init__(
+        self, outbox: "_Outbox", context: ParkingContext, build_response: Callable[[list[Any]], Any], count: int
+    ) -> None:
+        self._outbox = outbox
         self._context = context
         self._build_response = build_response
         self._results: list[Any] = [None] * count
@@ -44,11 +58,13 @@ class _WaitingRequest:
             self.answer(self._results)
 
     def answer(self, result: Any) -> None:
-        response = self._build_response(result)
         if self._is_parked:
-            self._context.complete(response)
+            self._outbox.complete(self, result)
         else:
-            self._response = response
+            self._response = self._build_response(result)
+
+    def complete(self, result: Any) -> None:
+        self._context.complete(self._build_response(result))
 
     def response_or_park(self, pending: "PendingRequests", tokens: Sequence[int]) -> Any | None:
         """The response, or None after parking the request; its tokens are forgotten if its connection goes first."""
@@ -59,8 +75,45 @@ class _WaitingRequest:
         return self._response
 
 
+class _Outbox:
+    """Responses to parked requests leave at once, RESPONSES_PER_STEP at most in a step of the loop."""
+
+    def __init__(self, soon: Soon) -> None:
+        self._soon = soon
+        # Invariant: empty unless no response may leave now, and then the next step is on its way.
+        self._waiting: deque[tuple[_WaitingRequest, Any]] = deque()
+        # It is not reset in every step, which would be one more action of the loop for each, but when it has come to 0.
+        self._left = RESPONSES_PER_STEP
+
+    def complete(self, request: _WaitingRequest, result: Any) -> None:
+        if not self._left:
+            self._waiting.append((request, result))
+            return
+        self._left -= 1
+        if not self._left:
+            self._soon(self._next_step)
+        request.complete(result)
+
+    def send_all(self) -> None:
+        self._send(len(self._waiting))
+
+    def _next_step(self) -> None:
+        count = min(len(self._waiting), RESPONSES_PER_STEP)
+        self._left = RESPONSES_PER_STEP - count
+        if not self._left:
+            self._soon(self._next_step)
+        self._send(count)
+
+    def _send(self, count: int) -> None:
+        for request, result in [self._waiting.popleft() for _ in range(count)]:
+            request.complete(result)
+
+
 class PendingRequests:
-    def __init__(self) -> None:
+    def __init__(self, soon: Soon) -> None:
+        """`soon` runs an action in the next step of the loop."""
+        self._soon = soon
+        self._outbox = _Outbox(soon)
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self.new_token: Callable[[], int] = count(1).__next__
 
@@ -71,7 +124,7 @@ class PendingRequests:
         self, send: Callable[[Any], None], context: ParkingContext, request: Any, build_response: Callable[[Any], Any]
     ) -> Any | None:
         """Hands the request to `send`; `build_response` makes the response of the result."""
-        waiting = _WaitingRequest(context, build_response, 1)
+        waiting = _WaitingRequest(self._outbox, context, build_response, 1)
         self._waiting[request.token] = waiting.answer
         send(request)
         return waiting.response_or_park(self, (request.token,))
@@ -86,13 +139,18 @@ class PendingRequests:
         """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
         if not requests:
             return build_response([])
-        waiting = _WaitingRequest(context, build_response, len(requests))
+        waiting = _WaitingRequest(self._outbox, context, build_response, len(requests))
         tokens = tuple(request.token for request in requests)
         for index, token in enumerate(tokens):
             self._waiting[token] = partial(waiting.put, index)
-        for request in requests:
-            send(request)
+        self._send_some(send, deque(requests))
         return waiting.response_or_park(self, tokens)
+
+    def _send_some(self, send: Callable[[Any], None], requests: deque[Any]) -> None:
+        for _ in range(min(REQUESTS_PER_STEP, len(requests))):
+            send(requests.popleft())
+        if requests:
+            self._soon(partial(self._send_some, send, requests))
 
     def deliver(self, token: int, result: Any) -> None:
         waiting = self._waiting.pop(token, None)
@@ -100,6 +158,8 @@ class PendingRequests:
             waiting(result)
 
     def clear(self) -> None:
+        """What is known is answered now; nothing else is any more."""
+        self._outbox.send_all()
         self._waiting.clear()
 
     def forget(self, tokens: Sequence[int]) -> None:

@@ -26,7 +26,8 @@ class CommitsSummedUp(Fact):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagSampled(Fact):
     """What a group has committed in a topic, and where the partitions end: three lists of equal length, in order of
-    partitions, sampled every `ottla.events.sample.interval.ms`."""
+    partitions, sampled every `ottla.events.sample.interval.ms`. Of a group that has no members, or has committed all
+    there is, a sample that is the same as the last one is left out."""
 
     event: ClassVar = "lag_sampled"
 

@@ -23,7 +23,7 @@ from ottla.broker.events.events_topic import EventsTopic, Way
 from ottla.broker.events.follower_lag import FollowerLag
 from ottla.broker.events.forwarding import Forwarding
 from ottla.broker.events.leadership import last_leader, leadership_facts
-from ottla.broker.events.samples import Commits, CommittedOffsets, lag_samples
+from ottla.broker.events.samples import Commits, GroupOffsets, LagSamples
 from ottla.broker.events.schema import EVENTS_TOPIC, Fact, build_event, key_of
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
@@ -85,9 +85,9 @@ class Publisher:
         replicas: ReplicaManager,
         topic: EventsTopic,
         forwarding: Forwarding,
-        committed_offsets: Callable[[], Iterable[tuple[str, CommittedOffsets]]],
+        committed_offsets: Callable[[], Iterable[GroupOffsets]],
     ) -> None:
-        """`committed_offsets` gives what each group that is served here has committed."""
+        """`committed_offsets` gives each group that is served here, and what it has committed."""
         config = runtime.config
         self._runtime = runtime
         self._replicas = replicas
@@ -102,6 +102,7 @@ class Publisher:
         self._unsent: deque[_Unsent] = deque()
         self._unsent_count = 0
         self._commits = Commits(self._buffer_max)
+        self._lag = LagSamples()
         self._follower_lag = FollowerLag()
         # Of partitions of coordinator topics that are led here: who led them before.
         self._former_coordinators: dict[tuple[str, int], int | None] = {}
@@ -212,7 +213,7 @@ class Publisher:
         for fact in self._follower_lag.sample(self._replicas):
             self._put(fact, now_ms)
         sampled = (each for each in self._committed_offsets() if not each[0].startswith(self._ignored))
-        for sample in lag_samples(sampled, self._end_of):
+        for sample in self._lag.sample(sampled, self._end_of):
             self._put(sample, now_ms)
 
     def _sum_up_commits(self, now_ms: int) -> None:

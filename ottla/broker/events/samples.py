@@ -1,6 +1,6 @@
 """What is sampled at intervals: how far groups are behind, and how often they have committed since the last sample."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from ottla.broker.events.broker_facts import CommitsSummedUp, LagSampled
@@ -8,6 +8,9 @@ from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.coordinator.facts import OffsetsCommitted
 
 CommittedOffsets: TypeAlias = Mapping[tuple[str, int], int]
+GroupOffsets: TypeAlias = tuple[str, bool, CommittedOffsets]
+"""A group, whether it has members, and what it has committed."""
+_Lag: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
 EndOf: TypeAlias = Callable[[str, int], int | None]
 """The high watermark of a partition, None where this broker has no replica of it."""
 
@@ -43,14 +46,34 @@ class Commits:
         ]
 
 
-def lag_samples(groups: Iterable[tuple[str, CommittedOffsets]], end_of: EndOf) -> Iterator[LagSampled]:
-    """One fact per group and topic."""
-    for group_id, offsets in groups:
-        by_topic: dict[str, list[tuple[int, int]]] = {}
-        for (topic, partition), offset in offsets.items():
-            if topic != EVENTS_TOPIC:
-                by_topic.setdefault(topic, []).append((partition, offset))
-        for topic, rows in by_topic.items():
-            partitions, committed = zip(*sorted(rows), strict=True)
-            ends = tuple(end_of(topic, partition) for partition in partitions)
-            yield LagSampled(group_id=group_id, topic=topic, partition=partitions, committed=committed, end=ends)
+class LagSamples:
+    """A group that has read everything, or has no members, is sampled only when a number has changed, so an idle
+    broker publishes nothing. One whose members do not read what is there is sampled at every interval."""
+
+    def __init__(self) -> None:
+        # The numbers of the last sample, by group and topic.
+        self._last: dict[tuple[str, str], _Lag] = {}
+
+    def sample(self, groups: Iterable[GroupOffsets], end_of: EndOf) -> list[LagSampled]:
+        """One fact per group and topic."""
+        before, self._last = self._last, {}
+        facts: list[LagSampled] = []
+        for group_id, has_members, offsets in groups:
+            for topic, rows in _by_topic(offsets).items():
+                partitions, committed = zip(*sorted(rows), strict=True)
+                ends = tuple(end_of(topic, partition) for partition in partitions)
+                lag = self._last[group_id, topic] = (partitions, committed, ends)
+                is_behind = any(end is not None and offset < end for offset, end in zip(committed, ends, strict=True))
+                if (has_members and is_behind) or before.get((group_id, topic)) != lag:
+                    facts.append(
+                        LagSampled(group_id=group_id, topic=topic, partition=partitions, committed=committed, end=ends)
+                    )
+        return facts
+
+
+def _by_topic(offsets: CommittedOffsets) -> dict[str, list[tuple[int, int]]]:
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), offset in offsets.items():
+        if topic != EVENTS_TOPIC:
+            by_topic.setdefault(topic, []).append((partition, offset))
+    return by_topic

@@ -37,7 +37,7 @@ async def handle(
     partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     decide = partial(_reassign, Counter(partitions), targets, metadata.rules_of)
     outcomes = await change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms)
-    return _response(partitions, outcomes)
+    return _response([topic.name for topic in request.topics], partitions, outcomes)
 
 
 def _reassign(
@@ -52,12 +52,13 @@ def _reassign(
     return reassign(image, *key, targets[key], rules_of)
 
 
-def _response(partitions: Iterable[PartitionKey], outcomes: Outcomes) -> AlterPartitionReassignmentsResponse:
-    topics: dict[str, ReassignableTopicResponse] = {}
+def _response(
+    topics: Iterable[str], partitions: Iterable[PartitionKey], outcomes: Outcomes
+) -> AlterPartitionReassignmentsResponse:
+    responses = {name: ReassignableTopicResponse(name=name) for name in topics}
     for name, index in partitions:
-        topic = topics.setdefault(name, ReassignableTopicResponse(name=name))
-        topic.partitions.append(_result(index, outcomes[name, index]))
-    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
+        responses[name].partitions.append(_result(index, outcomes[name, index]))
+    return AlterPartitionReassignmentsResponse(responses=list(responses.values()))
 
 
 def _result(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
-from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
+from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, KafkaError
 
 # The broker resource with this name stands for all brokers.
 ALL_BROKERS = ""
@@ -21,6 +21,12 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+# What these could be configured with is not served: they have no configs, and none can be set.
+WITHOUT_CONFIGS = (ResourceType.CLIENT_METRICS, ResourceType.GROUP)
 
 
 def check_resource_type(resource_type: int) -> ResourceType:
@@ -110,6 +116,8 @@ async def _alter(
             if alter_loggers is None:
                 raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
             alter_loggers(resource, validate_only)
+        elif kind in WITHOUT_CONFIGS:
+            _refuse_all(kind, resource)
         elif kind is ResourceType.TOPIC:
             await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)
         else:
@@ -120,6 +128,13 @@ async def _alter(
     except KafkaError as error:
         return error
     return None
+
+
+def _refuse_all(kind: ResourceType, resource: Any) -> None:
+    if not resource.resource_name:
+        raise InvalidRequest("the resource has no name")
+    for config in resource.configs:
+        raise InvalidConfig(f"there is no config {config.name} of {kind.name.lower().replace('_', ' ')}")
 
 
 def _result(result: Callable[..., T], resource: Any, error: KafkaError | None) -> T:

@@ -6,7 +6,7 @@ from ottla.broker.config.describe import topic_entries
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.metadata.topic_plans import NewTopic, Outcome
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.cluster.topics import TopicSpec
@@ -29,10 +29,11 @@ async def handle(
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
     wanted = [topic for topic in request.topics if topic.name not in refused]
-    outcomes = await topics.create([_new_topic(topic) for topic in wanted], validate_only=request.validate_only)
+    new_topics = await in_slices(_new_topic, wanted)
+    outcomes = await topics.create(new_topics, validate_only=request.validate_only)
     results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
     configs = _Configs(runtime.config)
-    return CreateTopicsResponse(topics=[_result(name, results[name], configs) for name in times])
+    return CreateTopicsResponse(topics=await in_slices(lambda name: _result(name, results[name], configs), times))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -36,6 +36,7 @@ def handle(
                 partitions=[_result(replicas, topic.name, partition, awaited) for partition in topic.partitions],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
     if not awaited:

@@ -14,6 +14,7 @@ from ottla.broker.config.describe import (
 )
 from ottla.broker.handlers.config_resources import (
     ALL_BROKERS,
+    WITHOUT_CONFIGS,
     ResourceType,
     check_broker_name,
     check_logger_resource,
@@ -85,6 +86,8 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
     if kind is ResourceType.BROKER_LOGGER:
         check_logger_resource(name, node_id)
         return logger_entries(parts.loggers.levels())
+    if kind in WITHOUT_CONFIGS:
+        return ()
     if kind is ResourceType.TOPIC:
         check_topic_name(name)
         topic = parts.metadata.image.topic(name)

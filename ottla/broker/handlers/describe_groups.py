@@ -33,6 +33,7 @@ def _group(result: DescribeResult, version: int, operations: int) -> DescribedGr
     error, message = result.error, None
     if not error and not result.exists and version >= _GROUP_ID_NOT_FOUND_FROM:
         error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {result.group_id}"
+        operations = NOT_ASKED
     return DescribedGroup(
         error_code=int(error),
         error_message=message,

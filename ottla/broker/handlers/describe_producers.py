@@ -2,6 +2,7 @@
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
+from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -32,6 +33,7 @@ def handle(
 
 def _partition(replicas: ReplicaManager, topic: str, index: int) -> PartitionResponse:
     try:
+        check_topic_name(topic)
         partition = replicas.partition(topic, index)
         partition.check_leader()
     except KafkaError as error:

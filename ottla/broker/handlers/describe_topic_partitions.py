@@ -9,7 +9,7 @@ from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import TOPIC_OPERATIONS, RequestContext
 from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.topics import check_topic_name
-from ottla.protocol.errors import ErrorCode, InvalidRequest, InvalidTopicException
+from ottla.protocol.errors import ErrorCode, InvalidTopicException
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -28,10 +28,12 @@ def handle(
     metadata: ClusterMetadata, runtime: Runtime, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     image = metadata.image
-    start = _start(request)
-    room = min(request.response_partition_limit, runtime.config.max_request_partition_size_limit)
-    if room < 1:
-        raise InvalidRequest(f"a page has room for at least one partition, not {room}")
+    if not _is_in_topics(request.cursor, request):
+        return _refused(request)
+    cursor = request.cursor
+    start = _Start("", 0) if cursor is None else _Start(cursor.topic_name, cursor.partition_index)
+    # As in Kafka, a page has room for at least one partition.
+    room = max(min(request.response_partition_limit, runtime.config.max_request_partition_size_limit), 1)
     nodes = nodes_for(context.connection.listener_name, image.live_brokers)
     response = DescribeTopicPartitionsResponse()
     for name in _names(image, request, start):
@@ -52,21 +54,24 @@ def handle(
     return response
 
 
-def _start(request: DescribeTopicPartitionsRequest) -> _Start:
-    cursor = request.cursor
+def _is_in_topics(cursor: Cursor | None, request: DescribeTopicPartitionsRequest) -> bool:
+    """Whether the cursor stands at a partition of one of the topics that are asked for."""
     if cursor is None:
-        return _Start("", 0)
-    if cursor.partition_index < 0:
-        raise InvalidRequest(f"the cursor stands at partition {cursor.partition_index}")
-    return _Start(cursor.topic_name, cursor.partition_index)
+        return True
+    is_asked = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
+    return is_asked and cursor.partition_index >= 0
+
+
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The response has no error of its own, only those of topics."""
+    error_code = int(ErrorCode.INVALID_REQUEST)
+    topics = [DescribeTopicPartitionsResponseTopic(error_code=error_code, name=topic.name) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=topics)
 
 
 def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest, start: _Start) -> Iterator[str]:
     """From the cursor on, in the order of names, which stays the same from page to page. No names means all topics."""
     asked = {topic.name for topic in request.topics} or set(image.topics)
-    if start.topic and request.topics:
-        # The topic of the cursor counts although the client may have left it out of this request.
-        asked.add(start.topic)
     return (name for name in sorted(asked) if name >= start.topic)
 
 
@@ -76,7 +81,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_topic_name(name)
     except InvalidTopicException as invalid:
         error = invalid.code
-    return DescribeTopicPartitionsResponseTopic(error_code=int(error), name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=int(error), name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _described(

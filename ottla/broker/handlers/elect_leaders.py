@@ -3,7 +3,7 @@
 v1 has the type of the election (KIP-460), v2 is flexible.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.partition_commands import Outcomes, PartitionKey, change_partitions
@@ -29,13 +29,16 @@ async def handle(
 ) -> ElectLeadersResponse:
     named = request.topic_partitions
     if named is None:
+        topics = list(metadata.image.topics)
         partitions = [(topic.name, index) for topic, index, _ in metadata.image.partitions()]
     else:
+        topics = [topic.topic for topic in named]
         partitions = [(topic.topic, index) for topic in named for index in topic.partitions]
     elect = ELECTIONS.get(request.election_type)
     if elect is None:
         error = InvalidRequest(f"there is no election of type {request.election_type}")
-        return _response([] if named is None else partitions, dict.fromkeys(partitions, error), int(error.code))
+        named_topics, refused = (topics, partitions) if named is not None else ([], [])
+        return _response(named_topics, refused, dict.fromkeys(partitions, error), int(error.code))
     rules_of = metadata.rules_of
     outcomes = await change_partitions(
         runtime,
@@ -44,9 +47,10 @@ async def handle(
         lambda image, key: elect(image, *key, rules_of),
         timeout_ms=request.timeout_ms,
     )
-    # The answer for all partitions has only those that were in need of an election, as Kafka does it.
+    # The answer for all partitions has all topics, and of their partitions those that were in need of an election, as
+    # Kafka does it.
     shown = [key for key in partitions if named is not None or not _is_not_needed(outcomes[key])]
-    return _response(shown, outcomes)
+    return _response(topics, shown, outcomes)
 
 
 def _is_not_needed(error: KafkaError | None) -> bool:
@@ -54,13 +58,16 @@ def _is_not_needed(error: KafkaError | None) -> bool:
 
 
 def _response(
-    partitions: Sequence[PartitionKey], outcomes: Outcomes, error_code: int = int(ErrorCode.NONE)
+    topics: Iterable[str],
+    partitions: Sequence[PartitionKey],
+    outcomes: Outcomes,
+    error_code: int = int(ErrorCode.NONE),
 ) -> ElectLeadersResponse:
-    topics: dict[str, ReplicaElectionResult] = {}
+    results = {name: ReplicaElectionResult(topic=name) for name in topics}
     for name, index in partitions:
-        topic = topics.setdefault(name, ReplicaElectionResult(topic=name))
+        topic = results.setdefault(name, ReplicaElectionResult(topic=name))
         topic.partition_result.append(_result(index, outcomes[name, index]))
-    return ElectLeadersResponse(error_code=error_code, replica_election_results=list(topics.values()))
+    return ElectLeadersResponse(error_code=error_code, replica_election_results=list(results.values()))
 
 
 def _result(index: int, error: KafkaError | None) -> PartitionResult:

@@ -26,6 +26,7 @@ from ottla.replication.replica_progress import PartitionKey
 
 TOPIC_IDS_SINCE = 13
 
+ISOLATION_LEVELS = (0, 1)
 UNKNOWN_EPOCH = -1
 INVALID_HIGH_WATERMARK = -1
 
@@ -49,6 +50,11 @@ def handle(
     fetch = _begin(fetch_sessions, image, context, request, is_follower=is_follower, now_ms=now_ms)
     if fetch.error:
         return FetchResponse(error_code=int(fetch.error))
+    if request.isolation_level not in ISOLATION_LEVELS and any(
+        replicas.find(target.topic, target.partition) for target in fetch.targets
+    ):
+        fetch.abandon()
+        return _failed(context, request)
     deadline_ms = now_ms + max(request.max_wait_ms, 0)
     min_bytes = request.min_bytes if request.max_wait_ms > 0 else 0
     parts = replicas, runtime, context, fetch
@@ -128,6 +134,32 @@ def _follower(request: FetchRequest) -> tuple[bool, int, int]:
     return replica_id >= 0, replica_id, request.replica_state.replica_epoch
 
 
+def _failed(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """Where Kafka finds no name for what is asked. Versions that name topics have the error for each partition too."""
+    error_code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+    topics = [] if context.api_version >= TOPIC_IDS_SINCE else request.topics
+    return FetchResponse(
+        error_code=error_code,
+        session_id=request.session_id,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=asked.partition,
+                        error_code=error_code,
+                        high_watermark=INVALID_HIGH_WATERMARK,
+                        records=b"",
+                        aborted_transactions=[],
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )
+
+
 def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
     """On a listener that is not inter-broker, as without the right to act as a broker; of an unknown broker, as of one
     without the replica (§15.1.4)."""
@@ -149,6 +181,7 @@ def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
                         error_code=int(code_for(asked)),
                         high_watermark=INVALID_HIGH_WATERMARK,
                         records=b"",
+                        aborted_transactions=None,
                     )
                     for asked in topic.partitions
                 ],

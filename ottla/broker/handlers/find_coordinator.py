@@ -5,7 +5,7 @@ from typing import Protocol
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import nodes_for
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import BrokerInfo
 from ottla.protocol.errors import ErrorCode
@@ -14,6 +14,8 @@ from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinato
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_FROM = 4
 _SHARE_FROM = 6
+# To find the partition of a long name takes up to half a millisecond.
+KEYS_PER_STEP = 16
 
 
 class Groups(Protocol):
@@ -43,6 +45,9 @@ def handle(
         response = _created_response(metadata, auto_topic_creation, group_loader, context, request)
         context.respond_later(runtime, response)
         return None
+    if len(request.coordinator_keys) > KEYS_PER_STEP:
+        context.respond_later(runtime, _long_response(metadata, group_loader, context, request))
+        return None
     return _response(metadata, group_loader, context, request)
 
 
@@ -54,7 +59,19 @@ async def _created_response(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     await auto_topic_creation.offsets_topic_ensured()
+    if len(request.coordinator_keys) > KEYS_PER_STEP:
+        return await _long_response(metadata, group_loader, context, request)
     return _response(metadata, group_loader, context, request)
+
+
+async def _long_response(
+    metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    keys, key_type = request.coordinator_keys, request.key_type
+    found = await in_slices(
+        lambda key: _find(metadata, group_loader, context, key, key_type), keys, at_once=KEYS_PER_STEP
+    )
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _response(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.config.alter import Alteration, altered
-from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
+from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS
 from ottla.broker.config.options import Option
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import shown_value
@@ -14,7 +14,6 @@ from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.upkeep.log_levels import BrokerLoggers
-from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -66,10 +65,8 @@ def _broker_value(config: ServerConfig, current: Mapping[str, str], option: Opti
 
 def _of_topic(metadata: ClusterMetadata, runtime: Runtime, name: str, alterations: list[Alteration]) -> dict[str, str]:
     topic = metadata.image.topic(name)
-    if topic is None:
-        raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-    current: Mapping[str, str] = topic.configs
-    return altered(current, alterations, TOPIC_OPTIONS, partial(_topic_value, runtime.config, current))
+    current: Mapping[str, str] = {} if topic is None else topic.configs
+    return altered(current, alterations, ALL_TOPIC_OPTIONS, partial(_topic_value, runtime.config, current))
 
 
 def _topic_value(config: ServerConfig, current: Mapping[str, str], option: Option[object]) -> str | None:

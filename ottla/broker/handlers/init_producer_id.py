@@ -18,6 +18,15 @@ async def handle(
     context: RequestContext,  # noqa: ARG001
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
+    try:
+        _check(producer_ids, request)
+        producer_id = await producer_ids.take()
+    except KafkaError as error:
+        return InitProducerIdResponse(error_code=int(error.code), producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _check(producer_ids: ProducerIds, request: InitProducerIdRequest) -> None:
     if request.transactional_id == "":
         raise InvalidRequest("the transactional id is empty")
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
@@ -25,8 +34,3 @@ async def handle(
     if request.transactional_id is not None:
         producer_ids.transaction_refused(request.transactional_id)
         raise error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
-    try:
-        producer_id = await producer_ids.take()
-    except KafkaError as error:
-        return InitProducerIdResponse(error_code=int(error.code), producer_epoch=NO_PRODUCER_EPOCH)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -24,6 +24,7 @@ from ottla.storage.log_reader import FoundTimestamp
 # Kafka's `DEBUGGING_REPLICA_ID`: any replica answers for its own log.
 ANY_REPLICA = -2
 
+ISOLATION_LEVELS = (0, 1)
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -31,6 +32,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 # Since which version a client can ask for it.
+NEVER = 1 << 15
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
@@ -62,6 +64,7 @@ def handle(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
     if not lookups:
@@ -97,19 +100,22 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
+        if request.isolation_level not in ISOLATION_LEVELS:
+            # Kafka finds no name for it.
+            raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {request.isolation_level}")
         if is_repeated:
             raise InvalidRequest(f"partition {topic}-{asked.partition_index} is asked for twice")
-        if context.api_version < SINCE.get(asked.timestamp, 0):
-            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} came with a later version")
+        if asked.timestamp < EARLIEST and context.api_version < SINCE.get(asked.timestamp, NEVER):
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} means nothing in this version")
         partition = replicas.partition(topic, asked.partition_index)
-        if request.replica_id == ANY_REPLICA:
-            _set_ends(partition, asked.timestamp, answer)
-            return answer
-        partition.check_leader(asked.current_leader_epoch)
-        if request.replica_id >= 0 and context.is_broker(request.replica_id, replicas.node_id, replicas.image):
-            _set_ends(partition, asked.timestamp, answer)
-            return answer
-        lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
+        if request.replica_id != ANY_REPLICA:
+            partition.check_leader(asked.current_leader_epoch)
+        if _asks_as_replica(replicas, context, request):
+            lookup = _find(partition, asked.timestamp, partition.log.log_end_offset, answer)
+        else:
+            if asked.timestamp == LATEST or asked.timestamp >= 0:
+                partition.check_end_offset_is_known()
+            lookup = _find(partition, asked.timestamp, partition.upper_bound(request.isolation_level), answer)
         if lookup is not None:
             lookups.append((answer, lookup))
     except KafkaError as error:
@@ -117,18 +123,12 @@ def _answer(
     return answer
 
 
-def _set_ends(partition: Partition, timestamp: int, answer: Any) -> None:
+def _asks_as_replica(replicas: ReplicaManager, context: RequestContext, request: ListOffsetsRequest) -> bool:
     """A follower that fell out of range asks for the ends of the log, and starts from them (§14.5.4). A client that
     asks each replica how far it has come gets the same."""
-    log = partition.log
-    if timestamp == LATEST:
-        answer.offset = log.log_end_offset
-        answer.leader_epoch = partition.leader_epoch
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
-        answer.leader_epoch = max(log.epochs.epoch_at(log.log_start_offset), -1)
-    else:
-        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not for replicas")
+    return request.replica_id == ANY_REPLICA or (
+        request.replica_id >= 0 and context.is_broker(request.replica_id, replicas.node_id, replicas.image)
+    )
 
 
 def _code_for(error: KafkaError, version: int) -> ErrorCode:
@@ -142,7 +142,6 @@ def _find(partition: Partition, timestamp: int, upper_bound: int, answer: Any) -
     log = partition.log
     match timestamp:
         case _ if timestamp == LATEST:
-            partition.check_end_offset_is_known()
             answer.offset = upper_bound
             answer.leader_epoch = partition.leader_epoch
         case _ if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -153,11 +152,8 @@ def _find(partition: Partition, timestamp: int, upper_bound: int, answer: Any) -
             pass
         case _ if timestamp == MAX_TIMESTAMP:
             return lambda: log.offset_of_max_timestamp(upper_bound)
-        case _ if timestamp >= 0:
-            partition.check_end_offset_is_known()
-            return lambda: log.offset_for_timestamp(timestamp, upper_bound)
         case _:
-            raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing")
+            return lambda: log.offset_for_timestamp(timestamp, upper_bound)
     return None
 
 

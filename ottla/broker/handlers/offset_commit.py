@@ -82,5 +82,7 @@ def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitRespo
                 ],
             )
             for topic in request.topics
+            # As in Kafka, unless the whole request is refused.
+            if topic.partitions or not request.group_id
         ]
     )

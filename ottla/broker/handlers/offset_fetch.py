@@ -48,7 +48,12 @@ def _response(events: list[FetchOffsets], results: list[FetchResult], version: i
             groups=[
                 OffsetFetchResponseGroup(
                     group_id=each.group_id,
-                    topics=_shaped(result.partitions, OffsetFetchResponseTopics, OffsetFetchResponsePartitions),
+                    topics=_shaped(
+                        None if result.error else each.topics,
+                        result.partitions,
+                        OffsetFetchResponseTopics,
+                        OffsetFetchResponsePartitions,
+                    ),
                     error_code=int(result.error),
                 )
                 for each, result in zip(events, results, strict=True)
@@ -58,7 +63,8 @@ def _response(events: list[FetchOffsets], results: list[FetchResult], version: i
     partitions: Iterable[FetchedOffset] = result.partitions
     if result.error and version < _TOP_LEVEL_ERROR_FROM:
         partitions = _failed(events[0].topics or (), result.error)
-    topics = _shaped(partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+    named = None if result.error else events[0].topics
+    topics = _shaped(named, partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
     return OffsetFetchResponse(topics=topics, error_code=int(result.error))
 
 
@@ -67,9 +73,11 @@ def _failed(topics: Topics, error: ErrorCode) -> list[FetchedOffset]:
     return [FetchedOffset(name, index, error=error) for name, indexes in topics for index in indexes]
 
 
-def _shaped(partitions: Iterable[FetchedOffset], topic_class: Any, partition_class: Any) -> list[Any]:
-    """One entry per topic, in the order of their first partitions."""
-    topics: dict[str, list[Any]] = {}
+def _shaped(
+    named: Topics | None, partitions: Iterable[FetchedOffset], topic_class: Any, partition_class: Any
+) -> list[Any]:
+    """One entry per topic, also where no partition of it is asked for."""
+    topics: dict[str, list[Any]] = {name: [] for name, _ in named or ()}
     for each in partitions:
         topics.setdefault(each.topic, []).append(
             partition_class(

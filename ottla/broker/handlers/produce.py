@@ -9,6 +9,8 @@ With acks=all it waits for the followers too, if there are any (`DelayedProduce`
 With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
 """
 
+from collections.abc import Sequence
+
 from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartitionStatus, name_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
@@ -30,12 +32,21 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.replication.partition import ACKS_ALL
-from ottla.storage.validation import RecordsRefused
+from ottla.storage.validation import NotOneBatch, RecordsRefused
 
 NO_ACKS = 0
 VALID_ACKS = (-1, 0, 1)
 ZSTD_SINCE = 7
 NO_OFFSET = -1
+# What the log itself refuses is answered with where the log begins.
+REFUSED_BY_LOG = (
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+)
 
 
 def handle(
@@ -43,13 +54,16 @@ def handle(
 ) -> ProduceResponse | None:
     refusal = _refusal(runtime, request)
     if refusal is not None:
-        response = _refused(request, *refusal)
+        response = _refused(replicas, request, *refusal)
         if request.acks != NO_ACKS:
             return response
         _close_on_error(context, response)
         return None
     awaited: list[ProducePartitionStatus] = []
     response = ProduceResponse()
+    topics: Sequence[TopicProduceData] = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        topics = _named_once(topics)
     response.responses = [
         TopicProduceResponse(
             name=topic.name,
@@ -58,7 +72,7 @@ def handle(
                 for data in topic.partition_data
             ],
         )
-        for topic in request.topic_data
+        for topic in topics
     ]
     if request.acks == NO_ACKS:
         _close_on_error(context, response)
@@ -68,6 +82,18 @@ def handle(
         DelayedProduce(replicas, context, response, awaited, deadline_ms).start()
         return None
     return response
+
+
+def _named_once(topics: Sequence[TopicProduceData]) -> Sequence[TopicProduceData]:
+    """As in Kafka, of a partition that is named twice the last data counts, and a topic without partitions does not."""
+    partitions = [(topic.name, data.index) for topic in topics for data in topic.partition_data]
+    if len(set(partitions)) == len(partitions) and all(topic.partition_data for topic in topics):
+        return topics
+    last: dict[str, dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        for data in topic.partition_data:
+            last.setdefault(topic.name, {})[data.index] = data
+    return [TopicProduceData(name=name, partition_data=list(of_topic.values())) for name, of_topic in last.items()]
 
 
 def _waits(replicas: ReplicaManager, awaited: list[ProducePartitionStatus]) -> bool:
@@ -100,6 +126,8 @@ def _append(
     except KafkaError as error:
         _describe_failure(answer, error)
         context.route.errors[int(error.code)] += 1
+        if error.code in REFUSED_BY_LOG and not isinstance(error, NotOneBatch):
+            answer.log_start_offset = replicas.partition(topic, index).log.log_start_offset
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             name_leader(replicas, context, response, topic, answer)
         return answer
@@ -131,18 +159,25 @@ def _refusal(runtime: Runtime, request: ProduceRequest) -> tuple[ErrorCode, str]
     return None
 
 
-def _refused(request: ProduceRequest, code: ErrorCode, why: str) -> ProduceResponse:
+def _refused(replicas: ReplicaManager, request: ProduceRequest, code: ErrorCode, why: str) -> ProduceResponse:
     def answers(topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        return [
-            PartitionProduceResponse(index=data.index, error_code=int(code), base_offset=NO_OFFSET, error_message=why)
-            for data in topic.partition_data
-        ]
+        return [_refused_partition(replicas, topic.name, data.index, code, why) for data in topic.partition_data]
 
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(name=topic.name, partition_responses=answers(topic)) for topic in request.topic_data
+            TopicProduceResponse(name=topic.name, partition_responses=answers(topic))
+            for topic in _named_once(request.topic_data)
         ]
     )
+
+
+def _refused_partition(
+    replicas: ReplicaManager, topic: str, index: int, code: ErrorCode, why: str
+) -> PartitionProduceResponse:
+    """Whether there is such a partition is looked at first."""
+    if replicas.image.partition(topic, index) is None:
+        code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+    return PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET, error_message=why)
 
 
 def _describe_failure(answer: PartitionProduceResponse, error: KafkaError) -> None:

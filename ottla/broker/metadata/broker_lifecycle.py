@@ -10,8 +10,8 @@ import asyncio
 from ottla.broker.metadata.broker_registration import BootRecord, BrokerRegistration
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.store_bootstrap import RETRY_MS_MAX, RETRY_MS_MIN
-from ottla.broker.runtime import Runtime, StartError, TimeLimit, complete
-from ottla.cluster.controller import first_unfinished, is_unfinished, may_hand_over, may_stop
+from ottla.broker.runtime import Runtime, StartError, TimeLimit, complete, next_step
+from ottla.cluster.controller import is_unfinished, may_hand_over, may_stop, unfinished
 from ottla.cluster.image import BrokerInfo, BrokerState, Listener, MetadataImage
 from ottla.cluster.registration import activate, begin_shutdown
 from ottla.cluster.store import NO_LEASE, Conflict, LeaseLost, MetadataStore, Unavailable
@@ -116,22 +116,26 @@ class BrokerLifecycle:
         return broker if broker is not None and broker.incarnation == self._registration.incarnation else None
 
     def _maybe_activate(self, broker: BrokerInfo) -> None:
-        metadata = self._metadata
-        if self._is_activating or self._is_held_up():
-            return
-        self._unfinished = first_unfinished(metadata.image, broker.node_id, metadata.rules_of)
-        if self._unfinished is None:
+        if not self._is_activating and not self._is_held_up():
             self._is_activating = True
             self._runtime.spawn(self._activate(broker), "activation")
 
     async def _activate(self, broker: BrokerInfo) -> None:
-        seen = self._metadata.image.revision
+        image, result = self._metadata.image, None
         try:
-            result = await self._metadata.commit(activate(broker, self.lease_id))
+            self._unfinished = await self._first_unfinished(image)
+            if self.lease_id == NO_LEASE:
+                # The session has ended since this was decided. The next one is activated when the image has it.
+                return
+            if self._unfinished is None:
+                result = await self._metadata.commit(activate(broker, self.lease_id))
         finally:
             self._is_activating = False
-        if isinstance(result, Conflict):
-            await self._metadata.applied(seen + 1)
+        if result is None:
+            # It may be finished by now.
+            self.follow()
+        elif isinstance(result, Conflict):
+            await self._metadata.applied(image.revision + 1)
             self.follow()
         elif isinstance(result, LeaseLost):
             self._registration.session_lost()
@@ -139,6 +143,14 @@ class BrokerLifecycle:
             self.store_answered(result)
             await self._runtime.sleep(RETRY_MS_MAX)
             self.follow()
+
+    async def _first_unfinished(self, image: MetadataImage) -> tuple[str, int] | None:
+        """What is left of this broker's earlier life becomes less: a later image has no more of it."""
+        for key in unfinished(image, self._runtime.node_id, self._metadata.rules_of):
+            if key is not None:
+                return key
+            await next_step()
+        return None
 
     def _is_held_up(self) -> bool:
         """By the partition that did so before: not all are looked at with every change."""

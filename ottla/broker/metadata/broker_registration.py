@@ -10,8 +10,8 @@ from typing import Protocol
 
 from ottla.broker.metadata.cluster_metadata import NOT_REGISTERED, ClusterMetadata
 from ottla.broker.metadata.store_bootstrap import RetryDeadline, ask
-from ottla.broker.runtime import Runtime, StartError
-from ottla.cluster.encoding import BROKERS, topics_of
+from ottla.broker.runtime import Runtime, StartError, next_step
+from ottla.cluster.encoding import BROKERS, topics_in_slices
 from ottla.cluster.image import Listener
 from ottla.cluster.registration import (
     AlreadyRegistered,
@@ -211,10 +211,12 @@ class BrokerRegistration:
     async def _begin_new_terms(self, found: Snapshot) -> Conflict | LeaseLost | Unavailable | None:
         """Records may have gone with the crash, and others will get their offsets. By the leader epoch, a client that
         has seen them notices (KIP-320). Where others are in the cluster, the controller sees to that."""
-        for transaction in new_terms(topics_of(found.entries), self._runtime.node_id):
-            result = await self._metadata.commit(transaction)
-            if not isinstance(result, Committed):
-                return result
+        for topics in topics_in_slices(found.entries):
+            for transaction in new_terms(topics, self._runtime.node_id):
+                result = await self._metadata.commit(transaction)
+                if not isinstance(result, Committed):
+                    return result
+            await next_step()
         return None
 
     def _took(
@@ -244,6 +246,7 @@ class BrokerRegistration:
             clean_shutdown=self._has_lost_nothing(),
             rack=self._runtime.config.broker_rack,
             listeners=self._endpoints,
+            min_insync_replicas=self._runtime.config.min_insync_replicas,
         )
 
     def _has_lost_nothing(self) -> bool:

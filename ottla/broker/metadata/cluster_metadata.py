@@ -9,6 +9,7 @@ may be quicker, and then it is made again on the image that shows what that one 
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
@@ -16,9 +17,16 @@ from typing import Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
-from ottla.broker.runtime import Runtime, complete
+from ottla.broker.runtime import Runtime, complete, next_step
 from ottla.cluster.controller import TopicRules
-from ottla.cluster.encoding import BROKERS, DELETED, DeletionMark, deletion_marks
+from ottla.cluster.encoding import (
+    BROKERS,
+    DELETED,
+    ENTRIES_PER_SLICE,
+    DeletionMark,
+    deletion_marks,
+    topics_in_slices,
+)
 from ottla.cluster.image import NO_LEADER, MetadataImage, TopicInfo
 from ottla.cluster.store import (
     Changes,
@@ -82,12 +90,15 @@ class ClusterMetadata:
         self.watchers: list[Callable[[MetadataImage, ImageUpdate], None]] = []
         self._calling = 0
         self._is_known = False
+        # What the store has said, and is not in the image yet, while topics are parsed in several steps.
+        self._arrived: deque[Snapshot | Changes] = deque()
+        self._taking: asyncio.Task[None] | None = None
         # (revision, number, future), the number keeping those of one revision in order.
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiting_count = 0
 
     def start(self) -> None:
-        """Begin to follow. With a store in this process, the image is there when this returns."""
+        """Begin to follow. With a store in this process that has little, the image is there when this returns."""
         self._call(self._follower.start)
 
     def stop(self) -> None:
@@ -95,6 +106,7 @@ class ClusterMetadata:
         self._follower.stop()
         if self._retry_timer is not None:
             self._retry_timer.cancel()
+        self._arrived.clear()
         self._waiting.clear()
 
     async def read(self, prefix: str) -> Snapshot | Unavailable:
@@ -172,9 +184,44 @@ class ClusterMetadata:
     # What the follower delivers.
 
     def _take(self, event: Snapshot | Changes) -> None:
+        if self._taking is None and not _is_long(event):
+            self._apply(event)
+            return
+        self._arrived.append(event)
+        if self._taking is None:
+            self._taking = self._runtime.spawn(self._take_arrived(), "snapshot of the metadata")
+
+    async def _take_arrived(self) -> None:
+        """A long snapshot is understood in several steps, and becomes the image in one. What the store says in between
+        waits for it."""
+        try:
+            while self._arrived:
+                event = self._arrived[0]
+                update = await self._understood(event) if isinstance(event, Snapshot) else None
+                if self._arrived:
+                    self._runtime.guard(self._apply, self._arrived.popleft(), update)
+                await next_step()
+        finally:
+            self._taking = None
+
+    async def _understood(self, snapshot: Snapshot) -> ImageUpdate | None:
+        """None where it cannot be understood: that is said when it is applied."""
+        topics: list[TopicInfo] = []
+        try:
+            for some in topics_in_slices(snapshot.entries):
+                topics += some
+                await next_step()
+            update = applied(self.image, snapshot, topics)
+        except StoreError:
+            return None
+        await next_step()
+        return update
+
+    def _apply(self, event: Snapshot | Changes, update: ImageUpdate | None = None) -> None:
+        """`update` is what the event makes of the image, where that is known already."""
         before = self.image
         try:
-            update = applied(before, event)
+            update = update or applied(before, event)
             self.configs.take(event)
             self._take_marks(event)
         except StoreError as error:
@@ -208,6 +255,10 @@ class ClusterMetadata:
     def _unreadable(self, why: Unavailable) -> None:
         self.listener.store_answered(why)
         self._retry_timer = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, self.start)
+
+
+def _is_long(event: Snapshot | Changes) -> bool:
+    return isinstance(event, Snapshot) and len(event.entries) > ENTRIES_PER_SLICE
 
 
 def _refusal(result: CommitResult) -> KafkaError:

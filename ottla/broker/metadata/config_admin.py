@@ -9,8 +9,8 @@ from ottla.broker.config.options import ConfigError, ConfigScopeError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import check_topic_configs
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.dynamic_configs import ALL_BROKERS
 from ottla.broker.runtime import Runtime
+from ottla.cluster.encoding import ALL_BROKERS
 from ottla.cluster.store import Transaction
 from ottla.cluster.topic_changes import replace_broker_configs, replace_topics
 from ottla.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
@@ -43,9 +43,11 @@ class ConfigAdminManager:
     def _plan_topic(self, name: str, configs: NewConfigs) -> Transaction:
         image = self._metadata.image
         topic = image.topic(name)
+        # As in Kafka, the configs are looked at before the topic.
+        checked = checked_configs(configs(), self._runtime.config)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
-        return replace_topics(image, {name: replace(topic, configs=checked_configs(configs(), self._runtime.config))})
+        return replace_topics(image, {name: replace(topic, configs=checked)})
 
     def _plan_broker(self, configs: NewConfigs, of_all_brokers: bool) -> Transaction:
         owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)

@@ -162,7 +162,8 @@ class ControllerRole:
         """The next decisions are made while the store takes those before them."""
         commits: list[asyncio.Task[CommitResult]] = []
         for changes in decisions(image, events, self._metadata.rules_of):
-            commits.append(self._runtime.spawn(self._commit(changes, image), "partition changes"))
+            if changes:
+                commits.append(self._runtime.spawn(self._commit(changes, image), "partition changes"))
             await next_step()
             if not self.is_controller:
                 break

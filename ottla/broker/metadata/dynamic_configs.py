@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.broker.config.server import ConfigSource, ServerConfig
 from ottla.broker.config.topic import log_config
 from ottla.broker.runtime import Runtime
-from ottla.cluster.encoding import BROKER_CONFIGS, parsed
+from ottla.cluster.encoding import ALL_BROKERS, BROKER_CONFIGS, parsed
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import ABSENT, Changes, Snapshot
 from ottla.cluster.updates import ImageUpdate
 from ottla.storage.log_config import LogConfig
-
-ALL_BROKERS = ""
 
 
 class _Stored(NamedTuple):
@@ -26,6 +25,7 @@ class DynamicConfigs:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._is_changed = False
+        self._has_warned = False
         # By broker id in digits.
         self._stored: dict[str, _Stored] = {}
 
@@ -53,7 +53,20 @@ class DynamicConfigs:
         self._is_changed = False
         own = self._stored.get(str(self._runtime.node_id), _NONE).values
         self._runtime.config.set_dynamic(of_this_broker=own, of_all_brokers=self._stored.get(ALL_BROKERS, _NONE).values)
+        self._warn_of_idle_min_isr()
         return True
+
+    def _warn_of_idle_min_isr(self) -> None:
+        """A new cluster keeps the value of its first start, which then holds over that of later starts."""
+        values = list(self._runtime.config.values_of(ServerConfig.min_insync_replicas))  # type: ignore[arg-type]
+        given = next((each.value for each in values if each.source is ConfigSource.STATIC_BROKER), values[0].value)
+        if not self._has_warned and given != values[0].value:
+            self._has_warned = True
+            self._runtime.log.warning(
+                "min.insync.replicas of this start has no effect: the cluster's value holds, and can be altered",
+                given=given,
+                holds=values[0].value,
+            )
 
 
 class ConfigPublisher:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from ottla.broker.config.coordinator_topics import CoordinatorTopicSpec
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome, TopicPlanner
-from ottla.broker.runtime import Runtime, next_step
+from ottla.broker.runtime import Runtime, in_slices, next_step
 from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.store import Transaction
 from ottla.cluster.topic_changes import in_transactions, replace_topics
@@ -49,10 +49,11 @@ class TopicAdminManager:
     async def create(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
         """Create what can be created; gives one outcome per topic, in order."""
         try:
-            check_partition_count(sum(map(self._planner.partition_count, topics)))
+            check_partition_count(sum(await in_slices(self._planner.partition_count, topics)))
         except KafkaError as error:
             return [error] * len(topics)
-        if any(self._planner.lacks_brokers(topic, self.image) for topic in topics):
+        image = self.image
+        if any(await in_slices(lambda topic: self._planner.lacks_brokers(topic, image), topics)):
             await self._metadata.brokers_known()
         if validate_only:
             return await self._planned_one_by_one(topics)
@@ -122,7 +123,7 @@ class TopicAdminManager:
         it already. A log that cannot be created here is this replica's failure (`FailedLogs`)."""
         outcomes = await self._commit_each(batches, plan, self._replacement)
         await self._logs_made(_topics_in(outcomes).values())
-        return [self._as_made(each) if isinstance(each, TopicInfo) else each for each in outcomes]
+        return await in_slices(self._as_made, outcomes)
 
     async def _commit_each(
         self,
@@ -147,8 +148,10 @@ class TopicAdminManager:
             await next_step()
         return outcomes
 
-    def _as_made(self, planned: TopicInfo) -> TopicInfo:
-        return self.image.topic_by_id(planned.topic_id) or planned
+    def _as_made(self, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, TopicInfo):
+            return outcome
+        return self.image.topic_by_id(outcome.topic_id) or outcome
 
 
 class _TopicBatch(Generic[T]):

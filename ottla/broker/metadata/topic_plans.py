@@ -15,6 +15,7 @@ from ottla.cluster.topics import (
     TopicDefaults,
     TopicSpec,
     check_creatable_by_clients,
+    check_new_name,
     lacks_brokers,
     plan_more_partitions,
     plan_topic,
@@ -44,10 +45,12 @@ class TopicPlanner:
         self._directory = directory
 
     def new_topics(self, topics: Sequence[NewTopic], image: MetadataImage) -> list[Outcome]:
-        """One after the other, each as if those before it were there."""
+        """One after the other, each as if those before it were there. As in Kafka, only names that are there already
+        collide with a new one."""
         outcomes: list[Outcome] = []
+        before = image
         for topic in topics:
-            outcome = self._new_topic(topic, image)
+            outcome = self._new_topic(topic, image, before)
             if isinstance(outcome, TopicInfo):
                 image = image.with_topics({outcome.name: outcome})
             outcomes.append(outcome)
@@ -83,9 +86,10 @@ class TopicPlanner:
         config = self._runtime.config
         return TopicDefaults(config.num_partitions, config.default_replication_factor)
 
-    def _new_topic(self, topic: NewTopic, image: MetadataImage) -> Outcome:
+    def _new_topic(self, topic: NewTopic, image: MetadataImage, before: MetadataImage) -> Outcome:
         try:
             check_creatable_by_clients(topic.spec.name, image)
+            check_new_name(topic.spec.name, before)
             configs = checked_configs(topic.configs, self._runtime.config)
         except KafkaError as error:
             return error

@@ -116,7 +116,8 @@ class Appends:
             for outcome in own_appends:
                 guard(self._complete_or_wait, outcome)
             for partition in changes:
-                guard(self._check_waiters, partition)
+                if self._has_waiters(partition):
+                    guard(self._check_waiters, partition)
             for session in sessions:
                 guard(self.delayed_fetch.check_and_complete, session)
 
@@ -146,6 +147,14 @@ class Appends:
         self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, exc_info=error)
         _fail(answers, ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be written")
         self.mark_changed(partition)
+
+    def _has_waiters(self, partition: Partition) -> bool:
+        return (
+            partition in self.delayed_fetch.keys
+            or partition in self.delayed_produce.keys
+            or partition in self._own_waiting
+            or partition in self.delayed_delete_records.keys
+        )
 
     def _check_waiters(self, partition: Partition) -> None:
         if self._own_waiting:

@@ -23,7 +23,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_COST_BYTES, ReadTurns
+from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, READ_COST_BYTES, ReadTurns
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -100,6 +100,8 @@ class DelayedFetch(FetchOperation):
         if self._context.connection.is_closed:
             self._fetch.abandon()
             return
+        # Others wait as well: a response that takes long to read would itself be the delay.
+        self._max_bytes = min(self._max_bytes, READ_BYTES_PER_STEP)
         self._read_all()
         if self._is_ready():
             self._context.complete(self._response())

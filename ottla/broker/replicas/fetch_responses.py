@@ -15,8 +15,8 @@ from ottla.protocol.errors import (
     InconsistentTopicId,
     KafkaError,
     NotLeaderOrFollower,
-    OffsetOutOfRange,
     UnknownTopicId,
+    UnknownTopicOrPartition,
 )
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -223,8 +223,9 @@ def describe_failure(replicas: ReplicaManager, target: FetchTarget, answer: Any,
     answer.error_code = int(error.code)
     if isinstance(error, CorruptMessage):
         _read_failed(replicas, target, error)
-    if not isinstance(error, OffsetOutOfRange):
-        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
+    answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
+    # As in Kafka: null of what was looked for in a log, whatever the isolation level, else an empty list.
+    answer.aborted_transactions = [] if isinstance(error, UnknownTopicId | UnknownTopicOrPartition) else None
 
 
 def _read_failed(replicas: ReplicaManager, target: FetchTarget, error: KafkaError) -> None:

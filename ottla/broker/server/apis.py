@@ -41,7 +41,7 @@ API_VERSIONS = 18
 _ROWS = (
     # librdkafka up to 2.11.0 looks for Produce v0 before it compresses with gzip, snappy or lz4 (KAFKA-18659).
     Api(PRODUCE, "Produce", "produce", 3, 11, advertised_min=0),
-    Api(FETCH, "Fetch", "fetch", 4, 17),
+    Api(FETCH, "Fetch", "fetch", 4, 18),
     Api(2, "ListOffsets", "list_offsets", 1, 10),
     Api(METADATA, "Metadata", "metadata", 0, 13),
     Api(8, "OffsetCommit", "offset_commit", 2, 9),

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Any, cast
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.dispatch import Route, why_no_frame, why_not_served
 from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
 from ottla.broker.server.request_context import ConnectionOwner, RequestContext
 from ottla.broker.server.request_times import SLOW_EVENT_NS
@@ -112,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
             if context.on_disconnect is not None:
                 context.on_disconnect()
                 context.on_disconnect = None
+        self._context = None  # It refers to the connection.
         self._owner.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more
@@ -217,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
                 route = self._owner.dispatcher.resolve(api_and_version)
                 if route is None:
                     self.run_route, self._run_count = run_route, handled - run_start
-                    self.close(f"API {api_and_version >> 16} version {api_and_version & 0xFFFF} is not served")
+                    self.close(why_not_served(api_and_version))
                     return end
             if route is not run_route:
                 if run_route is not None:
@@ -394,7 +395,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             size = int.from_bytes(view[start : start + 4], "big", signed=True)
             if not SMALLEST_FRAME_SIZE <= size <= self._owner.request_bytes_max:
-                self.close(f"frame of {size} bytes, at most {self._owner.request_bytes_max} allowed")
+                self.close(why_no_frame(bytes(view[start : start + 4]), self._owner.request_bytes_max))
                 return
             kept = KeptBytes.begun_frame(self._buffers, view, start, end, size + 4)
         self._kept = kept

@@ -7,14 +7,14 @@ Answers that are asked for again and again are kept as bytes (`PreparedFrames`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from functools import partial
 from inspect import CO_COROUTINE
-from typing import Any
+from typing import Any, cast
 
 from ottla.broker.histogram import Histogram, new_counts
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
-from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder
+from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder, frame_slices_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import is_flexible
 
@@ -29,6 +29,7 @@ class Route:
         "_response_class",
         "api",
         "build_frame",
+        "build_in_slices",
         "decode",
         "defers_answer",
         "direct",
@@ -44,8 +45,10 @@ class Route:
     handle: Callable[..., Any]
     build_frame: Callable[[Any, int], Any]
     """(response, correlation id) to the frame: bytes, or for records a list of buffers, the records uncopied."""
+    build_in_slices: Callable[[Any, int], Generator[None, None, bytes]] | None
+    """The same a little at a time, for handlers that are coroutines: their responses may be long."""
 
-    def __init__(self, api: Api, version: int, handle: Callable[..., Any]) -> None:
+    def __init__(self, api: Api, version: int, handle: Callable[..., Any], *, in_slices: bool = False) -> None:
         self.api = api
         self.version = version
         self.handle = handle
@@ -54,8 +57,13 @@ class Route:
         request_class = api.request_class()
         self.decode = decoder(request_class, version)
         self._response_class = api.response_class()
-        frame = frame_parts_encoder if api.key == FETCH else frame_encoder
-        self.build_frame = frame(self._response_class, version)
+        self.build_in_slices = None
+        if in_slices:
+            self.build_in_slices = self._slices
+            self.build_frame = self._at_once
+        else:
+            frame = frame_parts_encoder if api.key == FETCH else frame_encoder
+            self.build_frame = frame(self._response_class, version)
         if api.key == METADATA:
             self.build_frame = _prepared_or(self.build_frame)
         # How long its requests took: those answered in the read event that brought them, and those that were parked.
@@ -76,6 +84,18 @@ class Route:
         if "error_message" in self._response_class.__slots__:
             response.error_message = str(error)
         return response
+
+    def _slices(self, response: Any, correlation_id: int) -> Generator[None, None, bytes]:
+        # Compiled for the first response: the step that has received the request has compiled the decoder.
+        return frame_slices_encoder(self._response_class, self.version)(response, correlation_id)
+
+    def _at_once(self, response: Any, correlation_id: int) -> bytes:
+        building = self._slices(response, correlation_id)
+        while True:
+            try:
+                next(building)
+            except StopIteration as end:
+                return cast("bytes", end.value)
 
 
 def _prepared_or(build: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
@@ -135,9 +155,10 @@ class Dispatcher:
             return unsupported_api_versions_route() if key == API_VERSIONS else None
         handler = api.handler()
         handle = with_parts(handler, self._part)
-        if handler.__code__.co_flags & CO_COROUTINE:
+        is_coroutine = bool(handler.__code__.co_flags & CO_COROUTINE)
+        if is_coroutine:
             handle = partial(_handle_in_task, self._part("runtime"), handle)
-        route = self.routes[api_and_version] = Route(api, version, handle)
+        route = self.routes[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
         return route
 
 
@@ -165,3 +186,26 @@ def unsupported_api_versions_route() -> Route:
     # Nothing behind the header can be understood, and nothing needs to be.
     route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
     return route
+
+
+# What may stand where a frame has its size, by its first bytes: the name of the protocol that it belongs to.
+FOREIGN = {b"\x16\x03": "TLS", b"GE": "HTTP", b"PO": "HTTP", b"PU": "HTTP", b"HE": "HTTP", b"OP": "HTTP", b"PR": "HTTP"}
+# The heartbeat of members with group.protocol=consumer (KIP-848).
+CONSUMER_GROUP_HEARTBEAT = 68
+
+
+def why_no_frame(start: bytes, size_max: int) -> str:
+    """Why a connection is closed that sends something with these first four bytes."""
+    protocol = FOREIGN.get(start[:2])
+    if protocol is not None:
+        return f"the client speaks {protocol}, and this listener Kafka's protocol without TLS"
+    return f"frame of {int.from_bytes(start, 'big', signed=True)} bytes, at most {size_max} allowed"
+
+
+def why_not_served(api_and_version: int) -> str:
+    """Why a connection is closed that asks for an API, or a version of it, that has no route."""
+    key, version = api_and_version >> VERSION_BITS, api_and_version & ((1 << VERSION_BITS) - 1)
+    reason = f"API {key} version {version} is not served"
+    if key == CONSUMER_GROUP_HEARTBEAT:
+        return f"{reason}: a consumer has group.protocol=consumer; set its group.protocol=classic"
+    return reason

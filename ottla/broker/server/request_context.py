@@ -9,7 +9,7 @@ that rotation, so a handler that means to keep the context must park it.
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.receive_buffers import ReceiveBuffers
@@ -173,11 +173,14 @@ class RequestContext:
         self.connection.expect(size_bytes - self.response_bytes)
         self.response_bytes = size_bytes
 
-    def complete(self, response: Any) -> None:
-        """Answers a parked request. Harmless when its connection has gone."""
+    def complete(self, response: Any, frame: Any = None) -> None:
+        """Answers a parked request; `frame` has the response where it has been built. Harmless when its connection has
+        gone."""
         assert self.is_parked, "only a parked request is completed; others return their response"
         assert self.frame is None, "a request is answered once"
-        frame = self.frame = self.route.build_frame(response, self.correlation_id)
+        if frame is None:
+            frame = self.route.build_frame(response, self.correlation_id)
+        self.frame = frame
         expected_bytes = self.response_bytes
         self.response_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
         self.connection.send_completed(self.response_bytes - expected_bytes)
@@ -191,12 +194,26 @@ class RequestContext:
 
     async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
         try:
-            self.complete(await response)
+            known = await response
+            self.complete(known, await self._built(known))
         except KafkaError as error:
             self.fail(error)
         except Exception:
             self.close_connection(f"{self.route.api.name} failed unexpectedly")
             raise
+
+    async def _built(self, response: Any) -> Any:
+        """The frame of a response; a long one in several steps."""
+        build = self.route.build_in_slices
+        if build is None:
+            return self.route.build_frame(response, self.correlation_id)
+        building = build(response, self.correlation_id)
+        while True:
+            try:
+                next(building)
+            except StopIteration as end:
+                return end.value
+            await next_step()
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""

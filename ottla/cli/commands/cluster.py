@@ -1,14 +1,15 @@
 """`ottla cluster`: the state of brokers and partitions."""
 
+import sys
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from ottla.cli.commands.topics import confirm
+from ottla.cli.names import CommandGroup
 from ottla.cli.operations import cluster as operations
 from ottla.cli.operations.cluster import BrokerStatus, ClusterStatus, PartitionStatus
-from ottla.cli.output import NOTHING, Output
+from ottla.cli.output import NOTHING, Output, confirm
 from ottla.cli.session import Session, broker_options
 
 TITLES = {
@@ -19,7 +20,7 @@ TITLES = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cluster() -> None:
     """Show the state of a cluster, unregister brokers."""
 
@@ -29,13 +30,16 @@ def cluster() -> None:
 def status(session: Session) -> None:
     """Show brokers, controller and degraded partitions.
 
-    A follower's lag is counted in records; a broker's lag is the largest of its partitions.
+    A follower's lag is counted in records; a broker's lag is the largest of its partitions. The exit status is 1 when a
+    partition is offline, under-replicated or under its min ISR.
     """
     found = session.run(operations.cluster_status)
     if session.output.as_json:
         session.output.json(_as_json(found))
     else:
         _print_status(session.output, found)
+    if any(each.is_degraded for each in found.partitions):
+        sys.exit(1)
 
 
 def _print_status(output: Output, found: ClusterStatus) -> None:

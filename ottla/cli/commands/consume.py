@@ -1,11 +1,15 @@
 """`ottla consume`: records to standard output."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from ottla.cli.operations.consume import Limits, RecordSource, consume_records
+from ottla.cli.arguments import checked, parse_moment, parse_pattern
+from ottla.cli.names import complete_topics
+from ottla.cli.operations.consume import Limits, consume_records
+from ottla.cli.operations.record_source import RecordSource, Start, Stop
 from ottla.cli.records import JsonLine, RecordFormat, WriteRecord, parse_format
 from ottla.cli.session import Session, broker_options, run_to_end
 
@@ -20,7 +24,11 @@ def _parse_format(context: click.Context, parameter: click.Parameter, value: str
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
+@click.option(
+    "--include", metavar="REGEX", callback=checked(parse_pattern),
+    help="Consume the topics whose whole name matches, internal ones excepted.",
+)  # fmt: skip
 @click.option("--group", help="Consume as a member of this group, and commit.")
 @click.option(
     "--from-beginning",
@@ -28,6 +36,17 @@ def _parse_format(context: click.Context, parameter: click.Parameter, value: str
     help="Start at the first record; in a group, only where it has no committed offset.",
 )
 @click.option("--offset", metavar="N", type=int, help="Start at this offset, or N records before the end if negative.")
+@click.option(
+    "--since", "since_ms", metavar="TIME", callback=checked(parse_moment),
+    help="Start at the first record since a time like 2026-03-01T12:00, or since 30m, 12h or 7d ago.",
+)  # fmt: skip
+@click.option(
+    "--to-offset", metavar="N", type=click.IntRange(min=0), help="Stop before this offset in every partition."
+)
+@click.option(
+    "--until", "until_ms", metavar="TIME", callback=checked(parse_moment),
+    help="Stop before the first record at TIME or later, or at the end.",
+)  # fmt: skip
 @click.option(
     "--partition",
     "partitions",
@@ -51,10 +70,14 @@ def _parse_format(context: click.Context, parameter: click.Parameter, value: str
 @broker_options
 def consume(
     session: Session,
-    topic: str,
+    topics: Sequence[str],
+    include: re.Pattern[str] | None,
     group: str | None,
     from_beginning: bool,
     offset: int | None,
+    since_ms: int | None,
+    to_offset: int | None,
+    until_ms: int | None,
     partitions: Sequence[int],
     max_messages: int | None,
     idle_s: float | None,
@@ -65,15 +88,21 @@ def consume(
 
     With --json, each record is a JSON object on a line of its own.
     """
-    if group is not None and (partitions or offset is not None or exit_at_end):
-        raise click.UsageError("--group cannot be combined with --partition, --offset or --exit-at-end")
-    if from_beginning and offset is not None:
-        raise click.UsageError("--from-beginning and --offset cannot be combined")
-    source = RecordSource(topic, group, tuple(sorted(set(partitions))), from_beginning=from_beginning, offset=offset)
-    limits = Limits(max_messages, idle_s, exit_at_end=exit_at_end)
+    if not topics and include is None:
+        raise click.UsageError("name a topic, or give --include")
+    start = Start(from_beginning=from_beginning, since_ms=since_ms, offset=offset)
+    stop = Stop(at_end=exit_at_end, before_offset=to_offset, until_ms=until_ms)
+    if group is not None and (partitions or start != Start(from_beginning=from_beginning) or stop != Stop()):
+        wrong = "--partition, --offset, --since, --to-offset, --until or --exit-at-end"
+        raise click.UsageError(f"--group cannot be combined with {wrong}")
+    if from_beginning + (offset is not None) + (since_ms is not None) > 1:
+        raise click.UsageError("--from-beginning, --offset and --since cannot be combined")
+    source = RecordSource(
+        tuple(dict.fromkeys(topics)), include, group, tuple(sorted(set(partitions))), start=start, stop=stop
+    )
     write: WriteRecord = JsonLine() if session.output.as_json else form
 
     def print_records(records: Sequence[Any]) -> bool:
         return session.output.lines([write(record) for record in records])
 
-    run_to_end(consume_records(session.config, source, limits, print_records))
+    run_to_end(consume_records(session.config, source, Limits(max_messages, idle_s), print_records))

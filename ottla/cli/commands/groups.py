@@ -1,7 +1,6 @@
 """`ottla groups`: list, describe and delete consumer groups, show their events, and reset their offsets."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from time import time
 from typing import Any
@@ -9,22 +8,24 @@ from typing import Any
 import click
 
 from ottla.cli.arguments import checked, parse_datetime, parse_duration, parse_topics
-from ottla.cli.client import Client
-from ottla.cli.commands.topics import confirm
+from ottla.cli.client import Client, TopicPartition
+from ottla.cli.commands.why import story, why
+from ottla.cli.failures import ClientError
+from ottla.cli.names import CommandGroup, complete_groups
 from ottla.cli.operations import groups as operations
 from ottla.cli.operations import offset_reset
 from ottla.cli.operations.offset_reset import Goal, Reset, Target
-from ottla.cli.operations.story import Event, Story
-from ottla.cli.operations.story_reader import read_story
-from ottla.cli.output import Output, progress
-from ottla.cli.session import Session, broker_options, run_to_end
+from ottla.cli.output import Output, confirm, progress
+from ottla.cli.session import Session, broker_options
 
+# Brokers that know no other kind do not name it.
+CLASSIC = "classic"
 WAYS_TO_RESET = ("--to-earliest", "--to-latest", "--to-offset", "--shift-by", "--to-datetime", "--by-duration")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def groups() -> None:
-    """List, describe and delete consumer groups, and reset their offsets."""
+    """List, describe and delete consumer groups, reset their offsets, say why they rebalanced."""
 
 
 @groups.command("list")
@@ -41,23 +42,58 @@ def list_groups(session: Session) -> None:
 
 
 @groups.command("describe")
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
+@click.option("--all", "everything", is_flag=True, help="All groups of the cluster.")
 @broker_options
-def describe_groups(session: Session, group_ids: Sequence[str]) -> None:
+def describe_groups(session: Session, group_ids: Sequence[str], everything: bool) -> None:
     """Show state, members, assignments and lag.
 
     For every partition: the committed offset, the log end offset and the lag.
     """
-
-    async def describe(client: Client) -> list[operations.GroupDescription]:
-        return [await operations.describe_group(client, group_id) for group_id in progress(group_ids, "describing")]
-
-    described = session.run(describe)
+    described = _described(session, group_ids, everything=everything)
     if session.output.as_json:
         session.output.json([_group_as_json(group) for group in described])
         return
     for group in described:
         _print_group(session.output, group)
+
+
+def _described(session: Session, group_ids: Sequence[str], *, everything: bool) -> list[operations.GroupDescription]:
+    if bool(group_ids) == everything:
+        raise click.UsageError("name groups, or give --all")
+
+    async def describe(client: Client) -> list[operations.GroupDescription]:
+        wanted = group_ids
+        if everything:
+            listed = await operations.list_groups(client)
+            wanted = [group.group_id for group in listed if (group.kind or CLASSIC).lower() == CLASSIC]
+        return [await operations.describe_group(client, group_id) for group_id in progress(wanted, "describing")]
+
+    return session.run(describe)
+
+
+@groups.command("lag")
+@click.argument("group_ids", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
+@click.option("--all", "everything", is_flag=True, help="All groups of the cluster.")
+@click.option("--partitions", "by_partition", is_flag=True, help="Show every partition.")
+@broker_options
+def lag(session: Session, group_ids: Sequence[str], everything: bool, by_partition: bool) -> None:
+    """Show how many records groups have still to read, by topic or by partition."""
+    described = _described(session, group_ids, everything=everything)
+    rows = [(group, row) for group in described for row in group.partitions]
+    if session.output.as_json:
+        keys = ("topic", "partition", "committed_offset", "log_end_offset", "lag")
+        found = [{"group_id": group.group_id, **{key: getattr(row, key) for key in keys}} for group, row in rows]
+        session.output.json(found)
+    elif by_partition:
+        columns = ("group", "topic", "partition", "lag", "member")
+        session.output.table(columns, [(g.group_id, r.topic, r.partition, r.lag, r.member_id) for g, r in rows])
+    else:
+        by_topic: dict[tuple[str, str, str], list[int]] = {}
+        for group, row in rows:
+            by_topic.setdefault((group.group_id, group.state, row.topic), []).append(row.lag or 0)
+        lags = [(*key, len(found), sum(found), max(found)) for key, found in by_topic.items()]
+        session.output.table(("group", "state", "topic", "partitions", "lag", "largest"), lags)
 
 
 def _group_as_json(group: operations.GroupDescription) -> dict[str, Any]:
@@ -106,30 +142,12 @@ def _assignment(member: operations.MemberDescription) -> str:
     return " ".join(f"{topic}:{','.join(indexes)}" for topic, indexes in by_topic.items())
 
 
-@groups.command("story")
-@click.argument("group_id", metavar="GROUP")
-@click.option("--follow", is_flag=True, help="Continue with new events, until Ctrl-C.")
-@broker_options
-def story(session: Session, group_id: str, follow: bool) -> None:
-    """Show what happened to a group, and why, generation by generation.
-
-    The events come from the topic ottla.events, which an Ottla broker writes with ottla.events.enable=true.
-    With --json, each event is a JSON object on a line of its own.
-    """
-    write = _event_as_json if session.output.as_json else _paragraphs(Story())
-    run_to_end(read_story(session.config, group_id, write, session.output.lines, follow=follow))
-
-
-def _event_as_json(event: Event) -> str:
-    return json.dumps(event, ensure_ascii=False)
-
-
-def _paragraphs(story: Story) -> Callable[[Event], str | None]:
-    return lambda event: "\n".join(story.lines_of(event)) or None
+groups.add_command(why)
+groups.add_command(story)
 
 
 @groups.command("delete")
-@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None:
@@ -146,8 +164,35 @@ def delete_groups(session: Session, group_ids: Sequence[str], yes: bool) -> None
         session.output.json({"deleted": list(group_ids)})
 
 
+@groups.command("delete-offsets")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
+@click.option(
+    "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, required=True, callback=checked(parse_topics),
+    help="Delete the offsets of these partitions; repeatable.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@broker_options
+def delete_offsets(session: Session, group_id: str, topics: dict[str, list[int]], yes: bool) -> None:
+    """Delete committed offsets of topics that no consumer of the group reads."""
+    confirm(f"Delete the offsets of group {group_id} in {', '.join(topics)}?", yes=yes)
+
+    async def delete(client: Client) -> list[TopicPartition]:
+        committed = await operations.committed_offsets(client, group_id)
+        wanted = [key for key in sorted(committed) if key[0] in topics and (topics[key[0]] or [key[1]]).count(key[1])]
+        if not wanted:
+            raise ClientError(f"group {group_id} has committed no offsets there")
+        await operations.delete_offsets(client, group_id, wanted)
+        return wanted
+
+    deleted = session.run(delete)
+    if session.output.as_json:
+        session.output.json([{"topic": topic, "partition": index} for topic, index in deleted])
+    for topic, index in deleted:
+        session.output.say(f"deleted the offset of {topic}:{index}")
+
+
 @groups.command("reset-offsets")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", shell_complete=complete_groups)
 @click.option(
     "--topic", "topics", metavar="TOPIC[:P,...]", multiple=True, callback=checked(parse_topics),
     help="Reset these partitions; repeatable.",

@@ -1,12 +1,15 @@
 """`ottla partitions`: describe partitions, elect their leaders, move them to other brokers."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import click
 
-from ottla.cli.arguments import PartitionArgument, parse_partition
+from ottla.cli.arguments import PartitionArgument, checked, parse_node_ids, parse_partition
 from ottla.cli.client import Client, TopicPartition
+from ottla.cli.commands.offsets import producers
+from ottla.cli.names import CommandGroup, complete_topics
 from ottla.cli.operations import partitions as operations
 from ottla.cli.operations.partitions import ElectionType, MoveProgress, PartitionOutcome
 from ottla.cli.output import progress_bar
@@ -14,13 +17,13 @@ from ottla.cli.session import Session, broker_options
 from ottla.protocol.errors import ErrorCode
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def partitions() -> None:
     """Describe partitions, elect their leaders, move them to other brokers."""
 
 
 @partitions.command("describe")
-@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
 @broker_options
 def describe(session: Session, topics: Sequence[str]) -> None:
     """Show leaders, replicas and ISR.
@@ -44,8 +47,11 @@ def _moving(state: operations.PartitionState) -> str:
     return ",".join([f"+{replica}" for replica in state.adding] + [f"-{replica}" for replica in state.removing])
 
 
+partitions.add_command(producers)
+
+
 @partitions.command("elect")
-@click.argument("places", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
+@click.argument("places", metavar="[TOPIC[:PARTITION]...]", nargs=-1, shell_complete=complete_topics)
 @click.option("--all", "everywhere", is_flag=True, help="All partitions of the cluster.")
 @click.option(
     "--preferred",
@@ -77,6 +83,28 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 
     outcomes = session.run(elected)
     _report(session, outcomes, done="elected", passing={ErrorCode.ELECTION_NOT_NEEDED: "no election needed"})
+
+
+@partitions.command("plan")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option(
+    "--brokers", "node_ids", metavar="ID,ID,...", callback=checked(parse_node_ids),
+    help="The brokers to use; default: all that are live.",
+)  # fmt: skip
+@broker_options
+def plan(session: Session, topics: Sequence[str], node_ids: tuple[int, ...] | None) -> None:
+    """Propose replicas that are spread evenly over brokers, and change nothing.
+
+    In a pipe, what it prints is what `ottla partitions reassign` takes: reassign $(ottla partitions plan TOPIC).
+    """
+    moves = session.run(lambda client: operations.plan_moves(client, topics, node_ids))
+    if session.output.as_json:
+        session.output.json([asdict(each) for each in moves])
+    elif sys.stdout.isatty():
+        columns = ("topic", "partition", "replicas", "proposed")
+        session.output.table(columns, [(each.topic, each.partition, each.replicas, each.proposed) for each in moves])
+    else:
+        session.output.lines(f"{each.topic}:{each.partition}={_written(each.proposed)}" for each in moves)
 
 
 @partitions.command("reassign")

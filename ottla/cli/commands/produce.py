@@ -10,6 +10,7 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.cli.failures import INTERRUPTED_STATUS
+from ottla.cli.names import complete_topics
 from ottla.cli.operations.produce import STDIN, Destination, MakeRecord, Tally, produce_lines
 from ottla.cli.output import progress_bar
 from ottla.cli.records import ProducerRecord, record_from_json
@@ -19,7 +20,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--key", help="Key of every record.")
 @click.option("--key-separator", metavar="TEXT", help=r"Text between key and value of each line; \t is a tab.")

@@ -1,6 +1,5 @@
 """`ottla topics`: list, create, describe, alter and delete topics."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -8,13 +7,15 @@ import click
 
 from ottla.cli.arguments import parse_assignments, parse_settings
 from ottla.cli.client import Client
+from ottla.cli.commands.offsets import delete_records, topic_offsets
 from ottla.cli.failures import ClientError
+from ottla.cli.names import CommandGroup, complete_topics
 from ottla.cli.operations import topics as operations
-from ottla.cli.output import Output, progress
+from ottla.cli.output import Output, confirm, progress
 from ottla.cli.session import Session, broker_options
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """List, create, describe, alter and delete topics."""
 
@@ -94,7 +95,7 @@ def create_topics(
 
 
 @topics.command("describe")
-@click.argument("names", metavar="[TOPIC...]", nargs=-1)
+@click.argument("names", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
 @broker_options
 def describe_topics(session: Session, names: Sequence[str]) -> None:
     """Show partitions, leaders, offsets and configs.
@@ -127,7 +128,7 @@ def _print_topic(output: Output, topic: operations.TopicDescription) -> None:
 
 
 @topics.command("alter")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 @click.option("--partitions", metavar="N", type=click.IntRange(min=1), help="Increase the number of partitions to N.")
 @click.option(
     "--config",
@@ -162,7 +163,7 @@ def alter_topic(
 
 
 @topics.command("delete")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def delete_topics(session: Session, names: Sequence[str], yes: bool) -> None:
@@ -179,7 +180,5 @@ def delete_topics(session: Session, names: Sequence[str], yes: bool) -> None:
         session.output.json({"deleted": list(names)})
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; a script is not asked."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(question, abort=True)
+topics.add_command(topic_offsets)
+topics.add_command(delete_records)

@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
+import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from ottla.cli.client import EARLIEST, LATEST, Client, ClientConfig, TopicPartition
+from ottla.cli.client import Client, ClientConfig
 from ottla.cli.failures import ClientError, Interrupted
 from ottla.cli.operations.client_library import on_signals, show_errors_only
-from ottla.cli.operations.topics import reachable_partitions
+from ottla.cli.operations.record_source import Bounds, Offsets, RecordSource, find_bounds
 
 # How long one wait for records lasts; limits are looked at in between.
 WAIT_MS = 100
@@ -22,21 +23,9 @@ STOP_WITHIN_S = 5
 
 
 @dataclass(frozen=True, slots=True)
-class RecordSource:
-    topic: str
-    group: str | None
-    # Empty: all of them.
-    partitions: tuple[int, ...]
-    from_beginning: bool
-    # Negative: so many before the end of each partition.
-    offset: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
-    max_messages: int | None
-    idle_s: float | None
-    exit_at_end: bool
+    max_messages: int | None = None
+    idle_s: float | None = None
 
 
 # Takes the records that have come; false ends the reading.
@@ -48,53 +37,33 @@ async def consume_records(
     source: RecordSource,
     limits: Limits,
     take: TakeRecords,
-    at_end: Callable[[], bool] | None = None,
+    at_start: Callable[[], bool] | None = None,
 ) -> None:
-    """Give records to `take` until a limit or an interrupt, and call `at_end` once all records have been read that were
-    there at the beginning. Raises ClientError."""
-    starts, ends = await _bounds(config, source)
+    """Give records to `take` until a limit, the source's stop or an interrupt. `at_start` is called once an interrupt
+    would end the reading in order; false ends it. Raises ClientError."""
+    async with config.client() as client:
+        bounds = await find_bounds(client, source)
     # Ctrl-C and SIGTERM let the consumer commit and leave its group before the command ends.
     interrupted = asyncio.Event()
     from aiokafka.errors import KafkaError
 
     try:
-        consumer = await _started_consumer(config, source, starts)
+        consumer = await _started_consumer(config, source, bounds)
         try:
             with on_signals(signal.SIGINT, signal.SIGTERM, act=interrupted.set):
-                await _read_records(consumer, limits, ends, take, interrupted, at_end)
+                if at_start is None or at_start():
+                    await _read_records(consumer, limits, bounds.stops, take, interrupted)
         finally:
             is_stopped = await _stop(config, consumer)
     except (KafkaError, OSError) as error:
-        raise ClientError(f"cannot consume {source.topic}: {str(error) or type(error).__name__}") from error
+        raise ClientError(f"cannot consume {source.name}: {str(error) or type(error).__name__}") from error
     if not is_stopped:
         failure = Interrupted if interrupted.is_set() else ClientError
         lost = "" if source.group is None else f": group {source.group} may not have committed what was read last"
         raise failure(f"no broker answered at the end{lost}")
 
 
-async def _bounds(
-    config: ClientConfig, source: RecordSource
-) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-    """Where to begin, and the end of each partition at this moment."""
-    async with config.client() as client:
-        existing = await reachable_partitions(client, source.topic)
-        for index in source.partitions:
-            if index not in existing:
-                raise ClientError(f"topic {source.topic} has no partition {index}")
-        if source.group is not None:
-            return {}, {}
-        partitions = [(source.topic, index) for index in source.partitions or existing]
-        ends = await client.list_offsets(partitions, LATEST)
-        if not source.from_beginning and source.offset is None:
-            return ends, ends
-        first = await client.list_offsets(partitions, EARLIEST)
-    if source.offset is None:
-        return first, ends
-    wanted = {p: source.offset if source.offset >= 0 else ends[p] + source.offset for p in partitions}
-    return {p: min(max(wanted[p], first[p]), ends[p]) for p in partitions}, ends
-
-
-async def _started_consumer(config: ClientConfig, source: RecordSource, starts: Mapping[TopicPartition, int]) -> Any:
+async def _started_consumer(config: ClientConfig, source: RecordSource, bounds: Bounds) -> Any:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.structs import TopicPartition as Assigned
 
@@ -103,17 +72,21 @@ async def _started_consumer(config: ClientConfig, source: RecordSource, starts: 
         bootstrap_servers=config.bootstrap_servers,
         client_id="ottla",
         group_id=source.group,
-        auto_offset_reset="earliest" if source.from_beginning else "latest",
+        auto_offset_reset="earliest" if source.start.from_beginning else "latest",
         enable_auto_commit=source.group is not None,
         request_timeout_ms=config.timeout_ms,
     )
     if source.group is not None:
-        consumer.subscribe([source.topic])
+        if source.include is None:
+            consumer.subscribe(bounds.topics)
+        else:
+            # Of the whole name, and of topics to come too.
+            consumer.subscribe(pattern="|".join(_whole_name(source)))
         await consumer.start()
         return consumer
     await consumer.start()
-    consumer.assign([Assigned(topic, index) for topic, index in starts])
-    for (topic, index), offset in starts.items():
+    consumer.assign([Assigned(topic, index) for topic, index in bounds.starts])
+    for (topic, index), offset in bounds.starts.items():
         consumer.seek(Assigned(topic, index), offset)
     # The library's consumer can only be stopped once its tasks have begun.
     await asyncio.sleep(0)
@@ -147,28 +120,19 @@ async def _is_reachable(config: ClientConfig) -> bool:
 
 
 async def _read_records(
-    consumer: Any,
-    limits: Limits,
-    ends: Mapping[TopicPartition, int],
-    take: TakeRecords,
-    interrupted: asyncio.Event,
-    at_end: Callable[[], bool] | None,
+    consumer: Any, limits: Limits, stops: Offsets, take: TakeRecords, interrupted: asyncio.Event
 ) -> None:
     taken = 0
     last_at = monotonic()
     while not interrupted.is_set():
-        if (limits.exit_at_end or at_end is not None) and await _is_at_end(consumer, ends):
-            if at_end is not None and not at_end():
-                return
-            at_end = None
-            if limits.exit_at_end:
-                return
+        if stops and await _is_at_stop(consumer, stops):
+            return
         room = RECORDS_AT_ONCE
         if limits.max_messages is not None:
             room = min(room, limits.max_messages - taken)
         # What is fetched here is what the group commits, so nothing may be fetched that is not taken.
         batches = await consumer.getmany(timeout_ms=WAIT_MS, max_records=room)
-        records = [record for batch in batches.values() for record in batch]
+        records = [record for batch in batches.values() for record in batch if _is_before_stop(record, stops)]
         if not take(records):
             return
         taken += len(records)
@@ -178,8 +142,22 @@ async def _read_records(
             return
 
 
-async def _is_at_end(consumer: Any, ends: Mapping[TopicPartition, int]) -> bool:
-    for partition in consumer.assignment():
-        if await consumer.position(partition) < ends[partition.topic, partition.partition]:
-            return False
-    return True
+def _is_before_stop(record: Any, stops: Offsets) -> bool:
+    stop = stops.get((record.topic, record.partition))
+    return stop is None or record.offset < stop
+
+
+async def _is_at_stop(consumer: Any, stops: Offsets) -> bool:
+    """Partitions that are read up to their stop are read no further."""
+    is_at_stop = True
+    for partition in consumer.assignment() - consumer.paused():
+        if await consumer.position(partition) >= stops[partition.topic, partition.partition]:
+            consumer.pause(partition)
+        else:
+            is_at_stop = False
+    return is_at_stop
+
+
+def _whole_name(source: RecordSource) -> list[str]:
+    assert source.include is not None, "asked for with a pattern only"
+    return [*(f"^{re.escape(topic)}$" for topic in source.topics), f"^(?:{source.include.pattern})$"]

@@ -22,6 +22,12 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from ottla.protocol.primitives import DecodeError
 
@@ -214,5 +220,24 @@ async def delete_group(client: Client, group_id: str) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
         response = await client.ask_coordinator(group_id, request, DeleteGroupsResponse)
         check(f"cannot delete group {group_id}", response.results[0].error_code)
+
+    await client.retrying(attempt)
+
+
+async def delete_offsets(client: Client, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    """Delete committed offsets; raises Refused where a consumer of the group reads the topic."""
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
+    for name, index in sorted(partitions):
+        topic = topics.setdefault(name, OffsetDeleteRequestTopic(name=name, partitions=[]))
+        topic.partitions.append(OffsetDeleteRequestPartition(partition_index=index))
+
+    async def attempt() -> None:
+        request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+        response = await client.ask_coordinator(group_id, request, OffsetDeleteResponse)
+        check(f"cannot delete offsets of group {group_id}", response.error_code)
+        for topic in response.topics:
+            for row in topic.partitions:
+                what = f"cannot delete the offset of {topic.name}-{row.partition_index} of group {group_id}"
+                check(what, row.error_code)
 
     await client.retrying(attempt)

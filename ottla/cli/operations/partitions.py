@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ottla.cli.client import Client, TopicPartition
-from ottla.cli.failures import Refused, check
+from ottla.cli.failures import ClientError, Refused, check
 from ottla.cli.operations.replica_progress import lags, log_ends
 from ottla.cli.operations.topics import list_topics
 from ottla.protocol.errors import ErrorCode
@@ -80,6 +80,33 @@ class Move:
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedMove:
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    proposed: tuple[int, ...]
+
+
+async def plan_moves(client: Client, topics: Sequence[str], node_ids: Sequence[int] | None) -> list[ProposedMove]:
+    """As many replicas as each partition has, in turn over the brokers, the preferred ones too. Raises ClientError."""
+    states = await describe_partitions(client, topics)
+    brokers = sorted(client.brokers) if node_ids is None else list(node_ids)
+    for node_id in brokers:
+        if node_id not in client.brokers:
+            raise ClientError(f"broker {node_id} is not live")
+    moves: list[ProposedMove] = []
+    for number, each in enumerate(states):
+        count = len(each.replicas)
+        if count > len(brokers):
+            raise ClientError(f"{each.topic}:{each.partition} has {count} replicas, more than the brokers to use")
+        # The first round begins with a broker after the other, the next one shifts the followers by one.
+        turn = number // len(brokers)
+        others = [brokers[(number + 1 + (turn + i) % (len(brokers) - 1)) % len(brokers)] for i in range(count - 1)]
+        moves.append(ProposedMove(each.topic, each.partition, each.replicas, (brokers[number % len(brokers)], *others)))
+    return moves
 
 
 async def describe_partitions(client: Client, topics: Sequence[str]) -> list[PartitionState]:

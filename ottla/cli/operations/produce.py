@@ -12,10 +12,11 @@ from time import monotonic
 from typing import Any, Protocol
 
 from ottla.cli.client import ClientConfig
-from ottla.cli.failures import ClientError
+from ottla.cli.failures import WORDS, ClientError
 from ottla.cli.operations.client_library import on_signals, show_errors_only
 from ottla.cli.operations.topics import reachable_partitions
 from ottla.cli.records import ProducerRecord
+from ottla.protocol.errors import ErrorCode
 
 STDIN = "-"
 # Long enough to fill batches from a pipe, too short to be felt at a keyboard.
@@ -74,13 +75,14 @@ async def produce_lines(
 
     Raises ClientError."""
     topic = destination.topic
+    # With what comes before the first record, such as the creation of the topic: a user waits for that too.
+    started_at = monotonic()
     async with config.client() as client:
         partitions = await reachable_partitions(client, topic, create_missing=True)
     from aiokafka.errors import KafkaError
 
-    started_at = monotonic()
     try:
-        producer = await _started_producer(config, destination)
+        producer = await started_producer(config, destination)
         try:
             sending = asyncio.create_task(_send(producer, topic, partitions, _messages(files, make, tally), tally))
 
@@ -94,15 +96,15 @@ async def produce_lines(
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
-        raise ClientError(f"cannot produce to {topic}: {_sentence(error)}") from error
+        raise ClientError(f"cannot produce to {topic}: {sentence_of(error)}") from error
     tally.seconds = monotonic() - started_at
     if tally.failure is not None:
         lost = tally.sent - tally.acknowledged
-        why = _sentence(tally.failure)
+        why = sentence_of(tally.failure)
         raise ClientError(f"{lost} of {tally.sent} records to {topic} were not acknowledged: {why}")
 
 
-async def _started_producer(config: ClientConfig, destination: Destination) -> Any:
+async def started_producer(config: ClientConfig, destination: Destination) -> Any:
     from aiokafka import AIOKafkaProducer
 
     show_errors_only()
@@ -162,8 +164,10 @@ async def _send(
         tally.watch(delivery)
 
 
-def _sentence(error: BaseException) -> str:
+def sentence_of(error: BaseException) -> str:
     """The client library's errors begin with their number and class: `[Error 10] MessageSizeTooLargeError: ...`."""
+    if getattr(error, "errno", None) == ErrorCode.KAFKA_STORAGE_ERROR:
+        return WORDS[ErrorCode.KAFKA_STORAGE_ERROR]
     words = str(error).splitlines()
     return words[0] if words else type(error).__name__
 

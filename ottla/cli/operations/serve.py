@@ -25,6 +25,8 @@ from ottla.protocol.address import parse_address
 
 # Until then, the clients that waited for the broker have the processor for themselves.
 DEFERRED_WORK_AFTER_S = 0.5
+# After so many collections of the young (10 of the youngest each), in CPython after 10.
+OLD_GENERATION_THRESHOLD = 100
 
 
 class ServeOptions(NamedTuple):
@@ -55,6 +57,9 @@ class Served(Protocol):
 
     @property
     def admin_url(self) -> str: ...
+
+    @property
+    def listener_urls(self) -> list[str]: ...
 
     async def start(self) -> None: ...
 
@@ -124,8 +129,10 @@ async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: 
 
 
 def _ready_line(served: Served) -> str:
+    """Programs read its first fields; further ones come last."""
+    first = f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}"
     admin = f" admin={served.admin_url}" if served.admin_url else ""
-    return f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}{admin}"
+    return f"{first} listeners={','.join(served.listener_urls)}{admin}"
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -183,12 +190,17 @@ def _etcd_store(url: str, data_dir: Path) -> MetadataStore:
 
 
 def _do_deferred_work(log: LazyLog) -> None:
-    """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before. Then
-    all that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
-    again and again, while every client waits."""
+    """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before."""
     log.prepare()
-    gc.freeze()
+    tune_garbage_collector()
     log.debug("deferred start work done")
+
+
+def tune_garbage_collector() -> None:
+    """All that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
+    again and again, while every client waits; and it seldom looks through all that is old (decision 0019)."""
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], OLD_GENERATION_THRESHOLD)
 
 
 def _raise_file_limit() -> None:

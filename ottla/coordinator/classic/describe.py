@@ -35,14 +35,15 @@ def describe_group(context: GroupContext, event: DescribeGroup) -> None:
 
 
 def _describe(member: Member, protocol_name: str | None, is_stable: bool) -> DescribedMember:
-    """Outside of Stable, metadata and assignment belong to no generation and are left out."""
+    """Outside of Stable, metadata belongs to no generation and is left out. What a member was last assigned it may
+    still hold, until a rebalance is given up half-way."""
     return DescribedMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         metadata=member.metadata_for(protocol_name) if is_stable else b"",
-        assignment=member.assignment if is_stable else b"",
+        assignment=member.assignment,
         session_timeout_ms=member.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         protocols=member.protocol_names,

@@ -29,13 +29,14 @@ def join_group(context: GroupContext, event: JoinGroup) -> None:
         if event.member_id:
             refuse(context, event, ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
             return
-        # Taken up among the partition's groups with its first member or promise of one.
         group = ClassicGroup(event.group_id)
     if not _has_room_for(context, group, event):
         _turn_away(context, group, event)
     elif group.state is DEAD:
         refuse(context, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, event.member_id)
     elif not group.supports(event.protocol_type, event.protocols):
+        # As in Kafka, a group that is asked to be is there and Empty, though it has no member.
+        context.groups.setdefault(group.group_id, group)
         refuse(context, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
     elif event.member_id:
         _join_with_id(context, group, event)

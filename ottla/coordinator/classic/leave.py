@@ -3,7 +3,7 @@
 from ottla.coordinator.classic import rebalance, sessions
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.rebalance import Why
-from ottla.coordinator.classic.states import DEAD
+from ottla.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, STABLE
 from ottla.coordinator.events import LeaveGroup, LeavingMember, PendingMemberTimer, SessionTimer
 from ottla.coordinator.facts import Cause
 from ottla.coordinator.group_context import GroupContext
@@ -26,8 +26,8 @@ def _all(event: LeaveGroup, error: ErrorCode) -> tuple[LeftMember, ...]:
 
 
 def _leave(context: GroupContext, group: ClassicGroup, event: LeaveGroup) -> None:
-    """All members of the request go before one rebalance starts."""
-    members_before = len(group.members)
+    """All members of the request go before one rebalance starts. As in Kafka, one that was only promised its member id
+    starts a rebalance too when it leaves."""
     left: list[LeftMember] = []
     why = Why(Cause.MEMBER_LEFT)
     for leaving in event.members:
@@ -36,7 +36,7 @@ def _leave(context: GroupContext, group: ClassicGroup, event: LeaveGroup) -> Non
         if error is ErrorCode.NONE and why.member_id is None:
             why = Why(Cause.MEMBER_LEFT, member_id, leaving.reason)
     context.reply(event.token, LeaveResult(ErrorCode.NONE, tuple(left)))
-    if len(group.members) < members_before:
+    if why.member_id is not None and group.state in (STABLE, COMPLETING_REBALANCE):
         rebalance.rebalance(context, group, why)
     else:
         rebalance.end_join_phase_if_complete(context, group)

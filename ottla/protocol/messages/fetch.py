@@ -12,12 +12,13 @@ By version:
 - 15 moves the replica id into a tagged structure with its epoch (KIP-903).
 - 16 can return the new leader's address (KIP-951).
 - 17 has the follower's directory id (KIP-853).
+- 18 has the high watermark that a follower knows (KIP-1166), which followers of Kafka's controllers send.
 """
 
 from ottla.protocol.schema import define
 
 TABLE = """
-FetchRequest  key 1  versions 4-17  flexible 12+
+FetchRequest  key 1  versions 4-18  flexible 12+
   cluster_id                string            12+   null tag 0 = null
   replica_id                int32             4-14  = -1
   replica_state             ReplicaState      15+   tag 1
@@ -40,13 +41,14 @@ FetchRequest  key 1  versions 4-17  flexible 12+
       log_start_offset      int64             5+    = -1
       partition_max_bytes   int32             4+
       replica_directory_id  uuid              17+   tag 0
+      high_watermark        int64             18+   tag 1 = 9223372036854775807
   forgotten_topics_data     []ForgottenTopic  7+
     topic                   string            7-12
     topic_id                uuid              13+
     partitions              []int32           7+
   rack_id                   string            11+
 
-FetchResponse  key 1  versions 4-17  flexible 12+
+FetchResponse  key 1  versions 4-18  flexible 12+
   throttle_time_ms            int32                     4+
   error_code                  int16                     7+
   session_id                  int32                     7+

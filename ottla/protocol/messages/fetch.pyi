@@ -64,6 +64,7 @@ class FetchPartition(Message):
     log_start_offset: int
     partition_max_bytes: int
     replica_directory_id: bytes
+    high_watermark: int
     def __init__(
         self,
         *,
@@ -74,6 +75,7 @@ class FetchPartition(Message):
         log_start_offset: int = ...,
         partition_max_bytes: int = ...,
         replica_directory_id: bytes = ...,
+        high_watermark: int = ...,
     ) -> None: ...
 
 class ForgottenTopic(Message):

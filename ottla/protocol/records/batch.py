@@ -207,6 +207,13 @@ def set_log_append_time(view: bytearray | memoryview, position: int, header: Bat
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
 
 
+def clear_log_append_time(view: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:
+    """Turn the batch into one whose records have timestamps of their own, and renew its checksum."""
+    attributes = header.attributes & ~LOG_APPEND_TIME_BIT
+    _ATTRIBUTES.pack_into(view, position + _ATTRIBUTES_AT, attributes)
+    return header._replace(attributes=attributes, crc=_renew_crc(view, position, header))
+
+
 def set_max_timestamp(view: bytearray | memoryview, position: int, header: BatchHeader, max_ms: int) -> BatchHeader:
     """Correct a max timestamp that is not the largest of the records, and renew the checksum."""
     _MAX_TIMESTAMP.pack_into(view, position + _MAX_TIMESTAMP_AT, max_ms)

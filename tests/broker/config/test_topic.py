@@ -36,7 +36,9 @@ def test_the_finer_unit_of_retention_holds(static: dict[str, str], retention_ms:
 
 
 def test_a_topics_own_config_holds_over_the_brokers() -> None:
-    server = ServerConfig({"log.segment.bytes": "100", "log.cleanup.policy": "compact"})
+    server = ServerConfig(
+        {"internal.segment.bytes.min": "1", "log.segment.bytes": "100", "log.cleanup.policy": "compact"}
+    )
     config = log_config({"segment.bytes": "200"}, server)
 
     assert config.segment_bytes == 200
@@ -60,7 +62,16 @@ def test_configs_are_kept_in_their_normal_form() -> None:
         ({"retention.ms": "x"}, "retention.ms=x: expected a whole number"),
         ({"preallocate": "true"}, "preallocate=true: expected false, for segment files grow as they are written"),
         ({"retention.ms": None}, "retention.ms has no value"),
-        ({"remote.storage.enable": "true"}, "remote.storage.enable: tiered storage is not supported"),
+        (
+            {"remote.storage.enable": "true"},
+            "remote.storage.enable=true: expected false, for there is no remote storage",
+        ),
+        ({"segment.bytes": "1048575"}, "segment.bytes=1048575: expected a whole number of at least 1048576"),
+        ({"cleanup.policy": "compact,"}, "cleanup.policy=compact,: expected a list of delete, compact"),
+        ({"compression.gzip.level": "0"}, "compression.gzip.level=0: expected a whole number between 1 and 9, or -1"),
+        ({"compression.lz4.level": "18"}, "compression.lz4.level=18: expected a whole number between 1 and 17"),
+        ({"leader.replication.throttled.replicas": "none"}, "leader.replication.throttled.replicas=none: expected"),
+        ({"local.retention.ms": "-3"}, "local.retention.ms=-3: expected a whole number of at least -2"),
         ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "min.compaction.lag.ms is greater than"),
     ],
 )
@@ -68,6 +79,42 @@ def test_configs_that_cannot_be_are_refused(configs: dict[str, str | None], sent
     with pytest.raises(ConfigError) as raised:
         check_topic_configs(configs, ServerConfig())
     assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-1", 0.1),
+        (".5", 0.5),
+        ("0.5f", 0.5),
+        ("1d", 1.0),
+        ("0x1p-1", 0.5),
+        ("+0", 0.0),
+        ("NaN", None),
+        ("inf", None),
+    ],
+)
+def test_numbers_are_read_as_java_reads_them(text: str, value: float | None) -> None:
+    option = TOPIC_OPTIONS["min.cleanable.dirty.ratio"]
+    if value is None:
+        with pytest.raises(ConfigError):
+            option.parse(text)
+    else:
+        assert option.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.bytes", "-2", "-2"),
+        ("retention.ms", "٣", "3"),
+        ("follower.replication.throttled.replicas", "0:1,1:2", "0:1,1:2"),
+        ("local.retention.bytes", "1000", "1000"),
+        ("compression.zstd.level", "-131072", "-131072"),
+    ],
+)
+def test_configs_that_kafka_takes_are_stored(name: str, text: str, value: str) -> None:
+    assert check_topic_configs({name: text}, ServerConfig()) == {name: value}
 
 
 def test_a_value_is_described_with_every_place_that_gives_it_one() -> None:

@@ -52,7 +52,39 @@ def test_members_of_unstable_group_are_shown_without_metadata(shell: Shell) -> N
         "consumer",
         "",
     )
-    assert [(member.metadata, member.assignment) for member in described.members] == [(b"", b"")] * 2
+    assert [member.metadata for member in described.members] == [b"", b""]
+
+
+def test_members_show_their_last_assignment_during_rebalance(shell: Shell) -> None:
+    """G01"""
+    c1, c2 = shell.stable_group("c1", "c2")
+
+    c1.join()
+    preparing = describe(shell)
+    c2.join()
+    completing = describe(shell)
+
+    for described in (preparing, completing):
+        assert [member.assignment for member in described.members] == [b"c1", b"c2"]
+
+
+def test_rebalance_given_up_while_completing_forgets_assignments(shell: Shell) -> None:
+    c1, c2 = shell.stable_group("c1", "c2")
+    c1.join()
+    c2.join()
+
+    c2.join(protocols=(("range", subscription("u")),))
+
+    described = describe(shell)
+    assert (described.state, [member.assignment for member in described.members]) == ("PreparingRebalance", [b""] * 2)
+
+
+def test_group_of_a_refused_first_join_exists_and_is_empty(shell: Shell) -> None:
+    shell.client("c").join(protocols=())
+
+    described = describe(shell)
+
+    assert (described.exists, described.state, described.members) == (True, "Empty", ())
 
 
 def test_an_unknown_group_is_dead_and_no_error(shell: Shell) -> None:

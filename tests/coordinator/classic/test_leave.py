@@ -7,11 +7,19 @@ from ottla.coordinator.facts import Cause, GenerationStarted, MemberRemoved, Reb
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.results import JoinResult, LeaveResult, LeftMember, SyncResult
 from ottla.protocol.errors import ErrorCode
-from tests.coordinator.harness import Shell
+from tests.coordinator.harness import Client, Shell
 
 
 def leave(shell: Shell, *members: LeavingMember) -> LeaveResult:
     return shell.send(LeaveGroup(shell.token(), "g", members))
+
+
+def pending_member(shell: Shell, name: str) -> Client:
+    """One that was promised a member id and has not come back with it."""
+    client = shell.client(name)
+    promise = client.join(require_known_member_id=True, member_id="")
+    client.member_id = promise.member_id
+    return client
 
 
 def test_the_leave_of_the_last_missing_member_ends_the_wait(shell: Shell) -> None:
@@ -45,6 +53,24 @@ def test_a_leave_from_a_stable_group_starts_a_rebalance(shell: Shell) -> None:
     c1.join()
     c1.sync({c1.member_id: b"everything"})
     assert c1.synced.assignment == b"everything"
+
+
+def test_leave_of_a_pending_member_rebalances_a_stable_group(shell: Shell) -> None:
+    """G22"""
+    shell.stable_group("c1")
+    pending = pending_member(shell, "c2")
+
+    assert pending.leave() is ErrorCode.NONE
+
+    assert shell.states() == ["Stable", "PreparingRebalance"]
+
+
+def test_leave_of_a_pending_member_leaves_an_empty_group_alone(shell: Shell) -> None:
+    pending = pending_member(shell, "c")
+
+    assert pending.leave() is ErrorCode.NONE
+
+    assert shell.state() == "Empty"
 
 
 def test_a_leave_from_a_completing_group_starts_a_rebalance(shell: Shell) -> None:

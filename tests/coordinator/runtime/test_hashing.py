@@ -27,6 +27,16 @@ def test_the_hash_is_javas_over_utf16_units(group_id: str, hash_code: int, parti
     assert partition_for(group_id, 50) == partition
 
 
+@pytest.mark.parametrize("length", [257, 258, 259, 260, 511, 512, 513, 1024, 1025, 30_000])
+def test_long_names_hash_as_a_loop_over_their_units_does(length: int) -> None:
+    text = "\uffff" + "".join(chr(1 + number * 7919 % 0xD000) for number in range(length - 2)) + "\uffff"
+    expected = 0
+    for unit in text:
+        expected = (31 * expected + ord(unit)) & 0xFFFF_FFFF
+
+    assert java_hash(text) & 0xFFFF_FFFF == expected
+
+
 @given(st.text(), st.integers(1, 1000))
 def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
     assert 0 <= partition_for(group_id, partitions) < partitions

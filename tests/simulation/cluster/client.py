@@ -91,6 +91,11 @@ class Client:
             self._addresses.clear()
             raise
 
+    async def broker(self, node_id: int) -> ClusterWire:
+        if node_id not in self._addresses:
+            raise ConnectionError(f"no address of broker {node_id}")
+        return await self._wire_to(node_id, self._addresses[node_id])
+
     async def leader(self, partition: Partition) -> tuple[ClusterWire, int]:
         """A connection to its leader, and the leader epoch."""
         if self._is_stale or partition not in self._leaders:

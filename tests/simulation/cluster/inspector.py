@@ -6,7 +6,7 @@ Partitions are looked at when something about them has changed, and only those o
 from collections.abc import Callable
 from typing import Any
 
-from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import CorruptMessage
 from tests.simulation.cluster.compacted import CompactedLog
@@ -94,7 +94,7 @@ class BrokerInspector:
         if known is None or not hasattr(self._broker, "lifecycle"):
             return False
         registered = self._broker.lifecycle.broker_epoch == known.epoch
-        return registered and not known.lost_data and known.state is not BrokerState.FENCED
+        return registered and not known.lost_data
 
     def look(self) -> None:
         """After each step of the broker."""
@@ -119,8 +119,9 @@ class BrokerInspector:
             self._image = broker.image
             self._cluster.truth.compare(f"broker {self._node_id}", broker.image)
         if hasattr(broker, "server") and broker.is_serving:
-            self._groups.look_at_groups()
-            self._look_at_loaded()
+            hosted = hosted_partitions(broker)
+            self._groups.look_at_groups(hosted)
+            self._look_at_loaded(hosted)
 
     def ended(self) -> None:
         self._judge.ended.add(self.term)
@@ -181,9 +182,9 @@ class BrokerInspector:
         self._groups = Inspector(self._judge, self._broker, LONGEST_PAUSE_MS + 1_000)
         self._loaded.discard(index)
 
-    def _look_at_loaded(self) -> None:
+    def _look_at_loaded(self, partitions: list[Any]) -> None:
         """I-17: a coordinator that has just loaded knows what its log says."""
-        for hosted in hosted_partitions(self._broker):
+        for hosted in partitions:
             if hosted.index in self._loaded or hosted.is_loading:
                 continue
             self._loaded.add(hosted.index)

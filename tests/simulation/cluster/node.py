@@ -1,6 +1,7 @@
 """A machine of the cluster: its disk, its clocks, its place in the network, and one broker process after the other."""
 
 import contextlib
+import gc
 import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -54,8 +55,12 @@ class Node:
         self.next_crash_takes_power = False
         self._world = world
         self._rng = world.make_rng(f"node {node_id}")
-        self._config = ServerConfig(settings)
+        self._config = ServerConfig({**settings, "internal.segment.bytes.min": "1"})
         self.lost_power_in_life = 0
+        # Ever: by a power failure in the middle of its life, or with its disk.
+        self.has_lost_records = False
+        # Files, when the broker had stopped in an orderly way.
+        self.left_open = 0
         self.began_us = 0
         self._lives = 0
         self._boots = 0
@@ -131,6 +136,10 @@ class Node:
         with contextlib.suppress(Crash):
             await self.running.stop()
         if self.is_up:
+            if self.disk.open_files:
+                # Errors, with their tracebacks, may hold files in cycles.
+                gc.collect()
+            self.left_open = len(self.disk.open_files)
             self._gone()
             self._end()
 
@@ -158,6 +167,7 @@ class Node:
     def _lose_power_in_life(self) -> None:
         self.lose_power()
         self.lost_power_in_life = self._lives
+        self.has_lost_records = True
         self._world.judge.counts["power failure"] += 1
 
     def lose_power(self) -> None:
@@ -177,7 +187,7 @@ class Node:
         if not found:
             return False
         path, position, size = self._rng.choice(found)
-        self.has_rotten_disk = True
+        self.has_rotten_disk = self.has_lost_records = True
         self.disk.rot(path, position + self._rng.randrange(size), self._rng.randrange(8))
         return True
 

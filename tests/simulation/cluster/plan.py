@@ -1,10 +1,21 @@
 """What is drawn at the beginning of a run."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from ottla.broker.config.server_cluster import RACK_AWARE_SELECTOR
 
 NODE_IDS = (1, 2, 3)
 LONGEST_PAUSE_MS = 10_000
+# Much longer than any batch of a producer is under way: see DELIVERY_TIMEOUT_MS.
+PRODUCER_EXPIRATION_MS = 60_000
+# After so long a producer gives a batch up, as Kafka's clients do (`delivery.timeout.ms`).
+DELIVERY_TIMEOUT_MS = 10_000
+
+
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id}"
 
 
 @dataclass
@@ -37,6 +48,16 @@ class ClusterPlan:
     has_standalone_group: bool
     expires_offsets: bool
     """So soon that it is seen."""
+    auto_creates: bool
+    """A client asks for topics that are not there."""
+    session_slots: int | None
+    """Few fetch sessions, for which followers and a consumer compete. None: as many as anybody wants."""
+    expires_producers: bool
+    """So soon that it is seen."""
+    searches: bool
+    """A client looks for offsets by time."""
+    has_racks: bool
+    """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -63,6 +84,11 @@ class ClusterPlan:
             writes_keys=False,
             has_standalone_group=False,
             expires_offsets=False,
+            auto_creates=False,
+            session_slots=None,
+            expires_producers=False,
+            searches=False,
+            has_racks=False,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
@@ -78,8 +104,22 @@ class ClusterPlan:
         plan.expires_offsets = plan.has_standalone_group and "clock" not in plan.faults and rng.random() < 0.4
         return plan
 
-    def settings(self) -> dict[str, str]:
+    def draw_more(self, make_rng: Callable[[str], random.Random]) -> None:
+        """Each from a stream of its own: worlds without it are what they were before there was any such thing."""
+        self.auto_creates = make_rng("created topics").random() < 0.15
+        rng = make_rng("session slots")
+        self.session_slots = rng.choice([1, 2, 3]) if rng.random() < 0.15 else None
+        self.expires_producers = "clock" not in self.faults and make_rng("producer ids").random() < 0.15
+        self.searches = make_rng("time index").random() < 0.15
+        self.has_racks = make_rng("racks").random() < 0.15
+
+    def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""
+        racks = {"broker.rack": rack_of(node_id), "replica.selector.class": RACK_AWARE_SELECTOR}
+        return self.settings() | (racks if self.has_racks else {})
+
+    def settings(self) -> dict[str, str]:
+        """What all brokers have."""
         settings = {
             "broker.session.timeout.ms": self.session_timeout_ms,
             "broker.heartbeat.interval.ms": self.session_timeout_ms // 4,
@@ -97,7 +137,7 @@ class ClusterPlan:
             "leader.imbalance.check.interval.seconds": 10,
             "controlled.shutdown.max.retries": 2,
             "controlled.shutdown.retry.backoff.ms": 2_000,
-            "auto.create.topics.enable": "false",
+            "auto.create.topics.enable": str(self.auto_creates).lower(),
             "log.segment.bytes": self.segment_bytes,
             "log.index.interval.bytes": self.index_interval_bytes,
             "log.retention.bytes": self.retention_bytes,
@@ -114,6 +154,13 @@ class ClusterPlan:
             }
         if self.expires_offsets:
             settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 2_000}
+        if self.session_slots is not None:
+            settings["max.incremental.fetch.session.cache.slots"] = self.session_slots
+        if self.expires_producers:
+            settings |= {
+                "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
+                "producer.id.expiration.check.interval.ms": 1_000,
+            }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return {name: str(value) for name, value in settings.items()}

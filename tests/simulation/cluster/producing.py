@@ -11,6 +11,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.record import Record, build_batch
 from tests.histories.events import Acknowledged, Sent
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.cluster.plan import DELIVERY_TIMEOUT_MS
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ class IdempotentProducer:
         partition = self.rng.choice(self.world.partitions)
         # Where a producer is new, a broker accepts any first sequence (§13.6.2 e), also that of a batch which has
         # overtaken a refused one: only Kafka's clients that wait here are safe.
-        count = self.rng.choice([1, 1, 2, IN_FLIGHT_MAX]) if partition in self.known_at else 1
+        # Brokers that forget producers forget them partition by partition.
+        is_known = partition in self.known_at and not self.world.plan.expires_producers
+        count = self.rng.choice([1, 1, 2, IN_FLIGHT_MAX]) if is_known else 1
         for _ in range(count):
             self.waiting.append(self._next_batch(partition))
 
@@ -102,6 +105,9 @@ class IdempotentProducer:
 
     async def _send_all(self) -> None:
         while self.waiting:
+            if self._has_waited_too_long():
+                self._begin_again()
+                return
             partition = self.waiting[0].partition
             wire, _ = await self.client.leader(partition)
             for batch in self.waiting:
@@ -144,6 +150,12 @@ class IdempotentProducer:
         elif error not in PASSING:
             self.world.judge_error(error, f"{self.name}: batch {batch.base_sequence} to {batch.partition}")
         return False
+
+    def _has_waited_too_long(self) -> bool:
+        """Where brokers forget producers, a batch that is sent again later than that is no repetition to them."""
+        first_sent_us = self.waiting[0].first_sent_us
+        waited_us = self.world.now_us - first_sent_us
+        return self.world.plan.expires_producers and first_sent_us > 0 and waited_us > DELIVERY_TIMEOUT_MS * 1000
 
     def _begin_again(self) -> None:
         """A snapshot of producers, in Kafka's format, keeps one batch of each: after a restart from it a broker does

@@ -2,10 +2,10 @@
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.histories.events import EndSeen, Read
 from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, Client, Partition
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FETCH_WAIT_MS = 300
 LATEST = -1
+NO_SESSION = INITIAL_EPOCH = 0
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Reader:
             max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=[FetchTopic(topic=partition[0], partitions=[part])]
         )
         session = self.session
-        response = await wire.call(request, self.fetch_version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
+        response = await self._fetch(request, wire)
         if not response.responses:
             return
         data = response.responses[0].partitions[0]
@@ -76,8 +77,7 @@ class Reader:
             self._jump_to_the_start(partition, data.log_start_offset)
             return
         if error is not ErrorCode.NONE:
-            self.client.metadata_is_stale()
-            self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
+            self._refused(partition, offset, error)
             return
         for record in records_of(data.records):
             if record.offset >= offset:
@@ -86,6 +86,13 @@ class Reader:
                 self.world.record(read)
                 self.positions[partition] = record.offset + 1
         self.world.judge.counts["records read"] += self.positions.get(partition, 0) - offset
+
+    async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
+        return await wire.call(request, self.fetch_version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
+
+    def _refused(self, partition: Partition, offset: int, error: ErrorCode) -> None:
+        self.client.metadata_is_stale()
+        self.world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
 
     def _jump_to_the_start(self, partition: Partition, log_start_offset: int) -> None:
         """What was next has been deleted: `auto.offset.reset` is earliest. It is another stretch of reading."""
@@ -107,3 +114,92 @@ class Reader:
         else:
             self.client.metadata_is_stale()
             self.world.judge_error(error, f"{self.name}: end of {partition}")
+
+
+@dataclass
+class SessionReader(Reader):
+    """Reads in fetch sessions (KIP-227), of one partition at a time. A broker with few slots gives it none, or takes
+    it away for a follower: then the reader opens another."""
+
+    wire: Wire | None = None
+    session_id: int = NO_SESSION
+    session_epoch: int = INITIAL_EPOCH
+    fetched: Partition | None = None
+    """What the session has."""
+
+    async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
+        (topic,) = request.topics
+        partition = topic.topic, topic.partitions[0].partition
+        if wire is not self.wire or self.rng.random() < 0.02:
+            self._forget_session()
+        request.session_id, request.session_epoch = self.session_id, self.session_epoch
+        if self.session_id != NO_SESSION and self.fetched not in (None, partition):
+            name, index = self.fetched  # type: ignore[misc]
+            request.forgotten_topics_data = [ForgottenTopic(topic=name, partitions=[index])]
+        self.wire, self.fetched = wire, partition
+        try:
+            response = await super()._fetch(request, wire)
+        except OSError:
+            self._forget_session()
+            raise
+        self._took(ErrorCode(response.error_code), response)
+        return response
+
+    def _took(self, error: ErrorCode, response: Any) -> None:
+        counts = self.world.judge.counts
+        if error is ErrorCode.NONE:
+            counts["fetches of a session"] += self.session_id != NO_SESSION
+            self.session_epoch = self.session_epoch + 1 if response.session_id else INITIAL_EPOCH
+            self.session_id = response.session_id
+            return
+        if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND and self.session_id != NO_SESSION:
+            counts["sessions taken away"] += 1
+        else:
+            self.world.judge_error(error, f"{self.name}: fetch in session {self.session_id}, {self.session_epoch}")
+        self._forget_session()
+
+    def _forget_session(self) -> None:
+        self.session_id, self.session_epoch, self.fetched = NO_SESSION, INITIAL_EPOCH, None
+
+
+@dataclass
+class RackReader(Reader):
+    """Reads from the replica to which the leader sends it (KIP-392), until that one refuses, or now and then for no
+    reason: then the leader is asked again."""
+
+    rack_id: str = ""
+    preferred: dict[Partition, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.fetch_version = self.rng.randint(11, 12)
+
+    async def _attend(self, partition: Partition) -> None:
+        node_id = self.preferred.get(partition)
+        if node_id is None or self.rng.random() < 0.05:
+            self.preferred.pop(partition, None)
+            await super()._attend(partition)
+            return
+        try:
+            wire = await self.client.broker(node_id)
+            await self._read(partition, wire, self.epochs[partition])
+        except OSError:
+            self.preferred.pop(partition, None)
+            raise
+
+    async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
+        request.rack_id = self.rack_id
+        response = await super()._fetch(request, wire)
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = topic.topic, data.partition_index
+                self.world.judge.counts["fetches from a follower"] += partition in self.preferred
+                if data.preferred_read_replica >= 0:
+                    self.preferred[partition] = data.preferred_read_replica
+        return response
+
+    def _refused(self, partition: Partition, offset: int, error: ErrorCode) -> None:
+        """A follower may not have yet what the leader, or another follower, has given out."""
+        was_preferred = self.preferred.pop(partition, None) is not None
+        if not was_preferred or error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            super()._refused(partition, offset, error)

@@ -40,6 +40,8 @@ class Committed:
     """Of the leader that committed last."""
     start_offset: int = 0
     """The highest log start offset that any replica has had."""
+    start_offsets: dict[str, int] = field(default_factory=dict)
+    """The highest that the replica of each broker has had, in all its lives."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -88,15 +90,12 @@ class TrackedLog:
     def look(self) -> None:
         """After any change of the log."""
         log = self.log
-        self._committed.start_offset = max(self._committed.start_offset, log.log_start_offset)
+        self._note_start(log.log_start_offset)
         if log.truncations != self._truncations or self.end_offset > log.log_end_offset:
             self._truncations = log.truncations
             self._forget_what_was_cut()
-        if log.log_start_offset == log.log_end_offset == self.end_offset:
-            # A follower that was cut off may have other records below the log start of its leader, which does not know
-            # any more where they diverged (§14.5.3). They are deleted then, and nothing that follows builds on them.
-            self._batches.clear()
-            self._begin()
+        if self.end_offset <= log.log_start_offset:
+            self._forget_what_was_deleted()
         if log.epochs.entries is not self._epochs:
             self._epochs = log.epochs.entries
             self._look_at_epochs()
@@ -107,7 +106,12 @@ class TrackedLog:
         """When its broker dies, perhaps in the middle of a deletion that no look has seen."""
         start_offset = self.log.log_start_offset
         if start_offset <= self._committed.end_offset:
-            self._committed.start_offset = max(self._committed.start_offset, start_offset)
+            self._note_start(start_offset)
+
+    def _note_start(self, start_offset: int) -> None:
+        committed = self._committed
+        committed.start_offset = max(committed.start_offset, start_offset)
+        committed.start_offsets[self._owner] = max(committed.start_offsets.get(self._owner, 0), start_offset)
 
     @property
     def end_offset(self) -> int:
@@ -165,15 +169,25 @@ class TrackedLog:
         if not self._batches:
             self._begin()
 
+    def _forget_what_was_deleted(self) -> None:
+        """A follower that was cut off may have other records below the log start of its leader, which does not know any
+        more where they diverged (§14.5.3). They are deleted with the fetch that brings what follows, and nothing that
+        follows builds on them."""
+        for batch in self._batches:
+            if self._committed.prefixes.get(batch.end_offset) != batch.prefix and batch.sequence is not None:
+                self._sequences.discard(batch.sequence)
+        self._batches.clear()
+        self._begin()
+
     def _is_there(self, batch: Batch) -> bool:
         log = self.log
         return batch.end_offset <= log.log_end_offset and self._agrees_with_cache(batch.base_offset, batch.leader_epoch)
 
     def _agrees_with_cache(self, base_offset: int, epoch: int) -> bool:
-        """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far
-        records were deleted, but not that the cache began there."""
+        """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far this
+        replica's records were deleted, but not that the cache began there."""
         entries = self.log.epochs.entries
-        if entries and base_offset < entries[0].start_offset <= self._committed.start_offset:
+        if entries and base_offset < entries[0].start_offset <= self._committed.start_offsets[self._owner]:
             return epoch <= entries[0].epoch
         return bool(self.log.epochs.epoch_at(base_offset) == epoch)
 
@@ -203,8 +217,8 @@ class TrackedLog:
         epoch = header.partition_leader_epoch
         if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
-        before = self._prefixes[self.end_offset]
-        batch = Batch(header.base_offset, header.next_offset, epoch, crc32(content, before), _sequence_of(header))
+        prefix = crc32(content, self._prefix_before(header, content))
+        batch = Batch(header.base_offset, header.next_offset, epoch, prefix, _sequence_of(header))
         if self._committed.known.setdefault((batch.base_offset, epoch), batch.prefix) != batch.prefix:
             self.violated("I-2", f"another log up to the batch of epoch {epoch} at {batch.base_offset} than elsewhere")
         if batch.sequence is not None:
@@ -213,6 +227,16 @@ class TrackedLog:
             self._sequences.add(batch.sequence)
         self._batches.append(batch)
         self._prefixes[batch.end_offset] = batch.prefix
+
+    def _prefix_before(self, header: BatchHeader, content: memoryview) -> int:
+        """A restart may forget how far records were deleted: then what was deleted is there again, and may be what a
+        follower had that was cut off, unlike what others had there."""
+        committed, base_offset = self._committed, header.base_offset
+        if base_offset <= committed.start_offset and base_offset in committed.prefixes:
+            elsewhere = committed.prefixes[base_offset]
+            if committed.known.get((base_offset, header.partition_leader_epoch)) == crc32(content, elsewhere):
+                return elsewhere
+        return self._prefixes[self.end_offset]
 
 
 def _sequence_of(header: BatchHeader) -> tuple[int, int, int] | None:

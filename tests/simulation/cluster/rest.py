@@ -11,6 +11,8 @@ from ottla.protocol.records.record import Record
 from tests.histories.checker import check
 from tests.histories.events import FinalLog
 from tests.simulation.cluster.keyed import KEYED
+from tests.simulation.cluster.plan import PRODUCER_EXPIRATION_MS
+from tests.simulation.cluster.released import held_too_much
 from tests.simulation.cluster.standalone import GROUP
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import hosted_partitions
@@ -29,6 +31,8 @@ WRITING_MS = 30_000
 REACTION_MS = 8_000
 # Much longer than it takes to replicate a batch, and to answer who sent it.
 FORWARDING_MS = 5_000
+# Longer than a connection takes to be lost on both sides, and a fetch of a follower to be answered.
+RELEASE_MS = 10_000
 OFFSETS_RETENTION_MS = 60_000
 EXPIRY_MS = 8_000
 
@@ -39,7 +43,10 @@ class Rest:
         self._judge = world.judge
 
     async def come(self) -> None:
-        """Every broker is active, every partition is led and all its replicas are in sync."""
+        """Every broker is active, every partition is led and all its replicas are in sync; topics that a client asked
+        for are there."""
+        await self._wait("I-20", self._not_created, CATCH_UP_MS)
+        await self._wait("I-28", self._leaderless, CATCH_UP_MS)
         await self._wait("I-20", self._not_in_sync, CATCH_UP_MS)
 
     async def finish_writing(self) -> None:
@@ -68,6 +75,12 @@ class Rest:
             await asyncio.sleep(OFFSETS_RETENTION_MS / 1000)
             await self._wait("expiry", self._not_expired, EXPIRY_MS)
 
+    async def see_producers_expire(self) -> None:
+        """Where they do so soon enough: every replica forgets them when nothing is written any more."""
+        if self._world.plan.expires_producers:
+            await asyncio.sleep(PRODUCER_EXPIRATION_MS / 1000)
+            await self._wait("expiry", self._known_producers, EXPIRY_MS)
+
     async def clean_up(self) -> None:
         """I-17 once more; I-19: when everybody has gone, what was made for them has gone."""
         world = self._world
@@ -81,10 +94,14 @@ class Rest:
         await asyncio.sleep((sessions_ms + 2 * rebalance_ms + PROMPT_MS) / 1000)
         # Brokers stay, and are producers too: what one forwards waits at another until its replicas have it.
         await self._wait("I-19", self._forwarding, FORWARDING_MS)
+        await self._wait("I-19", lambda: held_too_much(world), RELEASE_MS)
         for node in world.nodes.values():
             self._count_what_is_left(node.host, node.broker)
         brokers = [node.broker for node in world.nodes.values()]
         await asyncio.gather(*(node.stop() for node in world.nodes.values()))
+        for node in world.nodes.values():
+            if node.left_open:
+                self._judge.violated("I-19", f"{node.host} has stopped with {node.left_open} open files")
         for broker in brokers:
             if len(broker.runtime.wheel):
                 self._judge.violated("I-19", f"{len(broker.runtime.wheel)} timers in a broker that has stopped")
@@ -119,6 +136,20 @@ class Rest:
             if state.leader == NO_LEADER or set(state.isr) != set(state.replicas) or state.is_reassigning:
                 wrong.append(f"{topic.name}-{index} is {state}")
         return wrong
+
+    def _leaderless(self) -> list[str]:
+        """Partitions that a replica could lead which has never lost anything, as far as its disk goes."""
+        nodes = self._world.nodes
+        return [
+            f"nobody leads {topic.name}-{index}, though {node_id} has lost nothing"
+            for topic, index, state in self._world.truth.image.partitions()
+            for node_id in state.replicas
+            if state.leader == NO_LEADER and nodes[node_id].is_up and not nodes[node_id].has_lost_records
+        ]
+
+    def _not_created(self) -> list[str]:
+        newcomer = self._world.newcomer
+        return [f"{newcomer.name} waits for {sorted(newcomer.missing)}"] if newcomer and newcomer.missing else []
 
     def _unacknowledged(self) -> list[str]:
         return [
@@ -209,6 +240,15 @@ class Rest:
             for node in self._world.nodes.values()
             for hosted in hosted_partitions(node.broker)
             if not hosted.is_loading and hosted.coordinator.shard.durable.knows(GROUP)
+        ]
+
+    def _known_producers(self) -> list[str]:
+        """Brokers go on to write events about groups and partitions, without producer ids."""
+        return [
+            f"{node.host} knows {len(replica.log.producers)} producers of {replica}"
+            for node in self._world.nodes.values()
+            for replica in node.broker.replicas
+            if len(replica.log.producers)
         ]
 
     def _final_log(self, topic: str, index: int) -> FinalLog:

@@ -37,7 +37,7 @@ UPKEEP_FOUND_BY = {
     "writes no tombstones for deleted groups": 10,
     "deletes no offset": 7,
     "lets no offset expire": 19,
-    "loses a change of the store": 3,
+    "loses a change of the store": 6,
     "commits whatever was expected": 3,
 }
 ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY

@@ -1,4 +1,4 @@
-"""What the cluster world does to logs: compaction, deletion of records, configs that change in flight."""
+"""What only some cluster worlds have: compaction, deleted records, configs that change in flight, other clients."""
 
 from itertools import islice
 
@@ -67,3 +67,19 @@ def test_logs_that_do_not_start_at_0_are_compared(monkeypatch):
 
     assert outcome.violations == []
     assert max(starts, default=0) > 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counted"),
+    [
+        pytest.param({"auto_creates": True}, "topics created for a client", id="topics"),
+        pytest.param({"session_slots": 3}, "fetches of a session", id="sessions"),
+        pytest.param({"searches": True}, "offsets found by time", id="searches"),
+        pytest.param({"has_racks": True}, "fetches from a follower", id="racks"),
+    ],
+)
+def test_clients_of_some_worlds_get_what_they_ask_for(wanted, counted):
+    outcomes = [ClusterWorld(seed).run() for seed in islice(seeds_with(**wanted), 2)]
+
+    assert [outcome.violations for outcome in outcomes] == [[], []]
+    assert any(outcome.counts.get(counted) for outcome in outcomes)

@@ -39,6 +39,8 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(85, id="death-within-a-deletion"),
         pytest.param(96, id="clients-of-a-broker-that-waits-for-its-store"),
         pytest.param(297, id="diverging-records-below-the-log-start"),
+        pytest.param(0, id="diverging-records-that-are-deleted-with-the-next-fetch"),
+        pytest.param(130, id="session-that-ends-before-its-activation-begins"),
         pytest.param(1012, id="high-watermark-above-a-log-whose-restart-the-disk-refused"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],

@@ -27,12 +27,14 @@ from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LATE
 from tests.simulation.cluster.inspector import ClusterInspector
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
+from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
-from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan, rack_of
 from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
-from tests.simulation.cluster.reading import Reader
+from tests.simulation.cluster.reading import RackReader, Reader, SessionReader
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.searching import Searcher
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.truth import Truth
@@ -59,6 +61,7 @@ class ClusterWorld:
         self.judge = ClusterJudge(self.trace)
         self.judge.serves = self._serves
         self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS, LATEST_KINDS)
+        self.plan.draw_more(self.make_rng)
         self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
         self.network.draw_conditions = _draw_conditions
         self.topics = ["alpha", "beta"]
@@ -70,6 +73,7 @@ class ClusterWorld:
         self.members: list[Member] = []
         self.producers: list[IdempotentProducer] = []
         self.keyed_producer: KeyedProducer | None = None
+        self.newcomer: Newcomer | None = None
         self.client_hosts: list[str] = []
         self.nodes_of_processes: dict[Process, Node] = {}
         self._keep_trace = keep_trace
@@ -86,8 +90,7 @@ class ClusterWorld:
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
         self.inspector = ClusterInspector(self.judge, self.truth, compacts=self.plan.compacts)
-        settings = self.plan.settings()
-        self.nodes = {node_id: Node(self, node_id, settings) for node_id in NODE_IDS}
+        self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
 
     def run(self) -> Outcome:
@@ -274,6 +277,7 @@ class ClusterWorld:
         await rest.finish_writing()
         await rest.judge_groups()
         await rest.see_offsets_expire()
+        await rest.see_producers_expire()
         self.is_over = True
         await wait_for_all(self._tasks)
         await rest.judge_history()
@@ -312,6 +316,19 @@ class ClusterWorld:
         self._spawn_client("hopeful", hopeful.live())
         reader = Reader(self, self.make_rng("reader"), "reader")
         self._spawn_client("reader", reader.live())
+        if self.plan.session_slots is not None:
+            session_reader = SessionReader(self, self.make_rng("session reader"), "session-reader")
+            self._spawn_client("session-reader", session_reader.live())
+        if self.plan.auto_creates:
+            self.newcomer = Newcomer(self, self.make_rng("newcomer"), "newcomer")
+            self._spawn_client("newcomer", self.newcomer.live())
+        if self.plan.has_racks:
+            rng = self.make_rng("rack reader")
+            rack_reader = RackReader(self, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))
+            self._spawn_client("rack-reader", rack_reader.live())
+        if self.plan.searches:
+            searcher = Searcher(self, self.make_rng("searcher"), "searcher")
+            self._spawn_client("searcher", searcher.live())
         if self.plan.writes_keys:
             self.keyed_producer = KeyedProducer(self, self.make_rng("keyed"), "keyed")
             self._spawn_client("keyed", self.keyed_producer.live())
@@ -320,10 +337,13 @@ class ClusterWorld:
 
     def _maybe_grow(self, _: MetadataImage, update: ImageUpdate) -> None:
         """Clients write to new partitions, and read them, from the moment at which these are committed."""
-        topic = update.image.topic(GROWING) if GROWING in update.topics else None
-        for index in range(0 if topic is None else len(topic.partitions)):
-            if (GROWING, index) not in self.partitions:
-                self.partitions.append((GROWING, index))
+        for name in (GROWING, *WANTED):
+            topic = update.image.topic(name) if name in update.topics else None
+            if topic is not None and name not in self.topics:
+                self.topics.append(name)
+            for index in range(0 if topic is None else len(topic.partitions)):
+                if (name, index) not in self.partitions:
+                    self.partitions.append((name, index))
 
     def _spawn_client(self, client_id: str, life: Awaitable[None]) -> None:
         self.client_hosts.append(client_id)

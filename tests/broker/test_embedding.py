@@ -1,0 +1,93 @@
+"""Programs that embed brokers get options by name, and one sentence for whatever is wrong."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla import Broker, BrokerThread, Cluster, ClusterThread, ConfigError, NotRunningError, StartError
+from ottla.testing.options import DEFAULTS, BrokerOptions
+
+ALL = (Broker, BrokerThread, Cluster, ClusterThread)
+
+
+@pytest.mark.parametrize("embedding", ALL)
+def test_unknown_option_is_refused_by_name(embedding: Any) -> None:
+    with pytest.raises(TypeError, match=r"^there is no option 'setings'; did you mean 'settings'\?$"):
+        embedding(setings={})
+
+
+def test_property_given_as_an_option_is_shown_as_a_setting() -> None:
+    options: Any = {"num_partitions": 3}
+    with pytest.raises(TypeError, match=r"write settings=\{'num\.partitions': \.\.\.\} for a server property"):
+        Broker(**options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("listen", "here", "listen: 'here' is not HOST:PORT"),
+        ("listen", 9092, "listen=9092: expected HOST:PORT as text"),
+        ("advertise", "host:0", "advertise: 'host:0' is not HOST:PORT"),
+        ("data_dir", 5, "data_dir=5: expected the path of a directory"),
+        ("settings", ["a"], "settings=['a']: expected a mapping of property names to values"),
+        ("settings", {"num.partitions": "x"}, "num.partitions=x: expected a whole number"),
+        ("node_id", -1, "node_id=-1: expected a whole number from 0 on"),
+        ("log_level", "loud", "log_level='loud': expected one of debug, info, warning, error"),
+        ("log_format", [], "log_format=[]: expected one of console, json"),
+        ("observers", 3, "observers: expected functions that take a fact, as in observers=[print]"),
+        ("observers", [3], "observers: expected functions that take a fact, as in observers=[print]"),
+    ],
+)
+def test_wrong_value_is_one_sentence(option: str, value: object, sentence: str) -> None:
+    options: Any = {option: value}
+    with pytest.raises(ConfigError) as raised:
+        BrokerThread(**options)
+
+    assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize(("brokers", "listen"), [(0, None), ("three", None), (3, "127.0.0.1:65534")])
+def test_impossible_number_of_brokers_is_one_sentence(brokers: Any, listen: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"^(brokers|listen)=.*: (expected|the 2 ports)"):
+        Cluster(brokers, listen=listen)
+
+
+@pytest.mark.parametrize("embedding", ALL)
+def test_help_shows_every_option(embedding: Any) -> None:
+    assert set(DEFAULTS) <= set(inspect.signature(embedding).parameters)
+    assert [name for name in DEFAULTS if f"    {name}: " not in embedding.__init__.__doc__] == []
+    assert set(DEFAULTS) == set(BrokerOptions.__annotations__)
+
+
+def test_lists_in_settings_are_written_as_kafka_writes_them() -> None:
+    with BrokerThread(settings={"listeners": ["PLAINTEXT://127.0.0.1:0"]}) as broker:
+        assert broker.bootstrap.startswith("127.0.0.1:")
+
+
+def test_version_and_errors_are_exported() -> None:
+    assert ottla.__version__.count(".") == 2
+    assert {*ottla.__all__} <= {*dir(ottla)}
+    assert [name for name in ottla.__all__ if not hasattr(ottla, name)] == []
+
+
+def test_what_needs_an_open_broker_says_so_before_and_after() -> None:
+    broker = BrokerThread()
+    with pytest.raises(NotRunningError, match=r"^the broker is not open: enter its context or call start\(\)$"):
+        _ = broker.bootstrap
+    with broker, pytest.raises(StartError, match=r"^it is open already$"):
+        broker.start()
+    with pytest.raises(NotRunningError):
+        _ = broker.cluster_id
+    with pytest.raises(NotRunningError, match="it is not open"):
+        ClusterThread().kill(0)
+
+
+def test_faults_of_brokers_that_do_not_run_are_sentences() -> None:
+    with ClusterThread(brokers=1) as cluster:
+        for fault in (cluster.kill, cluster.shut_down, cluster.restart):
+            with pytest.raises(NotRunningError, match=r"^no broker 7 (runs|is part of the cluster), only 0$"):
+                fault(7)
+        with pytest.raises(NotRunningError, match=r"^no broker None runs, only 0; leader_of\(\) gives None"):
+            cluster.kill(cluster.leader_of("missing", 0))

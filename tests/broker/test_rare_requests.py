@@ -1,0 +1,166 @@
+"""Requests that no usual client sends, answered as Apache Kafka 4.1 answers them (`make differential`)."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from tests.broker.asking import Asking, running
+from tests.broker.requests import fetch, list_offsets, produce, topic
+from tests.broker.wire import batch, values_of
+
+GROUP_READY = FindCoordinatorRequest(coordinator_keys=["g"])
+NOT_SET = -(2**31)
+
+
+async def with_topic(broker: Asking) -> None:
+    created = await broker.ask(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=5000), 7)
+    assert created.topics[0].error_code == 0, created
+
+
+async def test_last_data_for_a_partition_named_twice_is_written(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        request = produce("t", records=batch(b"first"))
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=0, records=batch(b"second")))
+        request.topic_data += [
+            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(b"third"))])
+        ]
+
+        answer = await broker.ask(request, 9)
+
+        assert [(each.name, len(each.partition_responses)) for each in answer.responses] == [("t", 1)]
+        fetched = await broker.ask(fetch("t"), 11)
+        assert values_of(fetched.responses[0].partitions[0].records) == [b"third"]
+
+
+async def test_topic_without_partitions_is_left_out_of_produce(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        request = produce("t")
+        request.topic_data = [TopicProduceData(name="t", partition_data=[])]
+
+        assert (await broker.ask(request, 9)).responses == []
+
+
+async def test_records_refused_by_the_log_come_with_its_start(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        refused = produce("t", records=batch(b"x", control=True, producer_id=1, producer_epoch=0, base_sequence=0))
+        two_batches = produce("t", records=batch(b"x") + batch(b"y"))
+
+        starts = [
+            (await broker.ask(request, 9)).responses[0].partition_responses[0].log_start_offset
+            for request in (refused, two_batches)
+        ]
+
+        assert starts == [0, -1]
+
+
+async def test_unknown_topic_comes_before_strange_acks(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        answer = await broker.ask(produce("nowhere", acks=2), 9)
+
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_first_fetch_without_partitions_opens_a_session(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        answer = await broker.ask(FetchRequest(session_id=0, session_epoch=0), 12)
+
+        assert answer.session_id > 0
+
+
+async def test_unknown_isolation_level_is_a_server_error(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        by_name = await broker.ask(fetch("t", isolation_level=2), 12)
+        listed = list_offsets("t", 0)
+        listed.isolation_level = 2
+        offset = (await broker.ask(listed, 7)).topics[0].partitions[0]
+
+        assert (by_name.error_code, by_name.responses[0].partitions[0].error_code) == (-1, -1)
+        assert (offset.error_code, offset.offset, offset.leader_epoch) == (-1, -1, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "offset"), [(-2, 0), (-1, 2), (1_001, 1), (-3, 1)])
+async def test_any_replica_finds_offsets_by_timestamp(tmp_path: Path, timestamp: int, offset: int) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        await broker.ask(produce("t", records=batch(b"a", b"b")), 9)
+        request = list_offsets("t", 0, timestamp=timestamp)
+        request.replica_id = -2
+
+        found = (await broker.ask(request, 8)).topics[0].partitions[0]
+
+        assert (found.error_code, found.offset) == (0, offset)
+
+
+def pages(*names: str, limit: int = 2000, cursor: Cursor | None = None) -> DescribeTopicPartitionsRequest:
+    topics = [TopicRequest(name=name) for name in names]
+    return DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=cursor)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_page_has_room_for_at_least_one_partition(tmp_path: Path, limit: int) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        page = await broker.ask(pages("t", limit=limit), 0)
+
+        assert [each.partition_index for each in page.topics[0].partitions] == [0]
+        assert page.next_cursor == Cursor(topic_name="t", partition_index=1)
+
+
+@pytest.mark.parametrize("cursor", [Cursor(topic_name="other"), Cursor(topic_name="t", partition_index=-1)])
+async def test_cursor_outside_the_topics_is_refused(tmp_path: Path, cursor: Cursor) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        page = await broker.ask(pages("t", cursor=cursor), 0)
+
+        assert [(each.name, each.error_code) for each in page.topics] == [("t", ErrorCode.INVALID_REQUEST)]
+
+
+async def test_topics_without_partitions_are_answered_as_asked(tmp_path: Path) -> None:
+    """Kafka names them in some answers and not in others."""
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        await broker.ask(GROUP_READY, 4)
+        moved = await broker.ask(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t")]), 0)
+        elected = await broker.ask(ElectLeadersRequest(topic_partitions=None), 2)
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[])]
+        fetched = await broker.ask(OffsetFetchRequest(group_id="g", topics=topics), 5)
+        listing = list_offsets("t")
+        listing.topics[0].partitions = []
+        listed = await broker.ask(listing, 7)
+        committed = await broker.ask(OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t")]), 5)
+
+        assert [(each.name, each.partitions) for each in moved.responses] == [("t", [])]
+        assert ("t", []) in [(each.topic, each.partition_result) for each in elected.replica_election_results]
+        assert [(each.name, each.partitions) for each in fetched.topics] == [("t", [])]
+        assert committed.topics == listed.topics == []
+
+
+async def test_operations_of_a_group_that_is_not_there_are_unset(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await broker.ask(GROUP_READY, 4)
+        request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+
+        (group,) = (await broker.ask(request, 6)).groups
+
+        assert (group.error_code, group.authorized_operations) == (ErrorCode.GROUP_ID_NOT_FOUND, NOT_SET)

@@ -1,0 +1,27 @@
+"""`ottla perf`."""
+
+import pytest
+
+from ottla import BrokerThread
+from ottla.cli.operations.perf import Measured
+from tests.cli.embedded import json_of, output_of
+
+
+def test_rates_and_latencies_of_what_was_produced_and_consumed() -> None:
+    with BrokerThread() as broker:
+        produced = json_of(broker, "perf", "produce", "speed", "--records", "50", "--record-size", "100")
+        consumed = json_of(broker, "perf", "consume", "speed")
+        few = json_of(broker, "perf", "consume", "speed", "--records", "20")
+        slow = json_of(broker, "perf", "produce", "speed", "--records", "3", "--throughput", "50")
+        sentence = output_of(broker, "perf", "produce", "speed", "--records", "1")
+
+    assert (produced["records"], produced["bytes"], consumed["records"], consumed["bytes"]) == (50, 5000, 50, 5000)
+    assert produced["latency_ms"]["p50"] <= produced["latency_ms"]["p99"] <= produced["latency_ms"]["max"]
+    assert few["records"] == 20
+    assert slow["seconds"] >= 0.04
+    assert sentence.startswith("1 records sent in ")
+
+
+@pytest.mark.parametrize(("percentile", "latency_ms"), [(50, 2), (75, 3), (99, 4), (100, 4), (0, 1)])
+def test_percentile_is_a_latency_that_was_measured(percentile: float, latency_ms: int) -> None:
+    assert Measured(latencies_s=[0.004, 0.001, 0.003, 0.002]).latency_ms(percentile) == latency_ms

@@ -1,0 +1,134 @@
+"""Each of Kafka 4.1's `bin/kafka-*.sh` against this broker, by its main class, all in one virtual machine.
+
+What is not served ends in Kafka's own sentence.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.java_tools import OPTIONS, TOOL_WITHIN_S, classpath
+from tests.served import ServedBroker, served_broker
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+DRIVER = Path(__file__).parents[1] / "java" / "Tools.java"
+TOOLS = "org.apache.kafka.tools."
+GROUPS = TOOLS + "consumer.group."
+LOGS = "--describe --topic-list t"
+
+
+class Tool(NamedTuple):
+    script: str
+    main_class: str
+    arguments: str
+    """SERVER stands for the broker's address."""
+    says: str
+    status: int = 0
+
+
+AT = "--bootstrap-server SERVER"
+SERVED = [
+    Tool("topics", TOOLS + "TopicCommand", f"{AT} --create --topic t --partitions 2", "Created topic t."),
+    Tool("console-producer", TOOLS + "ConsoleProducer", f"{AT} --topic t", ""),
+    Tool(
+        "console-consumer",
+        TOOLS + "consumer.ConsoleConsumer",
+        f"{AT} --topic t --from-beginning --max-messages 2 --group g --timeout-ms 20000",
+        "Processed a total of 2 messages",
+    ),
+    Tool("topics describe", TOOLS + "TopicCommand", f"{AT} --describe --topic t", "Configs: min.insync.replicas=1"),
+    Tool("get-offsets", TOOLS + "GetOffsetShell", f"{AT} --topic t", "t:0:"),
+    Tool("broker-api-versions", TOOLS + "BrokerApiVersionsCommand", AT, "Fetch(1): 4 to 18 [usable: 18]"),
+    Tool("consumer-groups", GROUPS + "ConsumerGroupCommand", f"{AT} --describe --group g", "CURRENT-OFFSET"),
+    Tool("groups", TOOLS + "GroupsCommand", f"{AT} --list", "Classic"),
+    Tool("share-groups", GROUPS + "ShareGroupCommand", f"{AT} --list", ""),
+    Tool("configs", "kafka.admin.ConfigCommand", f"{AT} --describe --topic t --all", "compression.zstd.level=3"),
+    Tool("configs of groups", "kafka.admin.ConfigCommand", f"{AT} --describe --group g", "for group g are:"),
+    Tool(
+        "configs of brokers",
+        "kafka.admin.ConfigCommand",
+        f"{AT} --describe --entity-type brokers --entity-default",
+        "DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=1",
+    ),
+    Tool("log-dirs", TOOLS + "LogDirsCommand", f"{AT} {LOGS}", '"partition":"t-1"'),
+    Tool(
+        "leader-election",
+        TOOLS + "LeaderElectionCommand",
+        f"{AT} --election-type preferred --all-topic-partitions",
+        "",
+    ),
+    Tool("cluster", TOOLS + "ClusterTool", f"cluster-id {AT}", "Cluster ID: "),
+    Tool(
+        "reassign-partitions",
+        TOOLS + "reassign.ReassignPartitionsCommand",
+        f"{AT} --list",
+        "No partition reassignments found.",
+    ),
+    Tool(
+        "transactions",
+        TOOLS + "TransactionsCommand",
+        f"{AT} describe-producers --topic t --partition 0",
+        "LastSequence",
+    ),
+    Tool("features", TOOLS + "FeatureCommand", f"{AT} describe", ""),
+    Tool(
+        "producer-perf-test",
+        TOOLS + "ProducerPerformance",
+        "--topic t --num-records 50 --record-size 10 --throughput -1 --producer-props bootstrap.servers=SERVER",
+        "50 records sent",
+    ),
+    Tool("consumer-perf-test", TOOLS + "ConsumerPerformance", f"{AT} --topic t --messages 20", "start.time"),
+    Tool("e2e-latency", TOOLS + "EndToEndLatency", "SERVER t 5 all 10", "Avg latency"),
+]
+NOT_SERVED = [
+    Tool("client-metrics", TOOLS + "ClientMetricsCommand", f"{AT} --list", "does not support LIST_CONFIG_RESOURCES", 1),
+    Tool("acls", TOOLS + "AclCommand", f"{AT} --list", "does not support DESCRIBE_ACLS", 1),
+    Tool(
+        "delegation-tokens",
+        TOOLS + "DelegationTokenCommand",
+        f"{AT} --describe --command-config /dev/null",
+        "does not support DESCRIBE_DELEGATION_TOKEN",
+        1,
+    ),
+    Tool(
+        "metadata-quorum",
+        TOOLS + "MetadataQuorumCommand",
+        f"{AT} describe --status",
+        "does not support DESCRIBE_QUORUM",
+        1,
+    ),
+    Tool("transactions list", TOOLS + "TransactionsCommand", f"{AT} list", "does not support LIST_TRANSACTIONS", 1),
+]
+Outcome = tuple[int, str]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
+    """Exit status and output of each tool, run in the order of the lists."""
+    data_dir = tmp_path_factory.mktemp("tools") / "data"
+    with served_broker(data_dir, group_initial_rebalance_delay_ms="0") as broker:
+        tools = [*SERVED, *NOT_SERVED]
+        yield dict(zip((tool.script for tool in tools), run_all(broker, tools), strict=True))
+
+
+def run_all(broker: ServedBroker, tools: list[Tool]) -> list[Outcome]:
+    lines = [
+        "\t".join([tool.main_class, *tool.arguments.replace("SERVER", broker.bootstrap).split()]) for tool in tools
+    ]
+    command = ["java", *OPTIONS, "-cp", classpath(), str(DRIVER)]
+    done = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, timeout=3 * TOOL_WITHIN_S, check=True
+    )
+    parts = done.stdout.split("### ")[1:]
+    return [(int(status), printed) for status, _, printed in (part.partition("\n") for part in parts)]
+
+
+@pytest.mark.parametrize("tool", [*SERVED, *NOT_SERVED], ids=lambda tool: tool.script)
+def test_tool_of_kafka_ends_as_expected(outcomes: dict[str, Outcome], tool: Tool) -> None:
+    status, printed = outcomes[tool.script]
+
+    assert (status, tool.says in printed) == (tool.status, True), printed[-2000:]

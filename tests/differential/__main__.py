@@ -1,0 +1,88 @@
+"""`python -m tests.differential --exchanges N --seed S`: the same requests for Ottla and for Apache Kafka 4.1.
+
+What they answer differently, and is not among the intended differences, is printed with its request; the exit status is
+then 1. `--episode` repeats one episode.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+
+from benchmarks.figure import NotMeasured
+from tests.differential.brokers import both
+from tests.differential.connection import Address
+from tests.differential.dialogue import Dialogue
+from tests.differential.episode import Episode
+from tests.differential.exchange import Exchange
+from tests.differential.intended import name_of
+from tests.differential.readiness import Barrier, Ranges, shared_ranges, until_coordinators_serve
+from tests.differential.report import Report
+
+DIALOGUE_EVERY = 4
+
+
+def main() -> int:
+    options = _parse_options()
+    started = time.monotonic()
+    try:
+        with both() as addresses:
+            ready_s = time.monotonic() - started
+            report = run(addresses, options, Barrier(addresses[1]))
+    except NotMeasured as reason:
+        print(f"no comparison: {reason}")
+        return 0
+    report.print(time.monotonic() - started, ready_s)
+    return 1 if report.unexpected else 0
+
+
+def run(addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None) -> Report:
+    """As many episodes as it takes for so many exchanges; `barrier` is that of a broker of Kafka's."""
+    report = Report(options.seed)
+    for number, exchange in _exchanges(addresses, options, barrier):
+        report.add(number, exchange)
+    return report
+
+
+def _exchanges(
+    addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None
+) -> Iterator[tuple[int, Exchange]]:
+    ranges = shared_ranges(addresses)
+    only = set(options.api) if options.api else None
+    until_coordinators_serve(addresses)
+    left, number = options.exchanges, options.episode or 0
+    while left > 0:
+        if number % DIALOGUE_EVERY == 0 and only is None:
+            found = _dialogue(number, options.seed, addresses, ranges)
+        else:
+            found = Episode(number, options.seed, addresses, barrier, ranges).run(only)
+        for exchange in found:
+            left -= 1
+            yield number, exchange
+        if options.episode is not None:
+            return
+        number += 1
+
+
+def _dialogue(number: int, seed: int, addresses: tuple[Address, Address], ranges: Ranges) -> list[Exchange]:
+    """One that differs is held again; what was only a matter of time is then gone."""
+    exchanges = list(Dialogue(number, seed, addresses, ranges).run())
+    is_odd = any(name_of(exchange, each) is None for exchange in exchanges for each in exchange.differences)
+    return list(Dialogue(number, seed, addresses, ranges, is_again=True).run()) if is_odd else exchanges
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    parser.add_argument("--exchanges", type=int, default=5000, help="requests that both get (5000)")
+    parser.add_argument("--seed", type=int, default=None, help="of what is drawn")
+    parser.add_argument("--episode", type=int, help="this episode alone")
+    parser.add_argument("--api", type=int, action="append", help="draw this API key only; may be repeated")
+    options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The two brokers that are compared, each in a process of its own and with the same properties."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.apache_kafka import ApacheKafka
+from ottla.protocol.messages.metadata import MetadataRequest
+from tests.differential.connection import Address, Connection
+from tests.served import ServedBroker
+
+NODE_ID = 1
+START_WITHIN_S = 60
+# What both have: nothing waits, and every group's coordinator is there at once.
+SHARED = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+# A coordinator of Kafka otherwise collects writes for 5 ms before it answers; several threads would handle requests
+# of several connections in any order.
+OF_KAFKA = {
+    "group.coordinator.append.linger.ms": "0",
+    "group.coordinator.threads": "1",
+    "num.io.threads": "1",
+    "num.network.threads": "1",
+}
+AS_USUAL = {"internal.segment.bytes.min": "1048576"}
+# A short life on a machine with little to spare: no second compiler, one thread that collects garbage.
+JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+@contextmanager
+def both() -> Iterator[tuple[Address, Address]]:
+    """Ottla and Apache Kafka when both serve. Raises NotMeasured where there is no Java, Maven or Kafka."""
+    with tempfile.TemporaryDirectory(prefix="ottla-differential-") as directory:
+        kafka = ApacheKafka(directory, more={**SHARED, **OF_KAFKA})
+        with kafka.running(JVM_OPTIONS) as server, ottla(Path(directory) / "ottla") as ours:
+            theirs = ("127.0.0.1", server.port)
+            _wait_until_serving(theirs)
+            try:
+                yield ours, theirs
+            finally:
+                server.kill()
+
+
+@contextmanager
+def ottla(data_dir: Path) -> Iterator[Address]:
+    with ServedBroker(
+        data_dir, {**SHARED, **AS_USUAL}, arguments=["--node-id", str(NODE_ID), "--log-level", "error"]
+    ) as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        try:
+            yield host, int(port)
+        finally:
+            broker.kill()
+
+
+def _wait_until_serving(address: Address) -> None:
+    deadline = time.monotonic() + START_WITHIN_S
+    while True:
+        try:
+            with Connection(address) as connection:
+                answer = connection.ask(MetadataRequest(topics=[]), 12)
+                if answer is not None and answer.brokers:
+                    return
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            raise subprocess.SubprocessError(f"Apache Kafka did not serve within {START_WITHIN_S} s")
+        time.sleep(0.1)

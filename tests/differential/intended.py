@@ -1,0 +1,184 @@
+"""Differences from Apache Kafka 4.1 that are meant, each by a name and with the reason.
+
+Those that users can notice are described in docs/compatibility.md too.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.broker.config.definitions import SERVER_OPTIONS
+from tests.differential.comparing import Difference, Missing, without_names
+from tests.differential.connection import Answer, Closed, Silence
+from tests.differential.drawing import names_something_twice
+from tests.differential.exchange import Exchange, error_codes
+
+
+class Intended(NamedTuple):
+    name: str
+    reason: str
+    covers: Callable[[Exchange, Difference], bool]
+
+
+def _of(*apis: str) -> Callable[[Exchange], bool]:
+    return lambda exchange: exchange.asked.api.name in apis
+
+
+_is_produce, _is_metadata, _is_fetch = _of("Produce"), _of("Metadata"), _of("Fetch")
+_may_be_wrong_twice = _of("AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "CreatePartitions")
+_describes_configs = _of("DescribeConfigs")
+
+
+def _lists_fewer_versions(exchange: Exchange, difference: Difference) -> bool:
+    return exchange.asked.api.name == "ApiVersions" and not difference.path.startswith("error_code")
+
+
+def _is_an_unknown_broker_config(exchange: Exchange, difference: Difference) -> bool:
+    return (
+        _describes_configs(exchange)
+        and without_names(difference.path) == "results.configs"
+        and isinstance(difference.ours, Missing)
+        and difference.theirs["name"] not in SERVER_OPTIONS
+    )
+
+
+def _is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
+    ours = difference.ours
+    return (
+        _describes_configs(exchange)
+        and "results[4/" in difference.path
+        and (isinstance(difference.theirs, Missing) and ours["name"].startswith(("ottla.", "internal.")))
+    )
+
+
+OWN_DEFAULTS = {
+    "advertised.listeners",
+    "controlled.shutdown.max.retries",
+    "controlled.shutdown.retry.backoff.ms",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dirs",
+    "offsets.topic.replication.factor",
+    "producer.id.expiration.check.interval.ms",
+    "replica.fetch.max.bytes",
+}
+
+
+def _is_the_brokers_own(exchange: Exchange, difference: Difference) -> bool:
+    return (
+        _describes_configs(exchange)
+        and "results[4/" in difference.path
+        and any(f"configs[{name}]" in difference.path for name in OWN_DEFAULTS)
+    )
+
+
+def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
+    return _describes_configs(exchange) and ".synonyms" in difference.path
+
+
+def _is_about_one_thing_twice(exchange: Exchange, difference: Difference) -> bool:
+    ids = [each.topic_id for each in getattr(exchange.asked.request, "topics", None) or () if hasattr(each, "topic_id")]
+    named = [topic_id for topic_id in ids if any(topic_id)]
+    return not _is_produce(exchange) and (names_something_twice(exchange.asked.request) or len(set(named)) < len(named))
+
+
+def _is_of_a_coordinators_log(exchange: Exchange, difference: Difference) -> bool:
+    is_refused = difference.path.endswith("error_code") and 0 in (difference.ours, difference.theirs)
+    return "[__consumer_offsets]" in difference.path and not is_refused
+
+
+def _is_without_answer(exchange: Exchange, difference: Difference) -> bool:
+    data = [each for topic in getattr(exchange.asked.request, "topic_data", ()) for each in topic.partition_data]
+    return _is_produce(exchange) and isinstance(exchange.theirs, Silence) and any(each.records is None for each in data)
+
+
+def _is_another_refusal(exchange: Exchange, difference: Difference) -> bool:
+    is_code = difference.path.endswith("error_code") and 0 not in (difference.ours, difference.theirs)
+    has_strange_acks = _is_produce(exchange) and exchange.asked.request.acks not in (-1, 0, 1)
+    is_of_a_batch = _is_produce(exchange) and is_code and {difference.ours, difference.theirs} == {2, 87}
+    return is_code and (_may_be_wrong_twice(exchange) or has_strange_acks or is_of_a_batch)
+
+
+def _is_one_of_several(exchange: Exchange, difference: Difference) -> bool:
+    if not _describes_configs(exchange) or not isinstance(exchange.theirs, Answer):
+        return False
+    return {result.error_code for result in exchange.theirs.message.results} == {42}
+
+
+def _is_unknown_to_brokers(exchange: Exchange, difference: Difference) -> bool:
+    is_ours = difference.path.startswith("responses[4/") and difference.theirs == 0
+    return _may_be_wrong_twice(exchange) and is_ours
+
+
+def _is_cut_within_a_batch(exchange: Exchange, difference: Difference) -> bool:
+    ours, theirs = difference.ours, difference.theirs
+    return difference.path.endswith(".records") and isinstance(theirs, bytes) and theirs.startswith(ours)
+
+
+def _is_a_refusal_with_brokers(exchange: Exchange, difference: Difference) -> bool:
+    if not _is_metadata(exchange) or not isinstance(exchange.theirs, Answer) or exchange.theirs.message.brokers:
+        return False
+    return difference.path.startswith(("brokers", "controller_id", "cluster_authorized_operations"))
+
+
+def _is_auto_created(exchange: Exchange, difference: Difference) -> bool:
+    request, theirs = exchange.asked.request, exchange.theirs
+    if not _is_metadata(exchange) or not isinstance(theirs, Answer) or not request.allow_auto_topic_creation:
+        return False
+    missing = {topic.name for topic in theirs.message.topics if topic.error_code in (3, 5)}
+    return any(f"topics[{name}]" in difference.path for name in missing)
+
+
+def _is_transactional(exchange: Exchange, difference: Difference) -> bool:
+    request = exchange.asked.request
+    return (
+        getattr(request, "transactional_id", None) is not None
+        or getattr(request, "key_type", 0) != 0
+        or "[__transaction_state]" in difference.path
+        or "[__share_group_state]" in difference.path
+    )
+
+
+def _claims_to_be_a_broker(exchange: Exchange, difference: Difference) -> bool:
+    request = exchange.asked.request
+    state = getattr(request, "replica_state", None)
+    return _is_fetch(exchange) and (request.replica_id != -1 or (state is not None and state.replica_id != -1))
+
+
+def _is_damaged(exchange: Exchange, difference: Difference) -> bool:
+    return exchange.asked.damage_seed is not None and isinstance(exchange.ours, Closed)
+
+
+def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
+    return isinstance(exchange.theirs, Answer) and -1 in error_codes(exchange.theirs.message)
+
+
+def _is_about_loggers(exchange: Exchange, difference: Difference) -> bool:
+    return "[8/" in difference.path
+
+
+INTENDED: tuple[Intended, ...] = (
+    Intended("versions", "ApiVersions lists what is served, and no features: those of KRaft.", _lists_fewer_versions),
+    Intended("broker configs", "What has no effect is not among a broker's configs.", _is_an_unknown_broker_config),
+    Intended("configs of ours", "Ottla has properties that Kafka has not.", _is_a_config_of_ours),
+    Intended("a broker's own", "Addresses, directories and a few defaults are others.", _is_the_brokers_own),
+    Intended("synonyms", "All places that can give a value are listed, also at their default.", _is_a_synonym),
+    Intended("named twice", "Each entry of a request has its answer, also of two alike.", _is_about_one_thing_twice),
+    Intended("coordinators' logs", "Kafka writes more about a group than loading it needs.", _is_of_a_coordinators_log),
+    Intended("null records", "Kafka never answers Produce with null for records.", _is_without_answer),
+    Intended("which refusal", "Of several errors in one resource another one may be named.", _is_another_refusal),
+    Intended("one of several", "A resource that is no good does not spoil the others.", _is_one_of_several),
+    Intended("unknown to brokers", "A misspelt broker config is better refused than stored.", _is_unknown_to_brokers),
+    Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
+    Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),
+    Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
+    Intended("transactions", "They are not served, nor are share groups.", _is_transactional),
+    Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
+    Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
+    Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
+    Intended("loggers", "Each broker has its own.", _is_about_loggers),
+)
+
+
+def name_of(exchange: Exchange, difference: Difference) -> str | None:
+    """The name of the intended difference that this one is, or None."""
+    return next((each.name for each in INTENDED if each.covers(exchange, difference)), None)

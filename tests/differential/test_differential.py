@@ -1,0 +1,96 @@
+"""The comparison itself: two brokers of one kind do not differ, and one that is set up otherwise is found out."""
+
+import random
+from argparse import Namespace
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import BrokerThread
+from ottla.broker.server.apis import APIS
+from ottla.protocol.messages.produce import ProduceRequest
+from tests.differential.__main__ import run
+from tests.differential.brokers import SHARED
+from tests.differential.connection import Address
+from tests.differential.drawing import Drawing, names_something_twice
+from tests.differential.exchange import Asked, damaged, is_alike
+from tests.differential.readiness import shared_ranges
+from tests.differential.report import Report
+from tests.differential.world import World
+
+
+def address(broker: BrokerThread) -> Address:
+    host, _, port = broker.bootstrap.rpartition(":")
+    return host, int(port)
+
+
+@pytest.fixture
+def original() -> Iterator[Address]:
+    with BrokerThread(settings=SHARED, node_id=1) as broker:
+        yield address(broker)
+
+
+def report_of(addresses: tuple[Address, Address], exchanges: int = 250) -> Report:
+    options = Namespace(seed=7, exchanges=exchanges, episode=None, api=None)
+    return run(addresses, options, barrier=None)
+
+
+def test_two_brokers_alike_do_not_differ(original: Address, capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(settings=SHARED, node_id=1) as same:
+        report = report_of((original, address(same)))
+
+    report.print(1.0, 0.5)
+    assert not report.unexpected, capsys.readouterr().out
+
+
+def test_seeded_difference_is_found_and_printed(original: Address, capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(settings={**SHARED, "offset.metadata.max.bytes": 0}, node_id=1) as other:
+        report = report_of((original, address(other)), exchanges=60)
+
+    report.print(1.0, 0.5)
+    printed = capsys.readouterr().out
+    assert "DIFFERENT OffsetCommit" in printed
+    assert "ours 0, Kafka's 12" in printed
+    assert "--seed 7 --episode" in printed
+
+
+def test_same_seed_draws_the_same_requests() -> None:
+    def drawn() -> list[str]:
+        rng = random.Random(1)
+        drawing = Drawing(World("e1-"), rng, 0.2)
+        return [str(Asked(drawing.request(api, api.max_version), api.max_version)) for api in APIS.values()]
+
+    assert drawn() == drawn()
+
+
+def test_every_version_of_every_api_can_be_drawn_and_sent() -> None:
+    world = World("e1-")
+    for api in APIS.values():
+        for version in range(api.min_version, api.max_version + 1):
+            for wildness in (0.0, 0.5):
+                request = Drawing(world, random.Random(version), wildness).request(api, version)
+                assert is_alike(Asked(request, version), world)
+
+
+def test_damage_leaves_the_size_right_and_the_header_whole() -> None:
+    frame = (100).to_bytes(4, "big") + bytes(100)
+    for seed in range(50):
+        broken = damaged(frame, random.Random(seed))
+        assert int.from_bytes(broken[:4], "big") == len(broken) - 4
+        assert broken[4:14] == bytes(10)
+
+
+def test_something_named_twice_is_recognized() -> None:
+    api = APIS[ProduceRequest.API_KEY]
+    request = Drawing(World("e1-"), random.Random(3), 0.0).request(api, 9)
+    assert not names_something_twice(request)
+    request.topic_data *= 2
+    assert names_something_twice(request)
+
+
+def test_ranges_are_what_both_serve(original: Address) -> None:
+    ranges = shared_ranges((original, original))
+
+    assert {key: (max(api.min_version, low), high) for key, (low, high) in ranges.items() for api in [APIS[key]]} == {
+        key: (api.min_version, api.max_version) for key, api in APIS.items()
+    }

@@ -1,0 +1,36 @@
+"""What brokers hold for clients when these have gone (I-19): nothing; and for one another: what belongs to a connection
+that is there on both sides."""
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.loop import PROCESS
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.node import Node
+    from tests.simulation.cluster.world import ClusterWorld
+
+
+def held_too_much(world: "ClusterWorld") -> list[str]:
+    return [f"{node.host} has {what}" for node in world.nodes.values() for what in _of_one(world, node)]
+
+
+def _of_one(world: "ClusterWorld", node: "Node") -> list[str]:
+    broker: Any = node.broker
+    server, sessions = broker.server, broker.fetch_sessions
+    living = sum(near.peer.context.get(PROCESS) is node.broker_process for near in world.network.connections)
+    strangers = [
+        session.id for session in sessions._of_connection.values() if session.connection not in server.connections
+    ]
+    consumers_bytes = sum(each.size_bytes for each in sessions._sessions.values() if not each.is_follower)
+    counts = [
+        (len(server.connections) != living, f"{len(server.connections)} connections, {living} are alive"),
+        (server.memory.held_bytes > 0, f"{server.memory.held_bytes} bytes held"),
+        (server.receive_buffers._lent > 0, f"{server.receive_buffers._lent} receive buffers lent"),
+        (len(broker.replicas.delayed_fetch) > living, f"{len(broker.replicas.delayed_fetch)} parked fetches"),
+        (bool(strangers), f"fetch sessions {strangers} of connections that are gone"),
+        (
+            consumers_bytes != sessions.consumers_bytes,
+            f"{sessions.consumers_bytes} bytes counted for sessions of consumers, which have {consumers_bytes}",
+        ),
+    ]
+    return [what for is_wrong, what in counts if is_wrong]

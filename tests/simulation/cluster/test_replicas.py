@@ -1,0 +1,89 @@
+"""What the judge wants of the replicas of a partition: one log, as far as it is not deleted."""
+
+import pytest
+
+from tests.fakes.disk import FakeDisk
+from tests.simulation.cluster.replicas import Committed, TrackedLog
+from tests.simulation.judge import Judge
+from tests.simulation.trace import Trace
+from tests.storage.support import append, batch, new_log
+
+
+class Replicas:
+    """Of one partition. Records are a value and the leader epoch in which it was written."""
+
+    def __init__(self):
+        self.judge = Judge(Trace(lambda: 0))
+        self.committed = Committed("t-0")
+
+    def add(self, *records, owner="broker"):
+        log = new_log(FakeDisk())
+        write(log, *records)
+        replica = TrackedLog(self.judge, self.committed, log, owner)
+        replica.look()
+        return replica
+
+    @property
+    def violated(self):
+        return [violation.partition(":")[0] for violation in self.judge.violations]
+
+
+@pytest.fixture
+def replicas():
+    return Replicas()
+
+
+def write(log, *records):
+    for value, leader_epoch in records:
+        append(log, batch(value), leader_epoch=leader_epoch)
+
+
+def delete(replica, offset):
+    replica.log.delete_records_before(offset)
+    replica.look()
+
+
+def leader_that_has_deleted(replicas, offset):
+    leader = replicas.add(("a", 0), ("b", 2), ("c", 2), owner="leader")
+    leader.commit(3, 2)
+    delete(leader, offset)
+    return leader
+
+
+def test_other_records_at_an_offset_that_is_committed_are_found(replicas):
+    leader_that_has_deleted(replicas, 0)
+    replicas.add(("a", 0), ("other", 0), ("c", 2))
+    assert replicas.violated == ["I-2"]
+
+
+def test_records_below_a_log_start_that_rose_are_not_compared(replicas):
+    leader_that_has_deleted(replicas, 2)
+    follower = replicas.add(("a", 0), ("other", 0))
+
+    write(follower.log, ("c", 2))
+    delete(follower, 2)
+
+    assert follower.has_committed()
+    assert replicas.violated == []
+
+
+def test_deleted_records_that_a_restart_brings_back_are_not_compared(replicas):
+    leader_that_has_deleted(replicas, 2)
+
+    restarted = replicas.add(("a", 0), ("other", 0), ("c", 2))
+
+    assert restarted.has_committed()
+    assert replicas.violated == []
+
+
+def test_epochs_that_are_forgotten_with_no_deletion_are_found(replicas):
+    """Others may have deleted records up to there."""
+    leader_that_has_deleted(replicas, 2)
+    follower = replicas.add(("a", 0), ("b", 2))
+    follower.log.epochs.truncate_from_start(1)
+
+    write(follower.log, ("c", 2))
+    restarted = TrackedLog(replicas.judge, replicas.committed, follower.log, "broker")
+    restarted.look()
+
+    assert "I-7" in replicas.violated
