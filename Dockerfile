@@ -25,9 +25,11 @@ ENV PATH=/opt/ottla/bin:$PATH PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-EXPOSE 9092
+EXPOSE 9092 9644
+# Whether the broker is ready. One that was started without an admin listener (status 3) is asked for its API versions.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
-    CMD ["ottla", "ping", "--bootstrap", "127.0.0.1:9092", "--request-timeout", "3"]
+    CMD ottla health --url http://127.0.0.1:9644 || { [ $? -eq 3 ] && ottla ping --bootstrap 127.0.0.1:9092 --request-timeout 3; }
 ENTRYPOINT ["ottla"]
 # Clients on this machine reach the published port. Others need another address: give the whole command with it.
-CMD ["serve", "--listen", "0.0.0.0:9092", "--advertise", "127.0.0.1:9092", "--data-dir", "/data"]
+CMD ["serve", "--listen", "0.0.0.0:9092", "--advertise", "127.0.0.1:9092", "--data-dir", "/data", \
+    "--admin", "0.0.0.0:9644"]

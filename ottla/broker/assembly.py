@@ -26,12 +26,15 @@ from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 from ottla.broker.server.socket_server import Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
+from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
+    from ottla.broker.admin.metrics.source import MetricSource
+    from ottla.broker.admin.probe import HealthProbe
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.events.publisher import Publisher
 
@@ -64,6 +67,7 @@ class Parts:
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
+        self.loggers = BrokerLoggers(runtime)
         self.group_loader = GroupCoordinatorLoader(
             runtime, self.replicas, self.metadata, ensure_topic=self.auto_topic_creation.ensure_offsets_topic
         )
@@ -85,6 +89,37 @@ class Parts:
     def groups(self) -> "GroupCoordinator":
         return self.group_loader.groups
 
+    def health_probe(self) -> "HealthProbe":
+        """Imported here: a broker without an admin listener starts without it."""
+        from ottla.broker.admin.probe import DiskGauge, HealthProbe
+
+        disk = DiskGauge(self.runtime, self.log_directory.path)
+        disk.start()
+        return HealthProbe(
+            self.runtime,
+            self.lifecycle,
+            self.metadata,
+            self.log_directory,
+            self.log_manager,
+            self.group_loader,
+            self.events,
+            disk,
+        )
+
+    def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
+        from ottla.broker.admin.metrics.group_source import GroupSource
+        from ottla.broker.admin.metrics.replica_source import ReplicaSource
+        from ottla.broker.admin.metrics.request_source import RequestSource
+
+        groups = GroupSource(self.runtime, self.replicas, self.group_loader)
+        self.group_loader.when_made.append(lambda made: made.observers.append(groups.observe))
+        cluster_id = self.data.cluster_id
+        return [
+            RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id),
+            ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe),
+            groups,
+        ]
+
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""
         self.runtime.is_serving = True
@@ -102,6 +137,7 @@ class Parts:
         self.log_ends.stop()
         self.metadata.stop()
         self.topic_logs.stop()
+        self.loggers.stop()
 
     def _part(self, name: str) -> Any:
         return getattr(self, name)

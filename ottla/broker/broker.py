@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from ottla.broker.admin.health import BrokerLife, LifePhase
 from ottla.broker.assembly import Parts
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.config.server import ServerConfig
@@ -30,6 +31,7 @@ from ottla.storage.meta_properties import DataDirectoryError
 from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:
+    from ottla.broker.admin.site import AdminSite, BrokerAdmin
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 
 __all__ = ["Broker", "StartError"]
@@ -58,10 +60,12 @@ class Broker:
         executor: Executor | None = None,
         log: LazyLog | None = None,
         boot_id: str | None = None,
+        admin_site: "AdminSite | None" = None,
     ) -> None:
         """`host`, `port` and `advertise` are the one listener of a broker whose properties name none. Without a
         `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an `executor`,
         the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel knows it.
+        Brokers that share an `admin_site` open no admin listener of their own.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
@@ -77,6 +81,10 @@ class Broker:
         self.network = network or TcpNetwork()
         self._store = store
         self._boot_id = boot_id
+        self._admin_site = admin_site
+        self._own_site: AdminSite | None = None
+        self._admin: BrokerAdmin | None = None
+        self.life = BrokerLife()
 
     async def start(self) -> None:
         """Raises StartError; nothing is left open then, or when it is cancelled."""
@@ -89,11 +97,15 @@ class Broker:
             log=self.log,
             executor=self._executor,
         )
+        self.life.recovery = self.runtime.recovery
         if self.config.without_effect:
             self.log.warning("properties without effect", names=", ".join(self.config.without_effect))
         with ExitStack() as undo:
             undo.callback(self.runtime.stop)
+            undo.callback(self._end_admin)
             try:
+                # First of all, so that the recovery of the data can be watched.
+                await self._open_admin()
                 data = await BrokerData.open(self.runtime, self._files, self._data_dir, self._store, self._boot_id)
                 undo.callback(data.abandon)
                 self._assemble(data)
@@ -102,6 +114,7 @@ class Broker:
                 undo.callback(self.server.close_listeners)
                 await self._join()
                 self.parts.serve()
+                self.life.enter(LifePhase.SERVING)
             except (DataDirectoryError, StoreError) as error:
                 raise StartError(str(error)) from None
             undo.pop_all()
@@ -115,6 +128,35 @@ class Broker:
         self.topics, self.auto_topic_creation = parts.topics, parts.auto_topic_creation
         self.config_admin, self.producer_ids = parts.config_admin, parts.producer_ids
         self.server, self.fetch_sessions, self.events = parts.server, parts.fetch_sessions, parts.events
+
+        if self._admin is not None:
+            probe = parts.health_probe()
+            self._admin.assembled(probe, parts.metric_sources(probe))
+
+    async def _open_admin(self) -> None:
+        """Raises StartError."""
+        address = self.config.ottla_admin_listener
+        if address is None:
+            return
+        from ottla.broker.admin.site import AdminSite, BrokerAdmin
+
+        self._admin = BrokerAdmin(self.runtime, self.life)
+        if self._admin_site is None:
+            site = AdminSite(self.runtime)
+            await site.open(self.network, address)
+            self._own_site = site
+            site.add(self._admin)
+        else:
+            self._admin_site.add(self._admin)
+
+    def _end_admin(self) -> None:
+        """The last that ends: probes are answered until then."""
+        self.life.enter(LifePhase.ENDED)
+        if self._admin is not None and self._admin.probe is not None:
+            self._admin.probe.disk.stop()
+        if self._own_site is not None:
+            self._own_site.close()
+            self._own_site = None
 
     async def _join(self) -> None:
         # Clients that connect before `serve` wait for it. A broker that is alone never gives way to another broker:
@@ -131,6 +173,7 @@ class Broker:
         Gives whether that was done cleanly. If the disk failed, the log says why, and the next start
         recovers what is there. `with_cluster`: all others stop too, and the store in this process, so that no broker
         is left to hand over to."""
+        self.life.enter(LifePhase.STOPPING)
         if self.events is not None:
             # Later there may be no partition left to write them to.
             self.events.write_out()
@@ -156,6 +199,7 @@ class Broker:
         if was_clean and not self._data.is_alone and not with_cluster:
             await self.lifecycle.end()
         self._data.store.close()
+        self._end_admin()
         return was_clean
 
     async def kill(self) -> None:
@@ -163,6 +207,7 @@ class Broker:
         expires.
 
         What threads are doing is waited for, for it cannot be taken from them."""
+        self._end_admin()
         self.server.close_listeners()
         self.runtime.is_serving = False
         self.server.abort_connections()
@@ -189,6 +234,11 @@ class Broker:
     def bootstrap(self) -> str:
         """What to give clients as `bootstrap.servers`, once the broker has started."""
         return self.listeners.bootstrap
+
+    @property
+    def admin_url(self) -> str:
+        """Of the broker's own admin listener; empty where it has none."""
+        return "" if self._own_site is None else self._own_site.url
 
     @property
     def is_serving(self) -> bool:

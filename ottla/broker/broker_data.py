@@ -93,6 +93,7 @@ class BrokerData:
                 when_clean=lambda: present_boot().confirm(),
                 # After a kill from here on, the logs have no trace of the loss any more.
                 when_lost=lambda: present_boot().forget(),
+                progress=runtime.recovery,
             )
             directory = await opened(runtime, open_directory)
             undo.callback(directory.close, clean=False)

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
 from ottla.broker.broker_data import METADATA_FILE
@@ -21,10 +22,14 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.runtime import StartError
+from ottla.broker.server.network import TcpNetwork
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
 from ottla.storage.files import reason_of
+
+if TYPE_CHECKING:
+    from ottla.broker.admin.site import ProcessAdmin
 
 IDENTITY_FILE = "meta.properties"
 DIRECTORY_PREFIX = "broker-"
@@ -72,6 +77,7 @@ class LocalCluster:
         # One for the store, so that no write of it waits for the logs of a broker that are synced.
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._wheel: LoopWheel | None = None
+        self._admin: ProcessAdmin | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -106,6 +112,7 @@ class LocalCluster:
         self._open_store()
         first, *others = self._listen_on
         try:
+            await self._open_admin()
             # The first broker of a new cluster gives it its id.
             await self.start_broker(first)
             await _all_of(self.start_broker(node_id) for node_id in others)
@@ -123,6 +130,8 @@ class LocalCluster:
         self._store_thread.shutdown()
         if self._wheel is not None:
             self._wheel.stop()
+        if self._admin is not None:
+            self._admin.close()
         return all(stopped_cleanly)
 
     async def start_broker(self, node_id: int) -> None:
@@ -139,6 +148,7 @@ class LocalCluster:
             node_id=node_id,
             store=self._store.session(),
             log=self._log.with_fields(broker=node_id),
+            admin_site=None if self._admin is None else self._admin.site,
         )
         await broker.start()
         self._running[node_id] = broker
@@ -155,6 +165,19 @@ class LocalCluster:
     async def kill_broker(self, node_id: int) -> None:
         """As `kill -9` does."""
         await self._running.pop(node_id).kill()
+
+    @property
+    def admin_url(self) -> str:
+        """Of the one admin listener that all brokers share; empty where there is none."""
+        return "" if self._admin is None else self._admin.site.url
+
+    async def _open_admin(self) -> None:
+        address = self._config.ottla_admin_listener
+        if address is not None:
+            from ottla.broker.admin.site import ProcessAdmin
+
+            self._admin = ProcessAdmin(self._config, self._clock, self._log)
+            await self._admin.site.open(TcpNetwork(), address)
 
     def _open_store(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,10 +4,18 @@ Importing structlog costs more than all the rest of a start, and a broker that h
 """
 
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from copy import copy
 from typing import Any, TextIO
 
+# Of one event. Further ones are left out, and counted in the first line of a later second.
+LINES_PER_SECOND = 20
+ROOT = "ottla"
+GROUP_LOGGER, REQUEST_LOGGER = "ottla.group", "ottla.request"
+LOGGERS = (ROOT, GROUP_LOGGER, REQUEST_LOGGER)
+"""Those whose level can be altered at run time."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 LOG_FORMATS = ("console", "json")
 
@@ -15,7 +23,7 @@ LOG_FORMATS = ("console", "json")
 class LazyLog:
     """What a structlog logger does, as far as the broker uses it."""
 
-    __slots__ = ("_fields", "_format", "_level", "_logger", "_stream")
+    __slots__ = ("_fields", "_format", "_level", "_logger", "_name", "_rates", "_stream", "levels")
 
     def __init__(
         self,
@@ -27,15 +35,32 @@ class LazyLog:
         """`fields` go with every event."""
         self._format = log_format
         self._level = LEVELS[level]
+        self._name = ROOT
+        self.levels = LogLevels(self._level)
+        """Of all that write to this log."""
+        self.levels.logs.append(self)
         self._stream = stream
         self._fields = fields or {}
         self._logger: Any = None
+        # By event; those that write to one log share them.
+        self._rates: dict[str, _Rate] = {}
 
     def with_fields(self, **fields: Any) -> "LazyLog":
         """The same log for one of several that write to it."""
         log = LazyLog(self._format, stream=self._stream, fields={**self._fields, **fields})
-        log._level = self._level
+        log._name, log._level, log.levels, log._rates = self._name, self._level, self.levels, self._rates
+        self.levels.logs.append(log)
         return log
+
+    def logger(self, name: str) -> "LazyLog":
+        """The same log for a subject that has a level of its own; one of `LOGGERS`."""
+        log = copy(self)
+        log._name, log._level = name, self.levels.of(name)
+        self.levels.logs.append(log)
+        return log
+
+    def level_changed(self) -> None:
+        self._level = self.levels.of(self._name)
 
     def debug(self, event: str, **fields: Any) -> None:
         self._write(LEVELS["debug"], "debug", event, fields)
@@ -59,11 +84,71 @@ class LazyLog:
             self._logger = _make_logger(self._format, self._stream or sys.stderr)
 
     def _write(self, level: int, method: str, event: str, fields: dict[str, Any]) -> None:
-        if level >= self._level:
-            self.prepare()
-            # A terminal that is gone, a full disk: the broker goes on without its log.
-            with suppress(OSError):
-                getattr(self._logger, method)(event, **{**self._fields, **fields})
+        if level < self._level:
+            return
+        suppressed = self._suppressed(event)
+        if suppressed is None:
+            return
+        self.prepare()
+        said = {name: value for name, value in {**self._fields, **fields}.items() if value is not None}
+        if suppressed:
+            said["suppressed"] = suppressed
+        # A terminal that is gone, a full disk: the broker goes on without its log.
+        with suppress(OSError):
+            getattr(self._logger, method)(event, **said)
+
+    def _suppressed(self, event: str) -> int | None:
+        """How many lines of the event were left out before this one; None if this one is left out too."""
+        second = time.monotonic_ns() // 1_000_000_000
+        rate = self._rates.get(event)
+        if rate is None or rate.second != second:
+            self._rates[event] = _Rate(second)
+            return 0 if rate is None else rate.suppressed
+        rate.lines += 1
+        if rate.lines <= LINES_PER_SECOND:
+            return 0
+        rate.suppressed += 1
+        return None
+
+
+class LogLevels:
+    """The levels of all loggers. Each log keeps its own, so that a line that is not written costs one comparison."""
+
+    def __init__(self, root: int) -> None:
+        self.logs: list[LazyLog] = []
+        self._at_start = root
+        self._levels: dict[str, int] = {ROOT: root}
+
+    def of(self, name: str) -> int:
+        """A logger without a level of its own has that of the root."""
+        return self._levels.get(name, self._levels[ROOT])
+
+    def set(self, name: str, level: int | None) -> None:
+        """None: that of the root, and for the root, the one of the start."""
+        if level is not None:
+            self._levels[name] = level
+        elif name == ROOT:
+            self._levels[ROOT] = self._at_start
+        else:
+            self._levels.pop(name, None)
+        for log in self.logs:
+            log.level_changed()
+
+    def reset(self) -> None:
+        """As they were at the start."""
+        for name in LOGGERS:
+            self.set(name, None)
+
+
+class _Rate:
+    """Of the lines of one event, in the second of the last one."""
+
+    __slots__ = ("lines", "second", "suppressed")
+
+    def __init__(self, second: int) -> None:
+        self.second = second
+        self.lines = 1
+        self.suppressed = 0
 
 
 def _make_logger(log_format: str, stream: TextIO) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from ottla.broker.histogram import Histogram
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry, TimingWheel
 
@@ -15,6 +16,9 @@ class SystemClock:
     """`ottla.timer.clock.Clock` over the machine's monotonic and wall clocks."""
 
     __slots__ = ()
+
+    # The function itself: it is called for every read event.
+    now_ns = staticmethod(time.monotonic_ns)
 
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
@@ -41,6 +45,8 @@ class LoopWheel(TimingWheel):
         self._report = report
         self._handle: asyncio.TimerHandle | None = None
         self._armed_ms = NEVER
+        self.lateness = Histogram()
+        """By how much the loop was late for its timers."""
         self._stopped = False
 
     def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
@@ -73,9 +79,10 @@ class LoopWheel(TimingWheel):
     def _turn(self) -> None:
         # Whatever the actions schedule arms the next call, and `_handle` must not stand for the one that runs.
         self._handle = None
-        self._armed_ms = NEVER
+        now_ms, armed_ms, self._armed_ms = self._clock.now_ms(), self._armed_ms, NEVER
+        self.lateness.observe(max(now_ms - armed_ms, 0) * 1_000_000)
         try:
-            self.advance(self._clock.now_ms())
+            self.advance(now_ms)
         except ExceptionGroup as errors:
             for error in errors.exceptions:
                 self._report(error)

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel
+from ottla.storage.recovery import RecoveryProgress
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimingWheel
 
@@ -66,8 +67,9 @@ class Runtime(Protocol):
         """Runs `action` as an event of its own."""
         ...
 
-    def offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Runs `work` in a thread, then `done` as an event. What `work` raises is logged."""
+    def offload(self, work: Callable[[], None], done: Callable[[], None], *, may_last: bool = False) -> None:
+        """Runs `work` in a thread, then `done` as an event. What `work` raises is logged. Work that `may_last` is no
+        sign of a disk that does not answer."""
         ...
 
     async def in_thread(self, work: Callable[[], T]) -> T:
@@ -119,8 +121,12 @@ class LoopRuntime:
         self._executor = executor
         # Until the parts have been made, nothing is appended.
         self.end_event: Callable[[], None] = _nothing
-        self._works_under_way = 0
+        # In the order in which they began, each with the moment; None for one that may last.
+        self._works: dict[asyncio.Future[Any], int | None] = {}
         self._idle: asyncio.Future[None] | None = None
+        self.unhandled_errors = 0
+        self.recovery = RecoveryProgress()
+        """Of the data directory, while it is opened."""
         # In the order in which they began.
         self._spawned: dict[asyncio.Task[Any], None] = {}
         self._none_spawned: asyncio.Future[None] | None = None
@@ -135,14 +141,14 @@ class LoopRuntime:
     def soon(self, action: Callable[[], None]) -> None:
         self.loop.call_soon(self._run, action)
 
-    def offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        self._works_under_way += 1
+    def offload(self, work: Callable[[], None], done: Callable[[], None], *, may_last: bool = False) -> None:
         future = self.loop.run_in_executor(self._executor, work)
+        self._works[future] = None if may_last else self.clock.now_ms()
         future.add_done_callback(lambda finished: self._finish_work(finished, done))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        self._works_under_way += 1
         future = self.loop.run_in_executor(self._executor, work)
+        self._works[future] = self.clock.now_ms()
         future.add_done_callback(self._count_work)
         # A caller that is cancelled leaves the thread at work.
         return await asyncio.shield(future)
@@ -172,10 +178,21 @@ class LoopRuntime:
 
     async def work_done(self) -> None:
         """Until no work is under way in a thread."""
-        while self._works_under_way:
+        while self._works:
             if self._idle is None:
                 self._idle = self.loop.create_future()
             await self._idle
+
+    @property
+    def works_under_way(self) -> int:
+        """How many calls run in threads, or wait for one."""
+        return len(self._works)
+
+    @property
+    def oldest_work_ms(self) -> int:
+        """How long the oldest call in a thread has taken so far, beside those that may last."""
+        began_ms = next((began_ms for began_ms in self._works.values() if began_ms is not None), None)
+        return 0 if began_ms is None else self.clock.now_ms() - began_ms
 
     async def cancel_spawned(self) -> None:
         """Returns when no spawned task is left."""
@@ -211,8 +228,8 @@ class LoopRuntime:
         if not finished.cancelled():
             # It is raised where the work is waited for, if it still is.
             finished.exception()
-        self._works_under_way -= 1
-        if not self._works_under_way and self._idle is not None:
+        self._works.pop(finished, None)
+        if not self._works and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
 
@@ -221,6 +238,7 @@ class LoopRuntime:
         self.end_event()
 
     def _report(self, error: Exception) -> None:
+        self.unhandled_errors += 1
         self.log.error("unhandled error", exc_info=error)
 
 

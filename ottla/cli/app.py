@@ -16,6 +16,7 @@ COMMANDS = {
     "log": "ottla.cli.commands.log:log",
     "produce": "ottla.cli.commands.produce:produce",
     "consume": "ottla.cli.commands.consume:consume",
+    "health": "ottla.cli.commands.health:health",
     "perf": "ottla.cli.commands.perf:perf",
     "ping": "ottla.cli.commands.ping:ping",
     "pipeline": "ottla.cli.commands.pipeline:pipeline",

@@ -1,7 +1,8 @@
 """The `ottla` command.
 
 `ottla serve` is on the clock: half of a broker's start would be spent importing click and what it imports. A plainly
-written `serve` therefore goes straight to the broker, and everything else, wrong usage included, goes through click.
+written `serve` therefore goes straight to the broker, `health`, which runs every few seconds, straight to its page, and
+everything else, wrong usage included, goes through click.
 """
 
 import sys
@@ -15,6 +16,12 @@ def main() -> None:
         values = serve.parse_plain(sys.argv[2:])
         if values is not None:
             sys.exit(serve.serve(values))
+    if sys.argv[1:2] == ["health"]:
+        from ottla.cli import health
+
+        url = health.parse_plain(sys.argv[2:])
+        if url is not None:
+            sys.exit(health.run(url))
     from ottla.cli.app import cli
 
     cli(prog_name="ottla")

@@ -45,6 +45,11 @@ OPTIONS = (
         "Metadata store of a cluster of several processes; by default the data directory.",
         "etcd://HOST:PORT[,HOST:PORT...]",
     ),
+    ServeOption(
+        "--admin",
+        "Address for health and metrics over HTTP, as the property ottla.admin.listener; port 0 is any free port.",
+        "HOST:PORT",
+    ),
     ServeOption("--config", "File with Kafka's server properties.", "FILE"),
     ServeOption("--set", "One of Kafka's server properties; repeatable.", "KEY=VALUE", (), is_repeated=True),
     ServeOption("--log-format", "Format of the log.", None, "console", ("console", "json")),
@@ -107,6 +112,9 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _address_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     brokers = values["brokers"]
+    admin = values["admin"]
+    if isinstance(admin, str) and not _is_address(admin, port_min=0):
+        return "--admin", f"{admin!r} is not HOST:PORT with a port up to 65535"
     for key in ("listen", "advertise"):
         address = values[key]
         if not isinstance(address, str):

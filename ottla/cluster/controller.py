@@ -214,6 +214,39 @@ def transaction_of_leaders(changes: Sequence[PartitionChange], image: MetadataIm
     return Transaction(tuple(expected), tuple(_put(change) for change in changes))
 
 
+def by_topic(
+    changes: Iterable[PartitionChange], what: Callable[[PartitionChange], str]
+) -> dict[tuple[str, str], list[int]]:
+    """The partitions of each topic with which the same has happened: for one line in a log instead of hundreds."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for change in changes:
+        found.setdefault((change.topic, what(change)), []).append(change.index)
+    return found
+
+
+def isr_change(change: PartitionChange) -> str:
+    """Who has left the ISR or joined it, in words."""
+    removed = sorted(set(change.before.isr) - set(change.after.isr))
+    added = sorted(set(change.after.isr) - set(change.before.isr))
+    parts = [f"{what} {', '.join(map(str, who))}" for what, who in (("without", removed), ("with", added)) if who]
+    return " and ".join(parts) or "with the same members"
+
+
+def leader_change(change: PartitionChange, image: MetadataImage) -> str | None:
+    """Why the leader is another one, in a word or two; None if it is the same or there is none."""
+    before, after = change.before, change.after
+    if after.leader in (before.leader, NO_LEADER):
+        return None
+    if change.loses_records or change.by_longest_log:
+        return "unclean"
+    if after.replicas != before.replicas or after.leader in before.adding:
+        return "reassignment"
+    former = image.brokers.get(before.leader)
+    if former is not None and former.state is BrokerState.STOPPING:
+        return "shutdown"
+    return "preferred" if former is not None and former.state is BrokerState.ACTIVE else "failure"
+
+
 def reason_of(before: PartitionInfo, after: PartitionInfo) -> str:
     if after.leader == before.leader:
         return _reason_without_election(before, after)

@@ -59,6 +59,18 @@ class StateChange(Enum):
     """A term of another leader begins, or of none: end the requests that wait for this leader, fetch from the new."""
 
 
+class TopicTraffic:
+    """What has come and gone through the partitions of a topic on this broker, since it started."""
+
+    __slots__ = ("bytes_in", "bytes_to_consumers", "bytes_to_followers", "records_in")
+
+    def __init__(self) -> None:
+        self.records_in = 0
+        self.bytes_in = 0
+        self.bytes_to_consumers = 0
+        self.bytes_to_followers = 0
+
+
 class Partition:
     """One replica of a partition, whichever broker leads it."""
 
@@ -82,6 +94,7 @@ class Partition:
         "sessions",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -94,8 +107,11 @@ class Partition:
         local_id: int,
         high_watermark: int = 0,
         rules: ReplicationRules = _ALONE,
+        traffic: TopicTraffic | None = None,
     ) -> None:
+        """`traffic` is that of all partitions of the topic."""
         self.topic = topic
+        self.traffic = traffic or TopicTraffic()
         self.index = index
         self.topic_id = topic_id
         self.log = log

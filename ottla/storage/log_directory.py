@@ -25,7 +25,7 @@ from ottla.storage.local_log import mark_without_gaps
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.meta_properties import DataDirectoryError, MetaProperties, claim
-from ottla.storage.recovery import LogHistory, Notices, open_log
+from ottla.storage.recovery import LogHistory, Notices, RecoveryProgress, open_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
@@ -82,6 +82,7 @@ class LogDirectory:
         self._notices = notices
         self._when_clean = when_clean
         self._when_lost = when_lost
+        self._progress = RecoveryProgress()
         self._logs: dict[TopicPartition, Log] = {}
         # Why a log could not be closed, None for those that were.
         self._closed: dict[Log, KafkaStorageError | None] = {}
@@ -104,15 +105,15 @@ class LogDirectory:
         notices: Notices = lambda _: None,
         when_clean: Callable[[], None] = lambda: None,
         when_lost: Callable[[], None] = lambda: None,
+        progress: RecoveryProgress | None = None,
     ) -> "LogDirectory":
         """Open the directory, or make it, and load all logs.
 
         `cluster_id` None takes the directory's own, and for a new directory one from `new_id`, which draws random
         ids in Kafka's text form. `notices` gets a sentence about everything recovery found amiss. `when_clean` is
         called where the mark of a clean shutdown was found, before the mark is removed, and `when_lost` before the
-        first record is cut off that may have been acknowledged. Raises DataDirectoryError with one sentence for the
-        user.
-        """
+        first record is cut off that may have been acknowledged. `progress` shows how far it is. Raises
+        DataDirectoryError with one sentence for the user."""
         disk: FileSystem = files if files is not None else OsFileSystem()
         try:
             disk.make_directory(path)
@@ -126,6 +127,7 @@ class LogDirectory:
             directory = cls(
                 path, disk, lock, meta, config_of, notices=notices, when_clean=when_clean, when_lost=when_lost
             )
+            directory._progress = progress or directory._progress
             directory._load(now_wall_ms)
         except OSError as error:
             lock.release()
@@ -291,7 +293,9 @@ class LogDirectory:
             self._files.sync_directory(self.path)
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         histories = self._histories(recovery_points)
-        for name in self._files.list_directory(self.path):
+        names = self._files.list_directory(self.path)
+        self._progress.logs_total = sum(partition_of(name) is not None for name in names)
+        for name in names:
             path = self.path / name
             if not self._files.is_directory(path):
                 continue
@@ -304,6 +308,7 @@ class LogDirectory:
                 continue
             history = histories(key)
             self._logs[key] = self._open_log(path, *key, self._config_of(key[0]), history, now_wall_ms)
+            self._progress.logs_opened += 1
         self._lower_recovery_points(recovery_points)
 
     def _remove_deleted(self, path: Path) -> None:
@@ -332,6 +337,7 @@ class LogDirectory:
             now_wall_ms=now_wall_ms,
             notices=self._notices,
             when_lost=self._lose_records,
+            progress=self._progress,
         )
 
     def _lose_records(self) -> None:

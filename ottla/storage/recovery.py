@@ -36,6 +36,17 @@ from ottla.storage.segment_swap import bases_of, finish_interrupted_work
 Notices = Callable[[str], None]
 
 
+class RecoveryProgress:
+    """How far the opening of a data directory has come: written by the thread that opens, read by any other."""
+
+    __slots__ = ("bytes_checked", "logs_opened", "logs_total")
+
+    def __init__(self) -> None:
+        self.logs_total = 0
+        self.logs_opened = 0
+        self.bytes_checked = 0
+
+
 class LogHistory(NamedTuple):
     """What the data directory's checkpoints say of a log, and whether to believe its files."""
 
@@ -57,10 +68,11 @@ def open_log(
     now_wall_ms: int,
     notices: Notices,
     when_lost: Callable[[], None] = lambda: None,
+    progress: RecoveryProgress | None = None,
 ) -> Log:
     """The log in `directory`, recovered. Raises OSError. `notices` is called with everything that was found amiss.
 
-    `when_lost` is called before records are cut off that may have been acknowledged."""
+    `when_lost` is called before records are cut off that may have been acknowledged. `progress` counts on."""
     return _Opening(
         files,
         directory,
@@ -72,6 +84,7 @@ def open_log(
         notices,
         when_lost,
         has_gaps=not files.exists(directory / NO_GAPS),
+        progress=progress or RecoveryProgress(),
     ).run()
 
 
@@ -87,6 +100,7 @@ class _Opening(NamedTuple):
     when_lost: Callable[[], None]
     has_gaps: bool
     """Whether offsets may be missing."""
+    progress: RecoveryProgress
 
     def run(self) -> Log:
         names = finish_interrupted_work(self.files, self.directory, self.notices)
@@ -186,6 +200,7 @@ class _Opening(NamedTuple):
         size, segment.size = segment.size, 0
         end_offset, problem, is_torn = self._note_batches(segment, size, epochs, max(begin, segment.base_offset))
         segment.size = segment.end_position
+        self.progress.bytes_checked += size
         if problem:
             if not (is_torn and is_last and self._was_never_acknowledged(end_offset)):
                 self.when_lost()

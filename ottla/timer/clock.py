@@ -8,6 +8,10 @@ class Clock(Protocol):
         """Monotonic milliseconds from an arbitrary start: the only clock for deadlines, sessions and timers."""
         ...
 
+    def now_ns(self) -> int:
+        """The same clock in nanoseconds, to measure durations."""
+        ...
+
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch: for timestamps that people or other programs read, never for deadlines."""
         ...

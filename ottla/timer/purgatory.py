@@ -71,6 +71,8 @@ class Purgatory:
         self.keys = self._watchers.keys()
         """What operations wait for at present."""
         self._operations: dict[DelayedOperation, None] = {}
+        # Operations whose time was over, since the start.
+        self.expired: int = 0
         self.watched: int = 0
         """The number of entries in the watch lists: an operation counts once for each of its keys."""
 
@@ -154,5 +156,8 @@ class Purgatory:
 
 
 def _expire(operation: DelayedOperation) -> None:
+    purgatory = operation.purgatory
     if operation.force_complete():
+        if purgatory is not None:
+            purgatory.expired += 1
         operation.on_expiration()

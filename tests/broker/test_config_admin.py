@@ -99,7 +99,7 @@ async def test_only_what_was_asked_for_is_described(tmp_path: Path) -> None:
         (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "not good", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (3, "1", ErrorCode.INVALID_REQUEST),
         (99, "1", ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -2,8 +2,13 @@
 
 import io
 import json
+from types import SimpleNamespace
 
-from ottla.broker.logging import LazyLog
+import pytest
+
+from ottla.broker.coordinators.observers import log_fact
+from ottla.broker.logging import LINES_PER_SECOND, LazyLog
+from ottla.coordinator.facts import Cause, RebalanceStarted
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
@@ -32,3 +37,50 @@ def test_the_level_holds_for_all_of_them() -> None:
     LazyLog("json", "warning", stream).with_fields(broker=1).info("came")
 
     assert stream.getvalue() == ""
+
+
+def test_fields_without_a_value_are_left_out() -> None:
+    stream = io.StringIO()
+    LazyLog("json", "info", stream).info("joined", client_reason=None, members=0)
+    (line,) = lines(stream)
+    assert line.keys() == {"event", "level", "timestamp", "members"}
+
+
+def test_event_that_repeats_is_suppressed_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """§17.4 of docs/operators.md; other events are written all the same."""
+    now = SimpleNamespace(ns=5_000_000_000)
+    monkeypatch.setattr("ottla.broker.logging.time", SimpleNamespace(monotonic_ns=lambda: now.ns))
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream)
+    for number in range(100):
+        log.with_fields(broker=1).info("again", number=number)
+        log.debug("again")
+    log.info("other")
+    now.ns += 1_000_000_000
+    log.info("again", number=100)
+    log.info("again", number=101)
+
+    written = lines(stream)
+    numbers = [line.get("number") for line in written]
+    assert numbers == [*range(LINES_PER_SECOND), None, 100, 101]
+    assert [line.get("suppressed") for line in written[-2:]] == [80, None]
+
+
+def test_deadline_of_a_fact_is_written_by_the_wall_clock() -> None:
+    stream = io.StringIO()
+    clock = SimpleNamespace(now_ms=lambda: 5_000, wall_ms=lambda: 1_700_000_000_000)
+    fact = RebalanceStarted(
+        group_id="g",
+        generation=1,
+        cause=Cause.MEMBER_JOINED,
+        member_id="m",
+        client_reason=None,
+        members=1,
+        join_deadline_ms=8_000,
+    )
+    log_fact(LazyLog("json", "info", stream), fact, clock)  # type: ignore[arg-type]
+
+    (line,) = lines(stream)
+    assert line["join_deadline"] == "2023-11-14T22:13:23.000Z"
+    assert "join_deadline_ms" not in line
+    assert "client_reason" not in line

@@ -103,7 +103,7 @@ def test_power_failure_of_all_without_loss_elects_leaders(story: Story) -> None:
             fields["reason"]
             for node in story.nodes.values()
             for event, fields in node.log.events
-            if event == "partition changed"
+            if event == "partitions changed"
         ]
         assert any("was elected by its log, the longest of the newest epoch" in reason for reason in said)
         assert all(not node.broker.image.brokers[1].log_ends for node in story.nodes.values())

@@ -26,7 +26,7 @@ class World:
         self.wheel = TimingWheel()
         self.log = RecordingLog()
         runtime: Any = SimpleNamespace(
-            clock=SimpleNamespace(now_ms=lambda: self.now_ms),
+            clock=SimpleNamespace(now_ms=lambda: self.now_ms, now_ns=lambda: self.now_ms * 1_000_000),
             config=ServerConfig({"connections.max.idle.ms": str(IDLE_MS)}),
             is_serving=True,
             log=self.log,

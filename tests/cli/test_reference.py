@@ -8,23 +8,19 @@ import pytest
 from ottla.broker.config.definitions import SERVER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.server.apis import APIS
 from ottla.cli.reference import (
-    API_VERSIONS,
-    COMMAND_LINE,
-    CONFIGURATION,
     EVENTS,
     EVENTS_MARK,
+    PAGES,
     apis_text,
-    cli_text,
     configuration_text,
     events_text,
     main,
 )
 
 ROOT = Path(__file__).parents[2]
-PAGES = [(CONFIGURATION, configuration_text), (API_VERSIONS, apis_text), (COMMAND_LINE, cli_text)]
 
 
-@pytest.mark.parametrize(("path", "text"), PAGES, ids=[path.stem for path, _ in PAGES])
+@pytest.mark.parametrize(("path", "text"), PAGES.items(), ids=[path.stem for path in PAGES])
 def test_a_generated_page_is_current(path: Path, text: Callable[[], str]) -> None:
     assert (ROOT / path).read_text() == text(), "run `make docs`"
 
@@ -51,5 +47,5 @@ def test_pages_are_written_below_the_given_directory(tmp_path: Path) -> None:
     (tmp_path / EVENTS).write_text(EVENTS_MARK)
     main(tmp_path)
 
-    assert {path: (tmp_path / path).read_text() for path, _ in PAGES} == {path: text() for path, text in PAGES}
+    assert {path: (tmp_path / path).read_text() for path in PAGES} == {path: text() for path, text in PAGES.items()}
     assert (tmp_path / EVENTS).read_text() == events_text(EVENTS_MARK)

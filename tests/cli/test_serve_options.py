@@ -53,6 +53,7 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "brokers": 1,
         "node_id": None,
         "metadata": None,
+        "admin": None,
         "config": None,
         "settings": (),
         "log_format": "console",
@@ -63,7 +64,7 @@ def test_nothing_given_is_the_documented_defaults() -> None:
 def test_everything_given() -> None:
     line = (
         "--listen 0.0.0.0:0 --advertise=host:9 --ephemeral --brokers 1 --node-id 7 --config f "
-        "--metadata etcd://a:1,[::1]:2 --set a=b --set c=d=e --log-format json --log-level debug"
+        "--metadata etcd://a:1,[::1]:2 --admin [::1]:9644 --set a=b --set c=d=e --log-format json --log-level debug"
     )
     assert parse_plain(line.split()) == {
         "listen": "0.0.0.0:0",
@@ -73,6 +74,7 @@ def test_everything_given() -> None:
         "brokers": 1,
         "node_id": 7,
         "metadata": "etcd://a:1,[::1]:2",
+        "admin": "[::1]:9644",
         "config": "f",
         "settings": ("a=b", "c=d=e"),
         "log_format": "json",

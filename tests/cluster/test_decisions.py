@@ -1,17 +1,23 @@
 """What a controller decides about many partitions, a transaction's worth at a time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from ottla.cluster.controller import (
     CHANGES_PER_TRANSACTION,
     PARTITIONS_PER_STEP,
     BrokerChanged,
+    PartitionChange,
     Tick,
+    by_topic,
     decisions,
+    isr_change,
+    leader_change,
     transactions,
     unfinished,
 )
-from ottla.cluster.image import TopicInfo
+from ottla.cluster.image import BrokerInfo, BrokerState, MetadataImage, PartitionInfo, TopicInfo
 from tests.cluster.images import decide, image, rules, state
 
 MANY = 2 * CHANGES_PER_TRANSACTION + 5
@@ -60,3 +66,39 @@ def test_a_step_looks_at_so_many_unchanged_partitions_at_most() -> None:
 
 def test_where_all_is_as_it_should_be_nothing_is_decided() -> None:
     assert list(decisions(image(state(), state()), [Tick(), BrokerChanged(2)], rules())) == []
+
+
+def test_changes_of_a_topic_that_are_alike_are_one_line() -> None:
+    def change(topic: str, index: int, before: tuple[int, ...], after: tuple[int, ...]) -> PartitionChange:
+        states = (PartitionInfo(before[0], 1, 1, (1, 2, 3), isr) for isr in (before, after))
+        return PartitionChange(topic, index, *states, "why")
+
+    changes = [
+        change("t", 0, (1, 2, 3), (1, 2)),
+        change("t", 1, (2, 3, 1), (2, 1)),
+        change("t", 2, (1, 2, 3), (1, 3)),
+        change("u", 0, (1,), (1, 2)),
+        change("u", 1, (1, 2), (1, 3)),
+    ]
+
+    assert by_topic(changes, isr_change) == {
+        ("t", "without 3"): [0, 1],
+        ("t", "without 2"): [2],
+        ("u", "with 2"): [0],
+        ("u", "without 2 and with 3"): [1],
+    }
+
+
+def test_leader_change_has_the_reason_in_a_word() -> None:
+    def reason(leader: int, state: BrokerState, **fields: Any) -> str | None:
+        seen = MetadataImage("c", 1).with_brokers({1: BrokerInfo(1, "h", 1, state=state)})
+        before = PartitionInfo(1, 1, 1, (1, 2, 3), (1, 2))
+        return leader_change(PartitionChange("t", 0, before, replace(before, leader=leader, **fields), "why"), seen)
+
+    assert reason(1, BrokerState.ACTIVE) is None
+    assert reason(-1, BrokerState.FENCED) is None
+    assert reason(2, BrokerState.FENCED) == "failure"
+    assert reason(2, BrokerState.STOPPING) == "shutdown"
+    assert reason(2, BrokerState.ACTIVE) == "preferred"
+    assert reason(3, BrokerState.FENCED) == "unclean"
+    assert reason(2, BrokerState.ACTIVE, replicas=(2, 3)) == "reassignment"

@@ -76,10 +76,11 @@ def test_the_image_says_what_it_is_made_for(image: str) -> None:
     config = json.loads(docker("inspect", "--format", "{{json .Config}}", image))
 
     assert config["User"] == "10001:10001"
-    assert list(config["ExposedPorts"]) == ["9092/tcp"]
+    assert list(config["ExposedPorts"]) == ["9092/tcp", "9644/tcp"]
     assert list(config["Volumes"]) == ["/data"]
     assert config["Entrypoint"] == ["ottla"]
-    assert config["Healthcheck"]["Test"][:3] == ["CMD", "ottla", "ping"]
+    assert config["Healthcheck"]["Test"][0] == "CMD-SHELL"
+    assert config["Healthcheck"]["Test"][1].startswith("ottla health --url http://127.0.0.1:9644 ||")
 
 
 def test_etcd_is_in_the_image(image: str) -> None:

@@ -56,6 +56,9 @@ class VirtualClock:
     def now_ms(self) -> int:
         return self._loop.now_us // 1000
 
+    def now_ns(self) -> int:
+        return self._loop.now_us * 1000
+
     def wall_ms(self) -> int:
         return self.wall_start_ms + self._loop.now_us // 1000
 

@@ -19,6 +19,7 @@ from ottla.broker.config.options import (
     options_of,
     throttled_replicas,
 )
+from ottla.broker.config.server_admin import AdminOptions
 from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions
 from ottla.broker.config.server_group import EventOptions, GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
@@ -49,6 +50,7 @@ class ServerOptions(
     LogOptions,
     TopicCreationOptions,
     EventOptions,
+    AdminOptions,
 ):
     """All server properties."""
 

@@ -45,6 +45,12 @@ def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
         yield ConfigEntry(option.name, first.value, first.source, option.kind, read_only, option.meaning, given)
 
 
+def logger_entries(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    for name, level in levels.items():
+        source = ConfigSource.DYNAMIC_BROKER_LOGGER
+        yield ConfigEntry(name, level, source, Kind.STRING, False, f"The level of the logger {name}.", ())
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
     """What the command line sets, under the names of Kafka's properties."""

@@ -8,6 +8,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, MetadataCache, Replicas
 from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
+from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import BrokerInfo
 from ottla.coordinator.durable_state import TopicPartition
@@ -51,6 +52,7 @@ class GroupCoordinator:
         )
         self.new_token = self.topic.pending.new_token
         self._runtime = runtime
+        self._log = runtime.log.logger(GROUP_LOGGER)
         self._ensure_topic = ensure_topic
         self._expiry: TimerEntry | None = None
 
@@ -136,7 +138,7 @@ class GroupCoordinator:
     # Inside.
 
     def _observe(self, fact: Fact, now_ms: int) -> None:
-        log_fact(self._runtime.log, fact)
+        log_fact(self._log, fact, self._runtime.clock)
         if not self.timed_observers.is_empty:
             self.timed_observers.notify(fact, now_ms)
         self.observers.notify(fact)

@@ -14,6 +14,7 @@ from ottla.broker.runtime import Runtime
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+    from ottla.coordinator.group_shard import GroupShard
 
 
 class GroupCoordinatorLoader:
@@ -80,6 +81,17 @@ class GroupCoordinatorLoader:
     @property
     def topic_exists(self) -> bool:
         return self._metadata.image.topic(self.topic_name) is not None
+
+    def loaded_shards(self) -> "list[GroupShard]":
+        """The groups of each partition that is served here."""
+        if self._groups is None:
+            return []
+        return [hosted.coordinator.shard for hosted in self._groups.topic if not hosted.is_loading]
+
+    @property
+    def loading_count(self) -> int:
+        """How many partitions of the topic are being loaded."""
+        return 0 if self._groups is None else sum(hosted.is_loading for hosted in self._groups.topic)
 
     def committed_offsets(self) -> Iterable[tuple[str, bool, Mapping[tuple[str, int], int]]]:
         """Each group here that is loaded, whether it has members, and what it has committed."""

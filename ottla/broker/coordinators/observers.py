@@ -4,10 +4,14 @@ another part of the broker has handed in. One that raises harms no other.
 
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Generic, TypeVar, TypeVarTuple
 
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import Fact
+from ottla.timer.clock import Clock
+
+DEADLINE_MS = "_deadline_ms"
 
 T = TypeVar("T")
 More = TypeVarTuple("More")
@@ -45,19 +49,30 @@ def _name_of(observer: object) -> str:
     return getattr(observer, "__qualname__", None) or type(observer).__qualname__
 
 
-def log_fact(log: LazyLog, fact: Fact) -> None:
+def log_fact(log: LazyLog, fact: Fact, clock: Clock) -> None:
     """One line, at the level that the class of the fact names; none where it names none.
 
-    The line's event is the name of the class, its fields are those of the fact."""
+    The line's event is the name of the class, its fields are those of the fact. A deadline, which a fact has by the
+    clock that is never set, is written by the clock on the wall."""
     match fact.level:
         case "warning":
-            log.warning(type(fact).__name__, **_fields(fact))
+            log.warning(type(fact).__name__, **_fields(fact, clock))
         case "info":
-            log.info(type(fact).__name__, **_fields(fact))
+            log.info(type(fact).__name__, **_fields(fact, clock))
         case _:
             pass
 
 
-def _fields(fact: Fact) -> dict[str, object]:
+def _fields(fact: Fact, clock: Clock) -> dict[str, object]:
     values = {field.name: getattr(fact, field.name) for field in fields(fact)}
-    return {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
+    said: dict[str, object] = {}
+    for name, value in values.items():
+        if name.endswith(DEADLINE_MS) and isinstance(value, int):
+            said[name.removesuffix("_ms")] = _wall_time(value - clock.now_ms() + clock.wall_ms())
+        else:
+            said[name] = str(value) if isinstance(value, str) else value
+    return said
+
+
+def _wall_time(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -106,7 +106,10 @@ class Publisher:
         self._follower_lag = FollowerLag()
         # Of partitions of coordinator topics that are led here: who led them before.
         self._former_coordinators: dict[tuple[str, int], int | None] = {}
+        # Since the last event that reported it, and since the start.
         self._dropped = 0
+        self.dropped_total = 0
+        self.published_total = 0
         self._run = runtime.clock.wall_ms()
         self._seq = 0
         now_ms = runtime.clock.now_ms()
@@ -182,11 +185,20 @@ class Publisher:
 
     def _put(self, fact: Fact, now_ms: int) -> None:
         if len(self._buffer) + self._unsent_count >= self._buffer_max:
-            self._dropped += 1
+            self._drop(1)
             return
         self._buffer.append((now_ms, fact))
         if not self._flush_is_due:
             self._flush_later(now_ms)
+
+    def _drop(self, count: int) -> None:
+        self._dropped += count
+        self.dropped_total += count
+
+    @property
+    def buffered(self) -> int:
+        """Events that wait to be written."""
+        return len(self._buffer) + self._unsent_count
 
     # Samples.
 
@@ -205,7 +217,7 @@ class Publisher:
             self._put(sample, now_ms)
 
     def _sum_up_commits(self, now_ms: int) -> None:
-        self._dropped += self._commits.lost
+        self._drop(self._commits.lost)
         self._commits.lost = 0
         for fact in self._commits.take():
             self._put(fact, now_ms)
@@ -307,14 +319,15 @@ class Publisher:
 
     def _sent(self, unsent: _Unsent, error: KafkaError | None) -> None:
         """With an error, they may not be in the topic."""
-        if error is None:
-            return
         count = len(unsent.batch)
+        if error is None:
+            self.published_total += count
+            return
         if error.code in SENT_AGAIN and len(self._buffer) + self._unsent_count + count <= self._buffer_max:
             self._unsent.append(unsent)
             self._unsent_count += count
             if not self._flush_is_due:
                 self._flush_later(self._runtime.clock.now_ms())
             return
-        self._dropped += count
+        self._drop(count)
         self._runtime.log.warning("events were lost", count=count, why=str(error))

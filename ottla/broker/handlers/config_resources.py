@@ -20,6 +20,7 @@ ALL_BROKERS = ""
 class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
 
@@ -41,19 +42,35 @@ def check_broker_name(name: str, node_id: int) -> None:
         raise InvalidRequest(f"this is broker {node_id}, not '{name}'")
 
 
+def check_logger_resource(name: str, node_id: int) -> None:
+    """Loggers are those of one broker."""
+    if name != str(node_id):
+        raise InvalidRequest(f"this is broker {node_id}, not '{name}'")
+
+
 T = TypeVar("T")
 
 NewConfigs = Callable[[Any], Mapping[str, str]]
 """What a resource of the request is to have from now on; raises KafkaError where that cannot be said."""
+
+AlterLoggers = Callable[[Any, bool], None]
+"""Alters the levels of a resource, or with True only looks whether it could; raises KafkaError."""
 
 # Committed together, if the store can; the next ones wait, so that other clients are served in between.
 RESOURCES_AT_ONCE = 32
 
 
 async def alter_resources(
-    config_admin: ConfigAdminManager, runtime: Runtime, request: Any, new_configs: NewConfigs, result: Callable[..., T]
+    config_admin: ConfigAdminManager,
+    runtime: Runtime,
+    request: Any,
+    new_configs: NewConfigs,
+    result: Callable[..., T],
+    *,
+    alter_loggers: AlterLoggers | None = None,
 ) -> list[T]:
-    """One `result` per resource, in the order of the request."""
+    """One `result` per resource, in the order of the request. `alter_loggers` alters those of a resource, where the
+    request can do that."""
     resources: Sequence[Any] = request.resources
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     results: list[T] = []
@@ -66,6 +83,7 @@ async def alter_resources(
                     runtime.node_id,
                     resource,
                     new_configs,
+                    alter_loggers,
                     is_duplicate=times[resource.resource_type, resource.resource_name] > 1,
                     validate_only=request.validate_only,
                 ),
@@ -83,6 +101,7 @@ async def _alter(
     node_id: int,
     resource: Any,
     new_configs: NewConfigs,
+    alter_loggers: AlterLoggers | None,
     *,
     is_duplicate: bool,
     validate_only: bool,
@@ -92,7 +111,12 @@ async def _alter(
         if is_duplicate:
             raise InvalidRequest("a resource is named twice")
         kind = check_resource_type(resource.resource_type)
-        if kind in WITHOUT_CONFIGS:
+        if kind is ResourceType.BROKER_LOGGER:
+            check_logger_resource(name, node_id)
+            if alter_loggers is None:
+                raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
+            alter_loggers(resource, validate_only)
+        elif kind in WITHOUT_CONFIGS:
             _refuse_all(kind, resource)
         elif kind is ResourceType.TOPIC:
             await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)

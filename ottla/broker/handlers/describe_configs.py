@@ -9,6 +9,7 @@ from ottla.broker.config.describe import (
     ConfigEntry,
     broker_entries,
     cluster_default_entries,
+    logger_entries,
     topic_entries,
 )
 from ottla.broker.handlers.config_resources import (
@@ -16,12 +17,14 @@ from ottla.broker.handlers.config_resources import (
     WITHOUT_CONFIGS,
     ResourceType,
     check_broker_name,
+    check_logger_resource,
     check_resource_type,
 )
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
 from ottla.protocol.messages.describe_configs import (
@@ -42,6 +45,7 @@ class _Described(NamedTuple):
     metadata: ClusterMetadata
     listeners: Listeners
     log_directory: LogDirectory
+    loggers: BrokerLoggers
 
 
 def handle(
@@ -49,10 +53,11 @@ def handle(
     metadata: ClusterMetadata,
     listeners: Listeners,
     log_directory: LogDirectory,
+    loggers: BrokerLoggers,
     context: RequestContext,  # noqa: ARG001
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse:
-    parts = _Described(runtime, metadata, listeners, log_directory)
+    parts = _Described(runtime, metadata, listeners, log_directory, loggers)
     return DescribeConfigsResponse(results=[_result(parts, request, resource) for resource in request.resources])
 
 
@@ -78,6 +83,9 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
     config, node_id = parts.runtime.config, parts.runtime.node_id
     name = resource.resource_name
     kind = check_resource_type(resource.resource_type)
+    if kind is ResourceType.BROKER_LOGGER:
+        check_logger_resource(name, node_id)
+        return logger_entries(parts.loggers.levels())
     if kind in WITHOUT_CONFIGS:
         return ()
     if kind is ResourceType.TOPIC:

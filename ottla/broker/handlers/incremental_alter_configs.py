@@ -13,6 +13,7 @@ from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -24,17 +25,33 @@ from ottla.protocol.messages.incremental_alter_configs import (
 async def handle(
     config_admin: ConfigAdminManager,
     metadata: ClusterMetadata,
+    loggers: BrokerLoggers,
     runtime: Runtime,
     context: RequestContext,  # noqa: ARG001
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
     new_configs = partial(_new_configs, metadata, runtime)
-    results = await alter_resources(config_admin, runtime, request, new_configs, AlterConfigsResourceResponse)
+    results = await alter_resources(
+        config_admin,
+        runtime,
+        request,
+        new_configs,
+        AlterConfigsResourceResponse,
+        alter_loggers=partial(_alter_loggers, loggers),
+    )
     return IncrementalAlterConfigsResponse(responses=results)
 
 
+def _alter_loggers(loggers: BrokerLoggers, resource: AlterConfigsResource, validate_only: bool) -> None:
+    loggers.alter(_alterations(resource), validate_only=validate_only)
+
+
+def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
+    return [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
+
+
 def _new_configs(metadata: ClusterMetadata, runtime: Runtime, resource: AlterConfigsResource) -> dict[str, str]:
-    alterations = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
+    alterations = _alterations(resource)
     if resource.resource_type == ResourceType.TOPIC:
         return _of_topic(metadata, runtime, resource.resource_name, alterations)
     config = runtime.config

@@ -125,6 +125,7 @@ def _append(
         info = replicas.append(partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE)
     except KafkaError as error:
         _describe_failure(answer, error)
+        context.route.errors[int(error.code)] += 1
         if error.code in REFUSED_BY_LOG and not isinstance(error, NotOneBatch):
             answer.log_start_offset = replicas.partition(topic, index).log.log_start_offset
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:

@@ -50,6 +50,22 @@ class BrokerLifecycle:
         """Of this broker's session, or NO_LEASE."""
         return self._registration.lease_id
 
+    @property
+    def store_answers(self) -> bool:
+        """Whether the metadata store has answered when it was asked last."""
+        return self._registration.store_answers
+
+    @property
+    def session_remaining_ms(self) -> int:
+        """Until the session ends if it is not renewed."""
+        return self._registration.session_remaining_ms
+
+    @property
+    def state(self) -> BrokerState | None:
+        """Of this broker in the metadata; None where that has another incarnation of it, or none."""
+        own = self._own()
+        return None if own is None else own.state
+
     async def join(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
         await self._registration.begin(endpoints, store_timeout_ms=store_timeout_ms)

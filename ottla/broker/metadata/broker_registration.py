@@ -79,12 +79,19 @@ class BrokerRegistration:
         self._registered_again = registered_again
         self._endpoints: tuple[Listener, ...] = ()
         self._keeping_alive: asyncio.Task[None] | None = None
+        # When the session would end if it were not renewed.
+        self._session_ends_ms = 0
         # The first registration takes another lease by itself when one is lost; later ones run in a task.
         self._is_first = True
         # While a lost session is to be replaced.
         self.registering: asyncio.Task[None] | None = None
         self._complaint = ""
         self._is_leaving = False
+
+    @property
+    def session_remaining_ms(self) -> int:
+        """Until the session ends if it is not renewed; 0 without a session."""
+        return 0 if self.lease_id == NO_LEASE else max(self._session_ends_ms - self._runtime.clock.now_ms(), 0)
 
     async def begin(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
         """Returns when this broker is registered. Raises StartError."""
@@ -259,6 +266,7 @@ class BrokerRegistration:
 
     def _hold(self, granted: Granted) -> None:
         self.lease_id = granted.lease_id
+        self._session_ends_ms = self._runtime.clock.now_ms() + granted.ttl_ms
         self._keeping_alive = self._runtime.spawn(self._keep_alive(granted), "session")
 
     def _let_go(self) -> None:
@@ -272,14 +280,18 @@ class BrokerRegistration:
         while True:
             interval_ms = min(self._runtime.config.broker_heartbeat_interval_ms, lease.ttl_ms // 3)
             await self._runtime.sleep(interval_ms)
-            self._runtime.spawn(self._keep_alive_once(lease.lease_id), "keep alive")
+            self._runtime.spawn(self._keep_alive_once(lease), "keep alive")
             self._boot.check_logs(self._directory)
 
-    async def _keep_alive_once(self, lease_id: int) -> None:
-        result: KeepAliveResult = await ask(self._store.keep_alive, lease_id)
-        if lease_id != self.lease_id:
+    async def _keep_alive_once(self, lease: Granted) -> None:
+        asked_ms = self._runtime.clock.now_ms()
+        result: KeepAliveResult = await ask(self._store.keep_alive, lease.lease_id)
+        if lease.lease_id != self.lease_id:
             return
         if isinstance(result, LeaseLost):
             self.session_lost()
+        elif isinstance(result, Unavailable):
+            self.store_answered(result)
         else:
-            self.store_answered(result if isinstance(result, Unavailable) else None)
+            self._session_ends_ms = asked_ms + lease.ttl_ms
+            self.store_answered()

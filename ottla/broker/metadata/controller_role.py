@@ -10,6 +10,7 @@ clients are served in between.
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 
 from ottla.broker.config.topic import replication_rules
@@ -22,7 +23,9 @@ from ottla.cluster.controller import (
     Tick,
     TopicChanged,
     TopicRules,
+    by_topic,
     decisions,
+    leader_change,
     transactions,
 )
 from ottla.cluster.image import NO_LEADER, MetadataImage
@@ -47,6 +50,8 @@ class ControllerRole:
         self._claiming: asyncio.Task[None] | None = None
         self._deciding: asyncio.Task[None] | None = None
         self._resigned = False
+        self.leader_changes: Counter[str] = Counter()
+        """That this broker has made as controller, by reason."""
         # Of topics without configs of their own, as of the last image.
         self._default_rules = self._rules_now()
         self._balance_timer: TimerEntry | None = None
@@ -169,6 +174,7 @@ class ControllerRole:
         result = await self._metadata.commit(transaction)
         if isinstance(result, Committed):
             self._log(changes)
+            self._count(changes, image)
         return result
 
     def _retry_later(self) -> None:
@@ -180,10 +186,17 @@ class ControllerRole:
         self._maybe_decide()
 
     def _log(self, changes: list[PartitionChange]) -> None:
-        for change in changes:
-            is_lossy = change.loses_records or change.by_longest_log
+        for is_lossy in (True, False):
             log = self._runtime.log.warning if is_lossy else self._runtime.log.info
-            log("partition changed", topic=change.topic, partition=change.index, reason=change.reason)
+            alike = (each for each in changes if (each.loses_records or each.by_longest_log) is is_lossy)
+            for (topic, reason), partitions in by_topic(alike, _reason).items():
+                log("partitions changed", topic=topic, partitions=partitions, reason=reason)
+
+    def _count(self, changes: list[PartitionChange], image: MetadataImage) -> None:
+        for change in changes:
+            reason = leader_change(change, image)
+            if reason is not None:
+                self.leader_changes[reason] += 1
 
     def _schedule_balance(self) -> None:
         if self._runtime.config.auto_leader_rebalance_enable:
@@ -198,6 +211,10 @@ class ControllerRole:
         if len(self._metadata.image.brokers) > 1:
             self._events[Tick(balance=True)] = None
             self._maybe_decide()
+
+
+def _reason(change: PartitionChange) -> str:
+    return change.reason
 
 
 def _must_reevaluate(before: MetadataImage, after: MetadataImage, name: str) -> bool:

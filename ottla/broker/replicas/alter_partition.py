@@ -9,12 +9,19 @@ adopted another state.
 The changes of one event go to the store together; if one of them makes the store refuse all, they go one by one.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
 from ottla.cluster.alterations import IsrProposal, alter_isr
-from ottla.cluster.controller import CHANGES_PER_TRANSACTION, PartitionChange, transaction_of_leaders
+from ottla.cluster.controller import (
+    CHANGES_PER_TRANSACTION,
+    PartitionChange,
+    by_topic,
+    isr_change,
+    transaction_of_leaders,
+)
 from ottla.cluster.image import BrokerState
 from ottla.cluster.store import Committed, Conflict
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -68,6 +75,8 @@ class AlterPartitionManager:
         self._metadata = metadata
         self._changed = changed
         self._unsent: list[_PendingIsrChange] = []
+        self.committed: Counter[str] = Counter()
+        """By kind: shrink, expand."""
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
         """Sent behind the present event, with those of other leaders."""
@@ -90,7 +99,8 @@ class AlterPartitionManager:
         match await self._metadata.commit(transaction):
             case Committed():
                 for _, change in decided:
-                    self._log(change)
+                    self.committed["shrink" if _shrinks(change) else "expand"] += 1
+                self._log([change for _, change in decided])
             case Conflict() if len(decided) > 1:
                 for each, _ in decided:
                     self._runtime.spawn(self._commit([each]), "ISR change")
@@ -141,6 +151,14 @@ class AlterPartitionManager:
         await self._runtime.sleep(wait_ms)
         await self._commit([pending])
 
-    def _log(self, change: PartitionChange) -> None:
-        what = "ISR shrunk" if len(change.after.isr) < len(change.before.isr) else "ISR expanded"
-        self._runtime.log.info(what, topic=change.topic, partition=change.index, why=change.reason)
+    def _log(self, changes: list[PartitionChange]) -> None:
+        """One line for all partitions of a topic that the same broker has left, or joined."""
+        for is_shrink in (True, False):
+            found = by_topic((each for each in changes if _shrinks(each) is is_shrink), isr_change)
+            for (topic, why), partitions in found.items():
+                what = "ISR shrunk" if is_shrink else "ISR expanded"
+                self._runtime.log.info(what, topic=topic, partitions=partitions, why=why)
+
+
+def _shrinks(change: PartitionChange) -> bool:
+    return len(change.after.isr) < len(change.before.isr)

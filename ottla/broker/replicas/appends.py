@@ -69,6 +69,10 @@ class Appends:
             answers.append(answer)
         elif not info.duplicate:
             self._unwritten[partition] = [answer]
+        if not info.duplicate:
+            traffic = partition.traffic
+            traffic.records_in += info.last_offset - info.base_offset + 1
+            traffic.bytes_in += len(records)
         return info
 
     def append_own(self, partition: Partition, records: memoryview, done: AppendDone) -> None:

@@ -44,6 +44,8 @@ class FollowerColdRead(ColdRead):
 
 
 class DelayedFollowerFetch(FetchOperation):
+    is_of_follower = True
+
     __slots__ = ("_broker_epoch", "_is_noted", "_readable", "_session")
 
     def __init__(

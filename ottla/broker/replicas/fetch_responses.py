@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ottla.broker.replicas.current_leader import current_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
@@ -67,6 +67,8 @@ class FetchOperation(DelayedOperation):
     """A fetch request: it reads all targets, those on the disk in a thread, and answers. Subclasses say what a read is,
     and how long the request waits."""
 
+    is_of_follower: ClassVar = False
+
     __slots__ = (
         "_answers",
         "_bytes_read",
@@ -126,6 +128,7 @@ class FetchOperation(DelayedOperation):
                 room -= self._read(target, answer, room)
             except KafkaError as error:
                 self._ends_wait = True
+                self._context.route.errors[int(error.code)] += 1
                 describe_failure(self._replicas, target, answer, error)
         self._bytes_to_read = room_at_first - room
 
@@ -162,6 +165,8 @@ class FetchOperation(DelayedOperation):
                 name, topic_id = target.topic, target.topic_id
                 topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
             topics[-1].partitions.append(answer)
+            if answer.records:
+                self._replicas.count_sent(target.topic, answer.records, to_follower=self.is_of_follower)
         return response
 
 

@@ -6,7 +6,7 @@ first, requests that wait for this leader are refused, then it fetches from the 
 `metadata_applied` begins and ends connections once for everything together.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.config.topic import log_config
@@ -22,7 +22,7 @@ from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import FetchNoted, ReplicationRules
-from ottla.replication.partition import Partition, StateChange
+from ottla.replication.partition import Partition, StateChange, TopicTraffic
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
@@ -69,6 +69,8 @@ class ReplicaManager:
         self._log_failure = log_failure
         self._watchers: dict[str, LeadershipWatcher] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self.traffic: dict[str, TopicTraffic] = {}
+        """By topic."""
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
         self._disk_sync = DiskSync(runtime, self._synced, self._write_failed)
         appends = self._appends = Appends(runtime, self._disk_sync, self._write_failed)
@@ -83,6 +85,11 @@ class ReplicaManager:
         self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
         self._fetching: FetcherTasks | None = None
         self._has_stepped_down = False
+
+    @property
+    def isr_changes(self) -> Mapping[str, int]:
+        """Of partitions that are led here, since the start: shrink, expand."""
+        return self._alter_partition.committed
 
     @property
     def image(self) -> MetadataImage:
@@ -118,6 +125,17 @@ class ReplicaManager:
         if self._metadata.image.partition(topic, index) is not None:
             return NotLeaderOrFollower(f"this broker has no replica of {topic}-{index}")
         return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+
+    def count_sent(self, topic: str, records: "bytes | memoryview | list[memoryview]", *, to_follower: bool) -> None:
+        """Records of a topic leave in a response."""
+        traffic = self.traffic.get(topic)
+        if traffic is None:
+            return
+        size = sum(map(len, records)) if type(records) is list else len(records)
+        if to_follower:
+            traffic.bytes_to_followers += size
+        else:
+            traffic.bytes_to_consumers += size
 
     def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None:
         """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
@@ -190,6 +208,7 @@ class ReplicaManager:
             return
         if not self._partitions[topic]:
             del self._partitions[topic]
+            self.traffic.pop(topic, None)
         self._stop_fetching(partition)
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
@@ -268,6 +287,7 @@ class ReplicaManager:
             local_id=self.node_id,
             high_watermark=log.restored_high_watermark,
             rules=self._rules,
+            traffic=self.traffic.setdefault(topic.name, TopicTraffic()),
         )
         self._partitions.setdefault(topic.name, {})[index] = partition
         return partition

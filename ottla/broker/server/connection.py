@@ -14,15 +14,14 @@ requests take long has a turn, and others have theirs before it goes on (`Turns`
 
 import asyncio
 from struct import Struct
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from ottla.broker.runtime import Runtime
-from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.dispatch import Dispatcher, Route, why_no_frame, why_not_served
-from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes, ReceiveBuffers
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.histogram import SUM_NS, UNIT_BITS
+from ottla.broker.server.dispatch import Route, why_no_frame, why_not_served
+from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
+from ottla.broker.server.request_context import ConnectionOwner, RequestContext
+from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
-from ottla.broker.server.turns import Turns
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.timer.wheel import TimerEntry
@@ -40,51 +39,15 @@ LONG_REQUEST = 4096
 NOTHING = memoryview(b"")
 
 
-class ConnectionOwner(Protocol):
-    """The server, as its connections know it."""
-
-    runtime: Runtime
-    dispatcher: Dispatcher
-    receive_buffers: ReceiveBuffers
-    memory: ConnectionMemory
-    turns: Turns
-    inter_broker_listener: str
-    request_bytes_max: int
-
-    def connected(self, connection: "Connection") -> None: ...
-
-    def closing(self, connection: "Connection", reason: str | None) -> None:
-        """Nothing is read from it any more; without a reason its client has ended it."""
-        ...
-
-    def disconnected(self, connection: "Connection") -> None: ...
-
-
 class Connection(asyncio.BufferedProtocol):
+    # fmt: off
     __slots__ = (
-        "_buffers",
-        "_context",
-        "_deferred",
-        "_handling",
-        "_held_bytes",
-        "_holds",
-        "_kept",
-        "_memory",
-        "_owner",
-        "_reading_paused",
-        "_responses",
-        "_routes",
-        "_runtime",
-        "_turns",
-        "buffer",
-        "fetch_room",
-        "idle_timer",
-        "is_inter_broker",
-        "last_event_ms",
-        "listener_name",
-        "peer_host",
-        "transport",
+        "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_holds", "_kept", "_memory", "_now_ns",
+        "_owner", "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
+        "buffer", "fetch_room", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name", "peer_host",
+        "run_route", "transport",
     )
+    # fmt: on
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
         self._owner = owner
@@ -92,6 +55,12 @@ class Connection(asyncio.BufferedProtocol):
         # Whether it came by the listener that brokers have for each other.
         self.is_inter_broker = listener_name == owner.inter_broker_listener
         self._runtime = owner.runtime
+        self._now_ns = owner.runtime.clock.now_ns
+        self._times = owner.times
+        # How many requests of the present read event had the last route of it; those before them are in `_runs`.
+        self.run_route: Route | None = None
+        self._run_count = 0
+        self._runs = owner.times.runs
         self._routes = owner.dispatcher.routes
         self._buffers = owner.receive_buffers
         self._memory = owner.memory
@@ -113,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         # Of the produce requests that were handled last: they are built when the records are in the log.
         # Invariant: empty when a request is parked, and while one is.
         self._deferred: list[tuple[Route, int, Any]] = []
-        self._responses = ResponseQueue()
+        self._responses = ResponseQueue(owner.times.count_parked)
         # As `ConnectionMemory` knows it.
         self._held_bytes = 0
 
@@ -192,7 +161,8 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
-        self.last_event_ms = self._runtime.clock.now_ms()
+        began_ns = self._now_ns()
+        self.last_event_ms = began_ns // 1_000_000
         self._handling = True
         try:
             while True:
@@ -204,12 +174,22 @@ class Connection(asyncio.BufferedProtocol):
                 # The end of the event may have completed the very request that held the connection.
                 if self._holds or not held:
                     break
+                self._end_run()
         except Exception:
             self._runtime.log.exception("unhandled error in a connection", peer=self.peer_host)
             self._abandon_event()
         self._handling = False
         self.buffer = NOTHING
         self._responses.send()
+        duration_ns = self._now_ns() - began_ns
+        route = self.run_route
+        if route is not None:
+            # All requests of the event have taken as long as the event: their answers have left together.
+            times = route.direct
+            times[(duration_ns >> UNIT_BITS).bit_length()] += self._run_count
+            times[SUM_NS] += self._run_count * duration_ns
+        if self._runs or duration_ns >= SLOW_EVENT_NS:
+            self._times.count(duration_ns, self)
         if self._holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self._holds & CLOSED else position
@@ -218,12 +198,15 @@ class Connection(asyncio.BufferedProtocol):
         """After an error that is not of one request. Its appends are written while they are where they arrived; should
         that fail too, nothing is read to that place any more."""
         self._deferred.clear()
+        self._end_run()
         self._runtime.guard(self._runtime.end_event)
         self._buffers.renew()
         self.abort("its requests could not be handled")
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
         size_max, handled = self._owner.request_bytes_max, 0
+        run_route: Route | None = None
+        run_start = 0
         while not self._holds and end - position >= HEADER_START.size:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
@@ -234,8 +217,13 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 route = self._owner.dispatcher.resolve(api_and_version)
                 if route is None:
+                    self.run_route, self._run_count = run_route, handled - run_start
                     self.close(why_not_served(api_and_version))
                     return end
+            if route is not run_route:
+                if run_route is not None:
+                    self._runs.append((run_route, handled - run_start))
+                run_route, run_start = route, handled
             context = self._context
             if context is None:
                 context = self._context = RequestContext(self)
@@ -257,7 +245,14 @@ class Connection(asyncio.BufferedProtocol):
                 and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
             ):
                 self._end_turn()
+        self.run_route = run_route
+        self._run_count = handled - run_start
         return position
+
+    def _end_run(self) -> None:
+        if self.run_route is not None:
+            self._runs.append((self.run_route, self._run_count))
+            self.run_route = None
 
     def _end_turn(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
@@ -323,6 +318,9 @@ class Connection(asyncio.BufferedProtocol):
             self._write_deferred()
         if self._context is context:
             self._context = None
+        # It is counted when it is answered.
+        context.began_ns = self.last_event_ms * 1_000_000
+        self._runs.append((context.route, -1))
         if not self._responses.park(context):
             self._holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:

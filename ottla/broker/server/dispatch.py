@@ -6,11 +6,13 @@ needs; the route gives it these. A handler that is a coroutine function runs in 
 Answers that are asked for again and again are kept as bytes (`PreparedFrames`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Hashable
 from functools import partial
 from inspect import CO_COROUTINE
 from typing import Any, cast
 
+from ottla.broker.histogram import Histogram, new_counts
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder, frame_slices_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -30,8 +32,11 @@ class Route:
         "build_in_slices",
         "decode",
         "defers_answer",
+        "direct",
+        "errors",
         "handle",
         "has_tagged_header",
+        "parked",
         "version",
     )
 
@@ -61,12 +66,18 @@ class Route:
             self.build_frame = frame(self._response_class, version)
         if api.key == METADATA:
             self.build_frame = _prepared_or(self.build_frame)
+        # How long its requests took: those answered in the read event that brought them, and those that were parked.
+        self.direct = new_counts()
+        self.parked = Histogram()
+        # By code: of responses that are an error as a whole, and of partitions that were refused.
+        self.errors: Counter[int] = Counter()
         # The header of a flexible version ends in tagged fields.
         self.has_tagged_header = is_flexible(request_class, version)
 
     def error_response(self, error: Exception) -> Any | None:
         """The API's answer to a request that failed as a whole, or None where the API has no place for an error."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.errors[int(code)] += 1
         if "error_code" not in self._response_class.__slots__:
             return None
         response = self._response_class(error_code=int(code))

@@ -10,7 +10,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from ottla.broker.runtime import Runtime, next_step
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.connection_memory import ConnectionMemory
+from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.receive_buffers import ReceiveBuffers
+from ottla.broker.server.turns import Turns
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 
@@ -55,10 +58,44 @@ class ClientConnection(Protocol):
     def close(self, reason: str) -> None: ...
 
 
+class ConnectionTimes(Protocol):
+    """What counts how long requests take."""
+
+    runs: list[tuple[Route, int]]
+
+    def count(self, duration_ns: int, connection: Any) -> None: ...
+
+    def count_parked(self, request: "RequestContext") -> None: ...
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections know it."""
+
+    runtime: Runtime
+    dispatcher: Dispatcher
+    receive_buffers: ReceiveBuffers
+    memory: ConnectionMemory
+    turns: Turns
+    inter_broker_listener: str
+    request_bytes_max: int
+
+    @property
+    def times(self) -> ConnectionTimes: ...
+
+    def connected(self, connection: Any) -> None: ...
+
+    def closing(self, connection: Any, reason: str | None) -> None:
+        """Nothing is read from it any more; without a reason its client has ended it."""
+        ...
+
+    def disconnected(self, connection: Any) -> None: ...
+
+
 class RequestContext:
     __slots__ = (
         "_client_id",
         "api_version",
+        "began_ns",
         "client_id_length",
         "client_id_position",
         "connection",
@@ -79,6 +116,8 @@ class RequestContext:
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.correlation_id = 0
+        # When the read event began that brought it; of a parked one.
+        self.began_ns = 0
         # Of the request, its size field left out.
         self.size_bytes = 0
         self.client_id_position = 0

@@ -8,6 +8,7 @@ read it. A queue decides nothing about its connection: it says how things stand,
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.server.request_context import RequestContext
@@ -24,6 +25,7 @@ RESPONSE_BYTES_MAX = 256 * 1024
 class ResponseQueue:
     # Invariant: every frame in `_ready` answers an earlier request than any in `parked`.
     __slots__ = (
+        "_count_parked",
         "_is_closed",
         "_ready",
         "_ready_bytes",
@@ -34,7 +36,9 @@ class ResponseQueue:
         "waiting_bytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, count_parked: Callable[[RequestContext], None]) -> None:
+        """`count_parked` is called with every parked request whose answer leaves."""
+        self._count_parked = count_parked
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
         self._ready: list[Any] = []
@@ -123,6 +127,7 @@ class ResponseQueue:
             request.on_disconnect = None
             self._request_bytes -= request.size_bytes
             self.waiting_bytes -= request.response_bytes
+            self._count_parked(request)
             if type(frame) is bytes:
                 self._ready.append(frame)
             else:

@@ -1,6 +1,7 @@
 """The listeners and their connections: how many, from where, how fast they come, and when an idle one is closed."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, Connection
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
+from ottla.broker.server.request_times import RequestTimes
 from ottla.broker.server.turns import ReadTurns, Turns
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimerEntry
@@ -38,6 +40,9 @@ class Server:
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
         self.turns = Turns(runtime.soon)
+        self.times = RequestTimes(runtime)
+        # By listener, since the start.
+        self.opened: Counter[str] = Counter()
         self.read_turns = ReadTurns(runtime.soon)
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
@@ -104,6 +109,7 @@ class Server:
         host = connection.peer_host = str(peer[0]) if peer else ""
         refusal = self._refusal(host, transport)
         self.connections[connection] = None
+        self.opened[connection.listener_name] += 1
         self._connections_of_host[host] = self._connections_of_host.get(host, 0) + 1
         if refusal is not None:
             connection.close(refusal)

@@ -14,6 +14,8 @@ class CheckpointWriter:
         self._runtime = runtime
         self._name = name
         self._make = make
+        self.has_failed = False
+        """Whether the last write did."""
         self._is_writing = False
         self._is_outdated = False
         # Who waits for the write that is to come.
@@ -43,6 +45,7 @@ class CheckpointWriter:
 
     def _written(self, failures: list[KafkaError], waiting: list[Callable[[], None]]) -> None:
         self._is_writing = False
+        self.has_failed = bool(failures)
         for error in failures:
             self._runtime.log.error("checkpoint failed", name=self._name, why=str(error))
         for done in waiting:
@@ -57,6 +60,10 @@ class RecoveryCheckpoints:
     def __init__(self, runtime: Runtime, directory: "LogDirectory") -> None:
         self._cleaned_offsets = CheckpointWriter(runtime, "cleaned offsets", directory.cleaner_checkpoint)
         self._recovery_points = CheckpointWriter(runtime, "recovery points", directory.recovery_point_checkpoint)
+
+    @property
+    def has_failed(self) -> bool:
+        return self._cleaned_offsets.has_failed or self._recovery_points.has_failed
 
     def cleaned_offsets_changed(self) -> None:
         """A log was compacted."""

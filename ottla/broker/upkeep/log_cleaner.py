@@ -110,7 +110,7 @@ class Cleaner:
             else:
                 self._next()
 
-        self._runtime.offload(work, done)
+        self._runtime.offload(work, done, may_last=True)
 
     def _begin_swap(self, partition: Partition, result: "CompactionResult") -> None:
         from ottla.storage.compaction import begin_swap

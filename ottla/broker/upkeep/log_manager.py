@@ -50,6 +50,7 @@ class LogManager:
         self._replicas = replicas
         self._release_receive_buffers = release_buffers
         self._timers: dict[str, TimerEntry] = {}
+        self._writers: list[CheckpointWriter] = []
         self._checkpoints = checkpoints
         self._cleaner = Cleaner(runtime, replicas, checkpoints.cleaned_offsets_changed)
 
@@ -108,7 +109,14 @@ class LogManager:
         return run
 
     def _checkpoint_every(self, interval_ms: int, name: str, make: "Callable[[], Checkpoint]") -> None:
-        self._every(interval_ms, name, CheckpointWriter(self._runtime, name, make).request)
+        writer = CheckpointWriter(self._runtime, name, make)
+        self._writers.append(writer)
+        self._every(interval_ms, name, writer.request)
+
+    @property
+    def has_failed_checkpoint(self) -> bool:
+        """Whether a checkpoint could not be written when that was tried last."""
+        return self._checkpoints.has_failed or any(writer.has_failed for writer in self._writers)
 
     def high_watermark_checkpoint(self) -> "Checkpoint":
         return self._directory.high_watermark_checkpoint(

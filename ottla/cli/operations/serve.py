@@ -39,6 +39,7 @@ class ServeOptions(NamedTuple):
     brokers: int = 1
     node_id: int | None = None
     metadata: str | None = None
+    admin: str | None = None
     config: str | None = None
     settings: tuple[str, ...] = ()
     log_format: str = "console"
@@ -53,6 +54,9 @@ class Served(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
+
+    @property
+    def admin_url(self) -> str: ...
 
     @property
     def listener_urls(self) -> list[str]: ...
@@ -85,7 +89,8 @@ def _server_config(options: ServeOptions) -> ServerConfig:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"cannot read {options.config}: {reason}") from None
-    return ServerConfig.parse(properties, options.settings)
+    admin = () if options.admin is None else (f"ottla.admin.listener={options.admin}",)
+    return ServerConfig.parse(properties, (*options.settings, *admin))
 
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
@@ -97,6 +102,9 @@ def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
 async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
     """Gives whether the stop was a clean one."""
     log = LazyLog(options.log_format, options.log_level)
+    if options.brokers == 1:
+        # Several in one process add their ids themselves.
+        log = log.with_fields(broker=options.node_id or 0)
     loop = asyncio.get_running_loop()
     stop_requested = loop.create_future()
 
@@ -123,7 +131,8 @@ async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: 
 def _ready_line(served: Served) -> str:
     """Programs read its first fields; further ones come last."""
     first = f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}"
-    return f"{first} listeners={','.join(served.listener_urls)}"
+    admin = f" admin={served.admin_url}" if served.admin_url else ""
+    return f"{first} listeners={','.join(served.listener_urls)}{admin}"
 
 
 def _stop_signals() -> list[signal.Signals]:

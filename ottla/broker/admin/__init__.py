@@ -1,0 +1,1 @@
+"""What a broker says of itself over HTTP: health and metrics."""

@@ -1,0 +1,291 @@
+"""One HTTP connection of the admin listener (docs/operators.md §2.3).
+
+h11 does the protocol, this class the bytes and the limits: GET and HEAD without a body, requests in order, each within
+`REQUEST_TIMEOUT_MS`, no more read while one is answered. A page is a plain function, or a coroutine function where the
+answer is made in slices; the coroutine is a task that ends with the connection.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, cast
+
+from ottla.broker.runtime import Runtime
+from ottla.timer.wheel import TimerEntry
+
+HEADERS_BYTES_MAX = 16 * 1024
+RECEIVE_BYTES = 8 * 1024
+# From the first byte of a request, or from the beginning of the connection, to the end of the request.
+REQUEST_TIMEOUT_MS = 5_000
+# A scraper that comes every half minute keeps its connection.
+IDLE_TIMEOUT_MS = 75_000
+RESPONSE_TIMEOUT_MS = 30_000
+
+_METHODS = (b"GET", b"HEAD")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class HttpRequest(NamedTuple):
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By name in lower case; of several with one name, the last."""
+
+
+class HttpResponse(NamedTuple):
+    status: int
+    body: Sequence[bytes]
+    content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Page = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
+
+
+def sentence(status: int, text: str) -> HttpResponse:
+    return HttpResponse(status, (f"{text}\n".encode(),))
+
+
+class HttpOwner(Protocol):
+    """The listener, as its connections know it."""
+
+    runtime: Runtime
+    h11: ModuleType | None
+    """None until it has been imported; the listener then calls `h11_imported` of every connection."""
+
+    def connected(self, connection: "HttpConnection") -> None: ...
+
+    def disconnected(self, connection: "HttpConnection") -> None: ...
+
+    def page(self, request: HttpRequest, connection: "HttpConnection") -> HttpResponse | Awaitable[HttpResponse]: ...
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    def __init__(self, owner: HttpOwner) -> None:
+        self._owner = owner
+        self._runtime = owner.runtime
+        self._buffer = bytearray(RECEIVE_BYTES)
+        # Received before h11 was there.
+        self._early = b""
+        self._h11: Any = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: TimerEntry | None = None
+        self._task: asyncio.Task[None] | None = None
+        # No request has begun to arrive since the last one was answered.
+        self._is_idle = False
+        self._is_answering = False
+        self._is_closing = False
+        self._is_head = False
+        # The client has not read all of the last response.
+        self._has_unread = False
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)
+        self._arm(REQUEST_TIMEOUT_MS)
+        self._owner.connected(self)
+        if self._owner.h11 is not None:
+            self.h11_imported(self._owner.h11)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - nothing depends on why
+        self._is_closing = True
+        self._stop()
+        self._owner.disconnected(self)
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - a request is short
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        received = bytes(self._buffer[:nbytes])
+        if self._h11 is None:
+            self._early += received
+            if len(self._early) > HEADERS_BYTES_MAX and self._transport is not None:
+                self._transport.pause_reading()
+            return
+        self._receive(received)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._has_unread = True
+
+    def resume_writing(self) -> None:
+        self._has_unread = False
+        if self._is_answering and self._task is None:
+            self._end_response()
+
+    def h11_imported(self, h11: ModuleType) -> None:
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADERS_BYTES_MAX)
+        early, self._early = self._early, b""
+        if early and self._transport is not None:
+            self._transport.resume_reading()
+            self._receive(early)
+
+    def close(self) -> None:
+        """Sends what is ready, within `RESPONSE_TIMEOUT_MS`."""
+        if self._is_closing or self._transport is None:
+            return
+        self._is_closing = True
+        self._transport.close()
+        self._arm(RESPONSE_TIMEOUT_MS)
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self._stop()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Requests.
+
+    def _receive(self, data: bytes) -> None:
+        if self._is_idle:
+            self._is_idle = False
+            self._arm(REQUEST_TIMEOUT_MS)
+        h11 = self._owner.h11
+        assert h11 is not None, "h11 is there before its connections"
+        try:
+            if data:
+                self._h11.receive_data(data)
+            self._advance(h11)
+        except h11.RemoteProtocolError as error:
+            self._refuse(error.error_status_hint, str(error))
+
+    def _advance(self, h11: Any) -> None:
+        """Answers the next request, if it is complete. Raises h11.RemoteProtocolError."""
+        while not self._is_answering and not self._is_closing:
+            event = self._h11.next_event()
+            if event is h11.NEED_DATA or event is h11.PAUSED:
+                return
+            if isinstance(event, h11.ConnectionClosed):
+                self.close()
+            elif isinstance(event, h11.Request):
+                self._answer(event)
+                return
+
+    def _receive_more(self) -> None:
+        """A request that came together with the one before is an event of its own."""
+        if not self._is_closing:
+            self._receive(b"")
+
+    def _answer(self, event: Any) -> None:
+        headers = {str(name, "latin-1"): str(value, "latin-1") for name, value in event.headers}
+        if event.method not in _METHODS:
+            self._refuse(405, "only GET and HEAD are served here", ("Allow", "GET, HEAD"))
+            return
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            self._refuse(413, "a request has no body here")
+            return
+        self._is_answering = True
+        self._is_head = event.method == b"HEAD"
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self._arm(RESPONSE_TIMEOUT_MS)
+        path, _, text = str(event.target, "latin-1").partition("?")
+        fields = (item.partition("=") for item in text.split("&") if item)
+        query = {name: value for name, _, value in fields}
+        try:
+            response = self._owner.page(HttpRequest(path, query, headers), self)
+        except Exception:
+            self._runtime.log.exception("a page of the admin listener failed", path=path)
+            response = sentence(500, "this page failed, the log says why")
+        if isinstance(response, HttpResponse):
+            self._respond(response)
+        else:
+            self._task = self._runtime.start_task(self._respond_later(path, response), f"admin {path}")
+
+    async def _respond_later(self, path: str, response: Awaitable[HttpResponse]) -> None:
+        try:
+            made = await response
+        except Exception:
+            self._runtime.log.exception("a page of the admin listener failed", path=path)
+            made = sentence(500, "this page failed, the log says why")
+        self._task = None
+        if not self._is_closing:
+            self._respond(made)
+
+    def _refuse(self, status: int, why: str, *headers: tuple[str, str]) -> None:
+        """The last response: what follows the request cannot be distinguished from its body."""
+        if self._is_closing:
+            return
+        h11 = self._owner.h11
+        assert h11 is not None, "h11 is there before its connections"
+        if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._send(sentence(status, why)._replace(headers=(*headers, ("Connection", "close"))))
+        self.close()
+
+    # Responses.
+
+    def _respond(self, response: HttpResponse) -> None:
+        self._send(response)
+        if not self._has_unread:
+            self._end_response()
+
+    def _send(self, response: HttpResponse) -> None:
+        h11 = self._owner.h11
+        assert h11 is not None, "h11 is there before its connections"
+        assert self._transport is not None, "a connection that has a request has its transport"
+        headers = [
+            ("Date", _http_date(self._runtime.clock.wall_ms())),
+            ("Content-Type", response.content_type),
+            ("Content-Length", str(sum(map(len, response.body)))),
+            ("Cache-Control", "no-store"),
+            *response.headers,
+        ]
+        pieces = [self._h11.send(h11.Response(status_code=response.status, headers=headers))]
+        if not self._is_head:
+            pieces += [self._h11.send(h11.Data(data=piece)) for piece in response.body if piece]
+        pieces.append(self._h11.send(h11.EndOfMessage()))
+        self._transport.writelines([piece for piece in pieces if piece])
+
+    def _end_response(self) -> None:
+        """The client has read it: on to the next request."""
+        self._is_answering = False
+        h11 = self._owner.h11
+        if self._is_closing or h11 is None or self._transport is None:
+            return
+        if self._h11.their_state is h11.SEND_BODY:
+            # Of a request without a body, its end is left.
+            self._h11.next_event()
+        if self._h11.our_state is h11.MUST_CLOSE:
+            self.close()
+            return
+        self._h11.start_next_cycle()
+        self._is_idle = True
+        self._arm(IDLE_TIMEOUT_MS)
+        self._transport.resume_reading()
+        if self._h11.trailing_data[0]:
+            self._runtime.soon(self._receive_more)
+
+    # Time.
+
+    def _arm(self, wait_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._runtime.schedule(wait_ms, self._time_out)
+
+    def _time_out(self) -> None:
+        self._timer = None
+        if self._is_closing or self._is_answering or self._is_idle or self._h11 is None:
+            self.abort()
+        else:
+            self._refuse(408, f"the request was not complete after {REQUEST_TIMEOUT_MS // 1000} s")
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+
+def _http_date(wall_ms: int) -> str:
+    """Of RFC 9110; `time.strftime` would follow the locale."""
+    at = time.gmtime(wall_ms // 1000)
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
+    return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"

@@ -1,0 +1,85 @@
+"""The admin listener of a process: its socket and pages, and how many connections it takes (docs/operators.md §2.3)."""
+
+from collections.abc import Awaitable, Mapping
+from importlib import import_module
+from types import ModuleType
+
+from ottla.broker.admin.http import HttpConnection, HttpRequest, HttpResponse, Page, sentence
+from ottla.broker.runtime import Runtime, StartError
+from ottla.broker.server.network import ListeningSocket, Network
+from ottla.protocol.address import Address
+from ottla.storage.files import reason_of
+
+CONNECTIONS_MAX = 64
+# Beyond those: whatever scrapers do, a probe is answered.
+PROBE_CONNECTIONS_MAX = 8
+PROBES = "/health/"
+BACKLOG = 64
+
+
+class AdminListener:
+    def __init__(self, runtime: Runtime, pages: Mapping[str, Page]) -> None:
+        """`pages` by path."""
+        self.runtime = runtime
+        self.h11: ModuleType | None = None
+        self.url = ""
+        self._pages = pages
+        self._socket: ListeningSocket | None = None
+        self._connections: dict[HttpConnection, None] = {}
+        # For probes alone: there were too many connections when they came.
+        self._for_probes: set[HttpConnection] = set()
+        self._is_importing = False
+
+    async def open(self, network: Network, address: tuple[str, int]) -> None:
+        """Raises StartError where the address cannot be had."""
+        try:
+            self._socket = await network.listen(lambda: HttpConnection(self), *address, backlog=BACKLOG)
+        except OSError as error:
+            where = Address(*address)
+            raise StartError(f"cannot listen on {where} (ottla.admin.listener): {reason_of(error)}") from None
+        self.url = f"http://{Address(self._socket.host, self._socket.port)}"
+
+    def close(self) -> None:
+        """With all connections: what a client has not read by now it does not get."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        for connection in list(self._connections):
+            connection.abort()
+
+    # What its connections call.
+
+    def connected(self, connection: HttpConnection) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self._for_probes.add(connection)
+        self._connections[connection] = None
+        if len(self._connections) > CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX:
+            connection.abort()
+        elif self.h11 is None and not self._is_importing:
+            # It takes longer than a step of the loop may, so not before it is needed, and in a thread.
+            self._is_importing = True
+            self.runtime.offload(_import_h11, self._imported)
+
+    def disconnected(self, connection: HttpConnection) -> None:
+        self._connections.pop(connection, None)
+        self._for_probes.discard(connection)
+
+    def page(self, request: HttpRequest, connection: HttpConnection) -> HttpResponse | Awaitable[HttpResponse]:
+        if connection in self._for_probes and not request.path.startswith(PROBES):
+            return sentence(503, f"there are {CONNECTIONS_MAX} connections already")._replace(
+                headers=(("Connection", "close"),)
+            )
+        page = self._pages.get(request.path)
+        if page is None:
+            known = " ".join(sorted(self._pages))
+            return sentence(404, f"there is no {request.path} here; there are {known}")
+        return page(request)
+
+    def _imported(self) -> None:
+        h11 = self.h11 = import_module("h11")
+        for connection in list(self._connections):
+            connection.h11_imported(h11)
+
+
+def _import_h11() -> None:
+    import_module("h11")

@@ -1,0 +1,145 @@
+"""The table of metrics: docs/metrics.md and every scrape are made from it.
+
+A help text says what raises the metric, and where it helps, what to do. A name never changes its meaning.
+"""
+
+from typing import Final, NamedTuple
+
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+
+
+class Family(NamedTuple):
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+    of_process: bool = False
+    """It has no label `broker`: brokers that share a process share it."""
+
+
+def _gauge(name: str, labels: str, text: str, *, of_process: bool = False) -> Family:
+    return Family(name, GAUGE, tuple(labels.split()), text, of_process)
+
+
+def _counter(name: str, labels: str, text: str, *, of_process: bool = False) -> Family:
+    return Family(name, COUNTER, tuple(labels.split()), text, of_process)
+
+
+def _histogram(name: str, labels: str, text: str) -> Family:
+    return Family(name, HISTOGRAM, tuple(labels.split()), text)
+
+
+REQUESTS: Final = (
+    _histogram(
+        "ottla_request_duration_seconds",
+        "api where",
+        "From the read event that brought a request to its answer. where=parked: it waited, as a long poll does.",
+    ),
+    _counter(
+        "ottla_request_errors_total", "api error", "Answers with an error, or partitions of them, by Kafka's name."
+    ),
+    _gauge("ottla_requests_parked", "purgatory", "Requests that wait for a condition or their time."),
+    _counter("ottla_parked_expired_total", "purgatory", "Parked requests whose time was over before their condition."),
+    _gauge("ottla_connections", "listener", "Open connections of clients and brokers."),
+    _counter("ottla_connections_opened_total", "listener", "Connections accepted. A high rate: clients do not pool."),
+    _histogram(
+        "ottla_loop_lateness_seconds", "", "How late the event loop was for its timers. High: slow steps, CPU limits."
+    ),
+    _counter("ottla_loop_steps_slow_total", "", "Read events that held up the loop for 50 ms or more."),
+    _gauge("ottla_loop_step_seconds_max", "", "The longest read event of 50 ms or more since the last scrape."),
+    _gauge("ottla_offloaded_calls", "", "Calls, most of them to the disk, that run in threads or wait for one."),
+    _gauge("ottla_offloaded_oldest_seconds", "", "Age of the oldest of these calls. Rising: the disk does not answer."),
+    _counter("ottla_unhandled_errors_total", "", "Errors that no part expected: bugs. The log has each."),
+)
+
+REPLICATION: Final = (
+    _counter("ottla_topic_records_in_total", "topic", "Records appended by this broker as leader."),
+    _counter("ottla_topic_bytes_in_total", "topic", "Bytes of batches appended by this broker as leader."),
+    _counter("ottla_topic_bytes_out_total", "topic to", "Bytes of records sent, to consumers or to followers."),
+    _gauge("ottla_partition_log_start_offset", "topic partition", "The first offset kept."),
+    _gauge("ottla_partition_high_watermark", "topic partition", "The first offset not yet known to all of the ISR."),
+    _gauge("ottla_partition_log_end_offset", "topic partition", "The next offset to be written."),
+    _gauge("ottla_partition_last_stable_offset", "topic partition", "Where readers of committed transactions end."),
+    _gauge("ottla_partition_size_bytes", "topic partition", "Size of the leader's log; _other sums the rest up."),
+    _gauge("ottla_partition_segments", "topic partition", "Segments of the leader's log; _other sums the rest up."),
+    _gauge("ottla_partition_isr", "topic partition", "In-sync replicas."),
+    _gauge("ottla_partition_replicas", "topic partition", "Replicas, in sync or not."),
+    _gauge("ottla_partition_leader_epoch", "topic partition", "Counts leaders. Rising often: brokers come and go."),
+    _gauge("ottla_partitions", "role", "Partitions of this broker, as leader or follower."),
+    _gauge(
+        "ottla_partitions_under_replicated", "", "Led here, with replicas out of sync. See which broker they all lack."
+    ),
+    _gauge("ottla_partitions_under_min_isr", "", "Led here, ISR below min.insync.replicas: acks=all fails now."),
+    _gauge(
+        "ottla_partitions_at_min_isr", "", "Led here, ISR exactly min.insync.replicas: one more loss stops producers."
+    ),
+    _gauge("ottla_partitions_not_preferred_leader", "", "Led here, though another replica is the preferred leader."),
+    _gauge("ottla_partitions_offline", "", "Of the cluster, without a leader; from the controller alone."),
+    _gauge(
+        "ottla_follower_lag_records",
+        "topic partition follower",
+        "How far a follower is behind; while it is, or is out of sync.",
+    ),
+    _counter("ottla_isr_changes_total", "change", "Changes of the ISR that leaders here made: shrink, expand."),
+    _counter(
+        "ottla_leader_changes_total",
+        "reason",
+        "Leaders changed by this broker as controller. unclean: records are lost.",
+    ),
+    _gauge("ottla_log_failures", "", "Logs that cannot be written. Look at the kernel's log for disk errors."),
+    _gauge("ottla_log_directory_bytes", "kind", "The disk of the data directory, total and free."),
+    _gauge("ottla_fetch_sessions", "", "Fetch sessions of consumers and followers."),
+    _gauge("ottla_recent_appends_bytes", "", "Records kept in memory for followers."),
+    _gauge("ottla_controller_active", "", "1 on the broker that is the controller. The sum is to be 1."),
+    _gauge("ottla_brokers", "state", "Registered brokers; from the controller alone."),
+    _gauge("ottla_metadata_store_up", "", "1 while the metadata store answers."),
+    _gauge(
+        "ottla_metadata_session_remaining_seconds", "", "Until the session of this broker ends if it is not renewed."
+    ),
+)
+
+GROUPS: Final = (
+    _gauge("ottla_groups", "state", "Groups coordinated here."),
+    _gauge("ottla_group_members", "group", "Members of a group; _other sums the rest up."),
+    _gauge("ottla_group_generation", "group", "Counts the rebalances of a group."),
+    _gauge(
+        "ottla_group_state_seconds",
+        "group state",
+        "How long the group has been in its state. Long in Preparing: stuck.",
+    ),
+    _counter("ottla_group_rebalances_total", "group cause", "Rebalances that began, and why; see ottla groups story."),
+    _histogram("ottla_group_rebalance_seconds", "phase", "How long rebalances took: join, sync, and total."),
+    _gauge("ottla_group_rebalance_last_seconds", "group phase", "How long the last rebalance of the group took."),
+    _counter("ottla_group_members_removed_total", "group cause", "Members that left or were removed, and why."),
+    _counter("ottla_group_commits_total", "group", "Commits of offsets."),
+    _counter("ottla_group_store_failures_total", "group", "Changes of a group that could not be written to its log."),
+    _gauge(
+        "ottla_group_lag_records",
+        "group topic partition",
+        "Records not yet committed, of partitions with a replica here; _other sums the rest up.",
+    ),
+    _counter("ottla_events_published_total", "", "Events written to ottla.events."),
+    _counter(
+        "ottla_events_dropped_total", "", "Events that were lost: the buffer was full, or the topic had no leader."
+    ),
+    _gauge("ottla_events_buffered", "", "Events that wait to be written."),
+)
+
+PROCESS: Final = (
+    _gauge("ottla_build_info", "version python", "1; its labels say what runs.", of_process=True),
+    _gauge("ottla_broker_info", "cluster_id rack", "1; its labels say which cluster and rack the broker is in."),
+    _counter("ottla_gc_collections_total", "generation", "Runs of Python's garbage collector.", of_process=True),
+    _counter("process_cpu_seconds_total", "", "Processor time of the process.", of_process=True),
+    _gauge("process_resident_memory_bytes", "", "Resident memory of the process.", of_process=True),
+    _gauge("process_open_fds", "", "Open file descriptors of the process.", of_process=True),
+    _gauge("process_max_fds", "", "File descriptors that the process may open.", of_process=True),
+    _gauge("process_start_time_seconds", "", "When the process began, since the Unix epoch.", of_process=True),
+    _gauge(
+        "ottla_metrics_overflow",
+        "kind",
+        "Partitions, topics, groups and lags without series of their own (ottla.metrics.*).",
+    ),
+    _gauge("ottla_scrape_duration_seconds", "", "How long the last scrape took to render.", of_process=True),
+)
+
+FAMILIES: Final = REQUESTS + REPLICATION + GROUPS + PROCESS

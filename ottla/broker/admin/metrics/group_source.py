@@ -1,0 +1,218 @@
+"""Metrics of consumer groups: what their coordinator is notified of is counted, the rest is read from the groups."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from ottla.broker.admin.metrics.exposition import Sample, joined, labels
+from ottla.broker.admin.metrics.source import OTHER, Budget, Samples
+from ottla.broker.histogram import Histogram
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import LoopRuntime
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
+from ottla.coordinator.facts import (
+    Fact,
+    GenerationCompleted,
+    GenerationStarted,
+    MemberRemoved,
+    OffsetsCommitted,
+    RebalanceStarted,
+    StoreFailed,
+)
+from ottla.coordinator.group_shard import GroupShard
+
+PHASES = ("join", "sync", "total")
+
+
+def group_label(group: str) -> str:
+    return labels(group=group)
+
+
+def lag_label(group: str, topic: str, index: int) -> str:
+    return labels(group=group, topic=topic, partition=index)
+
+
+class GroupCounts:
+    """What has happened to one group since it is coordinated here."""
+
+    __slots__ = ("commits", "last_ms", "rebalances", "removed", "store_failures")
+
+    def __init__(self) -> None:
+        self.rebalances: Counter[str] = Counter()
+        self.removed: Counter[str] = Counter()
+        self.last_ms: dict[str, int] = {}
+        self.commits = 0
+        self.store_failures = 0
+
+
+class CoordinatedGroups(Protocol):
+    """The groups of this broker; none before the coordinator has been made."""
+
+    def loaded_shards(self) -> list[GroupShard]: ...
+
+
+class GroupSource:
+    def __init__(self, runtime: LoopRuntime, replicas: ReplicaManager, coordinators: CoordinatedGroups) -> None:
+        config = runtime.config
+        self._runtime = runtime
+        self._replicas = replicas
+        self._coordinators = coordinators
+        self._groups = Budget(config.ottla_metrics_groups_max, group_label)
+        self._lags = Budget(config.ottla_metrics_lag_max, lag_label)
+        self._counts: dict[str, GroupCounts] = {}
+        self._phases = {phase: Histogram() for phase in PHASES}
+        # As of the last pass.
+        self._rows: list[tuple[str, ClassicGroup]] = []
+        self._others: list[ClassicGroup] = []
+        self._states: Counter[str] = Counter()
+        self._parked: Counter[str] = Counter()
+        self.families: Mapping[str, Callable[[], Samples]] = {
+            "ottla_requests_parked": lambda: [(labels(purgatory=p), n) for p, n in self._parked.items()],
+            "ottla_groups": lambda: [(labels(state=state), n) for state, n in self._states.items()],
+            "ottla_group_members": self._members,
+            "ottla_group_generation": lambda: [(text, group.generation) for text, group in self._rows],
+            "ottla_group_state_seconds": self._state_seconds,
+            "ottla_group_rebalances_total": lambda: self._caused("cause", lambda counts: counts.rebalances),
+            "ottla_group_rebalance_seconds": lambda: [(labels(phase=p), each) for p, each in self._phases.items()],
+            "ottla_group_rebalance_last_seconds": self._last_seconds,
+            "ottla_group_members_removed_total": lambda: self._caused("cause", lambda counts: counts.removed),
+            "ottla_group_commits_total": lambda: self._caused("", lambda counts: Counter({"": counts.commits})),
+            "ottla_group_store_failures_total": lambda: self._caused(
+                "", lambda counts: Counter({"": counts.store_failures} if counts.store_failures else {})
+            ),
+            "ottla_group_lag_records": self._lag,
+            "ottla_metrics_overflow": lambda: [
+                (labels(kind="groups"), self._groups.overflow),
+                (labels(kind="lags"), self._lags.overflow),
+            ],
+        }
+
+    # What the coordinator reports.
+
+    def observe(self, fact: Fact) -> None:
+        """Of a group that is loaded, nothing is counted: it happened elsewhere."""
+        match fact:
+            case OffsetsCommitted():
+                self._of(fact.group_id).commits += 1
+            case RebalanceStarted():
+                self._of(fact.group_id).rebalances[fact.cause.value] += 1
+            case MemberRemoved():
+                self._of(fact.group_id).removed[fact.cause.value] += 1
+            case GenerationStarted():
+                self._of(fact.group_id).last_ms["join"] = fact.join_phase_ms
+                self._phases["join"].observe(fact.join_phase_ms * 1_000_000)
+            case GenerationCompleted():
+                self._completed(fact)
+            case StoreFailed():
+                self._of(fact.group_id).store_failures += 1
+            case _:
+                pass
+
+    def _completed(self, fact: GenerationCompleted) -> None:
+        last_ms = self._of(fact.group_id).last_ms
+        last_ms["sync"] = fact.sync_phase_ms
+        self._phases["sync"].observe(fact.sync_phase_ms * 1_000_000)
+        if "join" in last_ms:
+            last_ms["total"] = last_ms["join"] + fact.sync_phase_ms
+            self._phases["total"].observe(last_ms["total"] * 1_000_000)
+
+    def _of(self, group_id: str) -> GroupCounts:
+        counts = self._counts.get(group_id)
+        if counts is None:
+            counts = self._counts[group_id] = GroupCounts()
+        return counts
+
+    # Samples.
+
+    def prepare(self) -> Iterator[None]:
+        rows: list[tuple[str, ClassicGroup]] = []
+        others: list[ClassicGroup] = []
+        states: Counter[str] = Counter()
+        parked: Counter[str] = Counter(join=0)
+        here: set[str] = set()
+        for shard in self._coordinators.loaded_shards():
+            for group_id, group in list(shard.groups.items()):
+                yield
+                here.add(group_id)
+                states[group.state.value] += 1
+                parked["join"] += group.parked_joins
+                text = self._groups.labels(group_id)
+                if text is None:
+                    others.append(group)
+                else:
+                    rows.append((text, group))
+        self._groups.end_pass()
+        self._rows, self._others, self._states, self._parked = rows, others, states, parked
+        for group_id in list(self._counts):
+            yield
+            if group_id not in here:
+                # It is deleted, or another broker coordinates it.
+                self._counts.pop(group_id, None)
+
+    def offsets(self) -> Iterator[tuple[str, dict[TopicPartition, LoggedOffset]]]:
+        for shard in self._coordinators.loaded_shards():
+            yield from list(shard.durable.offsets.items())
+
+    def _members(self) -> Iterator[Sample | None]:
+        for text, group in self._rows:
+            yield text, len(group.members)
+        if self._others:
+            yield labels(group=OTHER), sum(len(group.members) for group in self._others)
+
+    def _state_seconds(self) -> Iterator[Sample]:
+        wall_ms = self._runtime.clock.wall_ms()
+        for text, group in self._rows:
+            in_state = max(wall_ms - group.state_timestamp_ms, 0)
+            yield joined(text, labels(state=group.state.value)), in_state / 1000
+
+    def _last_seconds(self) -> Iterator[Sample | None]:
+        for text, group in self._rows:
+            counts = self._counts.get(group.group_id)
+            if counts is None:
+                yield None
+                continue
+            for phase, lasted_ms in list(counts.last_ms.items()):
+                yield joined(text, labels(phase=phase)), lasted_ms / 1000
+
+    def _caused(self, name: str, count: Callable[[GroupCounts], Counter[str]]) -> Iterator[Sample | None]:
+        for text, group in self._rows:
+            counts = self._counts.get(group.group_id)
+            if counts is None:
+                yield None
+                continue
+            for value, number in list(count(counts).items()):
+                yield joined(text, labels(**{name: value}) if name else ""), number
+        rest: Counter[str] = Counter()
+        for group in self._others:
+            yield None
+            if group.group_id in self._counts:
+                rest.update(count(self._counts[group.group_id]))
+        for value, number in rest.items():
+            yield joined(labels(group=OTHER), labels(**{name: value}) if name else ""), number
+
+    def _lag(self) -> Iterator[Sample | None]:
+        other, has_other = 0, False
+        for group_id, offsets in self.offsets():
+            for (topic, index), logged in list(offsets.items()):
+                lag = self.lag(topic, index, logged)
+                if lag is None:
+                    yield None
+                    continue
+                text = self._lags.labels(group_id, topic, index)
+                if text is None:
+                    other, has_other = other + lag, True
+                    yield None
+                else:
+                    yield text, lag
+        if has_other:
+            yield labels(group=OTHER, topic=OTHER, partition=OTHER), other
+        self._lags.end_pass()
+
+    def lag(self, topic: str, index: int, logged: LoggedOffset) -> int | None:
+        """None where this broker has no replica. The end is read after the offset that was committed, in one step: so
+        it is never negative."""
+        replica = self._replicas.find(topic, index)
+        if replica is None:
+            return None
+        return max(replica.high_watermark - max(logged.committed.offset, replica.log.log_start_offset), 0)

@@ -1,0 +1,67 @@
+"""Metrics of the process, as Prometheus' client libraries name them; from /proc, where there is one."""
+
+import gc
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ottla.broker.admin.metrics.exposition import Sample, labels
+from ottla.broker.admin.metrics.page import ScrapeTurns
+from ottla.broker.admin.metrics.source import Samples
+
+_SELF = Path("/proc/self")
+
+
+class ProcessSource:
+    def __init__(self, turns: ScrapeTurns) -> None:
+        self._turns = turns
+        self._info = labels(version=_version(), python=platform.python_version())
+        self._started_s = _started_s()
+        self.families: Mapping[str, Callable[[], Samples]] = {
+            "ottla_build_info": lambda: [(self._info, 1)],
+            "ottla_gc_collections_total": lambda: [
+                (labels(generation=generation), each["collections"]) for generation, each in enumerate(gc.get_stats())
+            ],
+            "process_cpu_seconds_total": lambda: [("", time.process_time())],
+            "process_resident_memory_bytes": _resident,
+            "process_open_fds": _open_descriptors,
+            "process_max_fds": lambda: [("", resource.getrlimit(resource.RLIMIT_NOFILE)[0])],
+            "process_start_time_seconds": lambda: [] if self._started_s is None else [("", self._started_s)],
+            "ottla_scrape_duration_seconds": lambda: [("", self._turns.last_duration_ns / 1e9)],
+        }
+
+    def prepare(self) -> Iterator[None]:
+        return iter(())
+
+
+def _version() -> str:
+    try:
+        return version("ottla")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _resident() -> list[Sample]:
+    with suppress(OSError):
+        pages = int((_SELF / "statm").read_text(encoding="ascii").split()[1])
+        return [("", pages * resource.getpagesize())]
+    return []
+
+
+def _open_descriptors() -> list[Sample]:
+    with suppress(OSError):
+        return [("", sum(1 for _ in (_SELF / "fd").iterdir()))]
+    return []
+
+
+def _started_s() -> float | None:
+    with suppress(OSError):
+        ticks = int((_SELF / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+        since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        return time.time() - since_boot_s
+    return None

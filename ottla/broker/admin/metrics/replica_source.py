@@ -1,0 +1,203 @@
+"""Metrics of topics, partitions, replication and the metadata. A partition is exported by its leader alone."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from ottla.broker.admin.metrics.exposition import Sample, joined, labels
+from ottla.broker.admin.metrics.source import OTHER, Budget, Samples
+from ottla.broker.admin.probe import HealthProbe
+from ottla.broker.metadata.controller_role import ControllerRole
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import LoopRuntime
+from ottla.cluster.image import NO_LEADER, MetadataImage
+from ottla.replication.fetch_session_cache import FetchSessionCache
+from ottla.replication.partition import Partition, TopicTraffic
+from ottla.replication.replica_progress import UNKNOWN_OFFSET
+
+
+def topic_label(topic: str) -> str:
+    return labels(topic=topic)
+
+
+def partition_label(topic: str, index: int) -> str:
+    return labels(topic=topic, partition=index)
+
+
+class ReplicaSource:
+    def __init__(
+        self,
+        runtime: LoopRuntime,
+        replicas: ReplicaManager,
+        controller: ControllerRole,
+        fetch_sessions: FetchSessionCache,
+        probe: HealthProbe,
+    ) -> None:
+        self._runtime = runtime
+        self._replicas = replicas
+        self._controller = controller
+        self._probe = probe
+        config = runtime.config
+        self._topics = Budget(config.ottla_metrics_topics_max, topic_label)
+        self._partitions = Budget(config.ottla_metrics_partitions_max, partition_label)
+        # As of the last pass: those with series of their own, the others, and counts.
+        self.rows: list[tuple[str, Partition]] = []
+        self._others: list[Partition] = []
+        self.counts: Counter[str] = Counter()
+        # Of an image: an image does not change.
+        self._offline_of: MetadataImage | None = None
+        self._offline = 0
+        self._fetch_sessions = fetch_sessions
+        self.families: Mapping[str, Callable[[], Samples]] = {
+            **self._topic_families(),
+            **self._partition_families(),
+            **self._count_families(),
+            **self._cluster_families(),
+        }
+
+    def _topic_families(self) -> dict[str, Callable[[], Samples]]:
+        return {
+            "ottla_topic_records_in_total": lambda: self._traffic(lambda each: [("", each.records_in)]),
+            "ottla_topic_bytes_in_total": lambda: self._traffic(lambda each: [("", each.bytes_in)]),
+            "ottla_topic_bytes_out_total": lambda: self._traffic(
+                lambda each: [('to="consumer"', each.bytes_to_consumers), ('to="follower"', each.bytes_to_followers)]
+            ),
+        }
+
+    def _partition_families(self) -> dict[str, Callable[[], Samples]]:
+        return {
+            "ottla_partition_log_start_offset": lambda: self.each(lambda p: p.log.log_start_offset),
+            "ottla_partition_high_watermark": lambda: self.each(lambda p: p.high_watermark),
+            "ottla_partition_log_end_offset": lambda: self.each(lambda p: p.log.log_end_offset),
+            "ottla_partition_last_stable_offset": lambda: self.each(lambda p: p.last_stable_offset),
+            "ottla_partition_size_bytes": lambda: self._each_and_other(lambda p: p.log.size_bytes),
+            "ottla_partition_segments": lambda: self._each_and_other(lambda p: len(p.log.segments)),
+            "ottla_partition_isr": lambda: self.each(lambda p: len(p.isr)),
+            "ottla_partition_replicas": lambda: self.each(lambda p: len(p.replicas)),
+            "ottla_partition_leader_epoch": lambda: self.each(lambda p: p.leader_epoch),
+            "ottla_follower_lag_records": self._follower_lag,
+        }
+
+    def _count_families(self) -> dict[str, Callable[[], Samples]]:
+        counted = {
+            "ottla_partitions_under_replicated": "under replicated",
+            "ottla_partitions_under_min_isr": "under min isr",
+            "ottla_partitions_at_min_isr": "at min isr",
+            "ottla_partitions_not_preferred_leader": "not preferred",
+        }
+        found: dict[str, Callable[[], Samples]] = {name: partial(self._counted, what) for name, what in counted.items()}
+        found["ottla_partitions"] = lambda: [(labels(role=r), self.counts[r]) for r in ("leader", "follower")]
+        found["ottla_metrics_overflow"] = lambda: [
+            (labels(kind="partitions"), self._partitions.overflow),
+            (labels(kind="topics"), self._topics.overflow),
+        ]
+        return found
+
+    def _counted(self, what: str) -> list[Sample]:
+        return [("", self.counts[what])]
+
+    def _cluster_families(self) -> dict[str, Callable[[], Samples]]:
+        controller, probe, replicas = self._controller, self._probe, self._replicas
+        return {
+            "ottla_partitions_offline": lambda: [("", self._offline)] if controller.is_controller else [],
+            "ottla_isr_changes_total": lambda: [(labels(change=c), n) for c, n in replicas.isr_changes.items()],
+            "ottla_leader_changes_total": lambda: [(labels(reason=r), n) for r, n in controller.leader_changes.items()],
+            "ottla_log_failures": lambda: [("", probe.failed_logs)],
+            "ottla_log_directory_bytes": self._disk,
+            "ottla_fetch_sessions": lambda: [("", len(self._fetch_sessions))],
+            "ottla_recent_appends_bytes": lambda: [("", replicas.shared_reads.recent.held_bytes)],
+            "ottla_controller_active": lambda: [("", int(controller.is_controller))],
+            "ottla_brokers": self._brokers,
+            "ottla_metadata_store_up": lambda: [("", int(probe.store_answers))],
+            "ottla_metadata_session_remaining_seconds": lambda: [("", probe.session_remaining_ms / 1000)],
+        }
+
+    def prepare(self) -> Iterator[None]:
+        rows: list[tuple[str, Partition]] = []
+        others: list[Partition] = []
+        counts: Counter[str] = Counter()
+        for partition in list(self._replicas):
+            yield
+            if not partition.is_leader:
+                counts["follower"] += 1
+                continue
+            _count(partition, counts)
+            text = self._partitions.labels(partition.topic, partition.index)
+            if text is None:
+                others.append(partition)
+            else:
+                rows.append((text, partition))
+        self._partitions.end_pass()
+        self.rows, self._others, self.counts = rows, others, counts
+        image = self._probe.metadata.image
+        if self._controller.is_controller and image is not self._offline_of:
+            yield from self._count_offline(image)
+
+    def _count_offline(self, image: MetadataImage) -> Iterator[None]:
+        offline = 0
+        for topic in image.topics.values():
+            yield
+            offline += sum(state.leader == NO_LEADER for state in topic.partitions)
+        self._offline, self._offline_of = offline, image
+
+    # Samples.
+
+    def each(self, value: Callable[[Partition], int]) -> Iterator[Sample]:
+        for text, partition in self.rows:
+            yield text, value(partition)
+
+    def _each_and_other(self, value: Callable[[Partition], int]) -> Iterator[Sample | None]:
+        yield from self.each(value)
+        total = 0
+        for partition in self._others:
+            total += value(partition)
+            yield None
+        if self._others:
+            yield labels(topic=OTHER, partition=OTHER), total
+
+    def _traffic(self, values: Callable[[TopicTraffic], list[tuple[str, int]]]) -> Iterator[Sample]:
+        other: Counter[str] = Counter()
+        for topic, traffic in list(self._replicas.traffic.items()):
+            text = self._topics.labels(topic)
+            for label, value in values(traffic):
+                if text is None:
+                    other[label] += value
+                else:
+                    yield joined(text, label), value
+        for label, value in other.items():
+            yield joined(topic_label(OTHER), label), value
+        self._topics.end_pass()
+
+    def _follower_lag(self) -> Iterator[Sample | None]:
+        for text, partition in self.rows:
+            leadership = partition.leadership
+            if leadership is None or not leadership.followers:
+                yield None
+                continue
+            end_offset = partition.log.log_end_offset
+            for follower, progress in list(leadership.followers.items()):
+                known = progress.log_end_offset
+                lag = end_offset - known if known != UNKNOWN_OFFSET else end_offset - partition.log.log_start_offset
+                behind = lag > 0 or follower not in partition.isr
+                yield (joined(text, labels(follower=follower)), max(lag, 0)) if behind else None
+
+    def _disk(self) -> list[Sample]:
+        room = self._probe.disk.room
+        if room is None:
+            return []
+        return [(labels(kind="total"), room.total_bytes), (labels(kind="free"), room.free_bytes)]
+
+    def _brokers(self) -> list[Sample]:
+        if not self._controller.is_controller:
+            return []
+        states = Counter(broker.state.value for broker in self._probe.metadata.image.brokers.values())
+        return [(labels(state=state), count) for state, count in sorted(states.items())]
+
+
+def _count(partition: Partition, counts: Counter[str]) -> None:
+    in_sync, replicas, min_isr = len(partition.isr), partition.replicas, partition.min_isr
+    counts["leader"] += 1
+    counts["under replicated"] += in_sync < len(replicas)
+    counts["under min isr"] += in_sync < min_isr
+    counts["at min isr"] += in_sync == min_isr
+    counts["not preferred"] += bool(replicas) and replicas[0] != partition.local_id

@@ -1,0 +1,105 @@
+"""Metrics of requests, connections and the event loop, of events, and of the broker itself."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from ottla.broker.admin.metrics.exposition import Sample, labels
+from ottla.broker.admin.metrics.source import Samples
+from ottla.broker.histogram import merged
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import LoopRuntime
+from ottla.broker.server.dispatch import Route
+from ottla.broker.server.socket_server import Server
+from ottla.protocol.errors import ErrorCode
+from ottla.timer.purgatory import Purgatory
+
+
+class EventsPublisher(Protocol):
+    published_total: int
+    dropped_total: int
+
+    @property
+    def buffered(self) -> int: ...
+
+
+class RequestSource:
+    def __init__(
+        self,
+        runtime: LoopRuntime,
+        server: Server,
+        replicas: ReplicaManager,
+        events: EventsPublisher | None,
+        *,
+        cluster_id: str,
+    ) -> None:
+        self._runtime = runtime
+        self._server = server
+        self._events = events
+        self._cluster_id = cluster_id
+        self._purgatories: tuple[Purgatory, ...] = (
+            replicas.delayed_produce,
+            replicas.delayed_fetch,
+            replicas.delayed_delete_records,
+        )
+        self.families: Mapping[str, Callable[[], Samples]] = {
+            "ottla_request_duration_seconds": self._durations,
+            "ottla_request_errors_total": self._errors,
+            "ottla_requests_parked": lambda: [(labels(purgatory=p.name), len(p)) for p in self._purgatories],
+            "ottla_parked_expired_total": lambda: [(labels(purgatory=p.name), p.expired) for p in self._purgatories],
+            "ottla_connections": self._connections,
+            "ottla_connections_opened_total": lambda: _by("listener", server.opened),
+            "ottla_loop_lateness_seconds": lambda: [("", runtime.wheel.lateness)],
+            "ottla_loop_steps_slow_total": lambda: [("", server.times.slow_events)],
+            "ottla_loop_step_seconds_max": self._slowest,
+            "ottla_offloaded_calls": lambda: [("", runtime.works_under_way)],
+            "ottla_offloaded_oldest_seconds": lambda: [("", runtime.oldest_work_ms / 1000)],
+            "ottla_unhandled_errors_total": lambda: [("", runtime.unhandled_errors)],
+            "ottla_events_published_total": lambda: [] if events is None else [("", events.published_total)],
+            "ottla_events_dropped_total": lambda: [] if events is None else [("", events.dropped_total)],
+            "ottla_events_buffered": lambda: [] if events is None else [("", events.buffered)],
+            "ottla_broker_info": self._info,
+        }
+
+    def prepare(self) -> Iterator[None]:
+        return iter(())
+
+    def routes(self) -> dict[str, list[Route]]:
+        """Those of all versions of an API, by its name."""
+        found: dict[str, list[Route]] = {}
+        for route in list(self._server.dispatcher.routes.values()):
+            found.setdefault(route.api.name, []).append(route)
+        return found
+
+    def _durations(self) -> Iterator[Sample]:
+        for api, routes in self.routes().items():
+            for where, histogram in (
+                ("direct", merged(route.direct for route in routes)),
+                ("parked", merged(route.parked.counts for route in routes)),
+            ):
+                if histogram.count:
+                    yield labels(api=api, where=where), histogram
+
+    def _errors(self) -> Iterator[Sample]:
+        for api, routes in self.routes().items():
+            total = sum((route.errors for route in routes), Counter[int]())
+            for code, count in total.items():
+                yield labels(api=api, error=ErrorCode(code).name), count
+
+    def _connections(self) -> Iterator[Sample]:
+        open_now = Counter(dict.fromkeys(self._server.opened, 0))
+        open_now.update(connection.listener_name for connection in list(self._server.connections))
+        return _by("listener", open_now)
+
+    def _slowest(self) -> list[Sample]:
+        times = self._server.times
+        slowest_ns, times.slowest_event_ns = times.slowest_event_ns, 0
+        return [("", slowest_ns / 1e9)]
+
+    def _info(self) -> list[Sample]:
+        return [(labels(cluster_id=self._cluster_id, rack=self._runtime.config.broker_rack or ""), 1)]
+
+
+def _by(name: str, counts: Mapping[str, int]) -> Iterator[Sample]:
+    for value, count in counts.items():
+        yield labels(**{name: value}), count

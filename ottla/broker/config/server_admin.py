@@ -1,0 +1,83 @@
+"""Server properties of what operators look at: the admin listener, health and metrics (docs/operators.md)."""
+
+from ottla.broker.config.options import Kind, Option, Update, choice, integer, long
+from ottla.protocol.address import Address, parse_address
+
+
+def _listener(text: str) -> Address | None:
+    if text == "off":
+        return None
+    try:
+        return parse_address(text, port_min=0)
+    except ValueError:
+        raise ValueError("expected off or HOST:PORT") from None
+
+
+class AdminOptions:
+    ottla_admin_listener = Option[Address | None](
+        "ottla.admin.listener",
+        Kind.STRING,
+        None,
+        "Address of the HTTP listener for health and metrics; port 0 is any free port. Without one, or with off, there "
+        "is none. It has no login: it shows names of topics and groups to everyone who can reach it.",
+        parse=_listener,
+        bounds="off or HOST:PORT",
+        update=Update.READ_ONLY,
+    )
+    ottla_health_disk_stall_ms = long(
+        "ottla.health.disk.stall.ms",
+        30000,
+        "A call to the disk that takes longer makes the broker not ready, in milliseconds.",
+        at_least=1,
+    )
+    ottla_health_ready_requires = choice(
+        "ottla.health.ready.requires",
+        "nothing",
+        ("nothing", "caught-up"),
+        "With caught-up a broker is ready only when each of its replicas has been in sync once since the start.",
+    )
+    ottla_health_caught_up_timeout_ms = integer(
+        "ottla.health.caught.up.timeout.ms",
+        600000,
+        "How long ottla.health.ready.requires=caught-up waits at most, in milliseconds.",
+        at_least=0,
+    )
+    ottla_metrics_partitions_max = integer(
+        "ottla.metrics.partitions.max",
+        1000,
+        "Number of partitions that have metrics of their own. Of others only sums are exported.",
+        at_least=0,
+    )
+    ottla_metrics_topics_max = integer(
+        "ottla.metrics.topics.max",
+        1000,
+        "Number of topics that have metrics of their own. The others are summed up as _other.",
+        at_least=0,
+    )
+    ottla_metrics_groups_max = integer(
+        "ottla.metrics.groups.max",
+        300,
+        "Number of groups that have metrics of their own. The others are summed up as _other.",
+        at_least=0,
+    )
+    ottla_metrics_lag_max = integer(
+        "ottla.metrics.lag.max",
+        5000,
+        "Number of pairs of group and partition whose lag is exported. That of the others is summed up as _other.",
+        at_least=0,
+    )
+    ottla_request_log_slow_ms = integer(
+        "ottla.request.log.slow.ms",
+        500,
+        "Requests that take longer are logged, in milliseconds; 0 logs none. Long polls are not: Fetch, JoinGroup and "
+        "SyncGroup that wait. Less than 50 is taken for 50.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
+    )
+    ottla_log_level_revert_ms = long(
+        "ottla.log.level.revert.ms",
+        3600000,
+        "How long levels of the log that were altered at run time (BROKER_LOGGER) hold, in milliseconds; 0 for ever.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
+    )

@@ -1,0 +1,87 @@
+"""How long requests take: counted for metrics, and those that are slow written into the log (docs/operators.md §4.3).
+
+All answers of a read event leave together, so each of its requests has taken as long as the event, and the clock need
+not be read for each. A request that was parked is counted when its answer leaves.
+"""
+
+from typing import Protocol
+
+from ottla.broker.histogram import SUM_NS, UNIT_BITS
+from ottla.broker.logging import REQUEST_LOGGER
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.dispatch import Route
+from ottla.broker.server.request_context import ClientConnection, RequestContext
+
+# A read event that holds up the others on the loop.
+SLOW_EVENT_NS = 50_000_000
+_MS = 1_000_000
+# These wait as long as their client asks for, or for other clients: Fetch, JoinGroup, SyncGroup.
+LONG_POLLS = frozenset({1, 11, 14})
+
+
+class TimedConnection(Protocol):
+    peer_host: str
+    listener_name: str
+
+    run_route: Route | None
+    """Of the last requests of the read event."""
+
+
+class RequestTimes:
+    def __init__(self, runtime: Runtime) -> None:
+        self.runs: list[tuple[Route, int]] = []
+        """Of the read event that is handled: how many requests in a row had one route, but for the last run, which its
+        connection counts itself. A negative number takes requests out that were parked."""
+        self.slow_events = 0
+        self.slowest_event_ns = 0
+        """Since it was set to 0."""
+        self._runtime = runtime
+        self._log = runtime.log.logger(REQUEST_LOGGER)
+
+    def count(self, duration_ns: int, connection: TimedConnection) -> None:
+        """The read event is over, and its answers are with the transport: counts the runs that its connection has not,
+        and notes whether it was slow."""
+        bucket = (duration_ns >> UNIT_BITS).bit_length()
+        for route, count in self.runs:
+            route.direct[bucket] += count
+            route.direct[SUM_NS] += count * duration_ns
+        if duration_ns >= SLOW_EVENT_NS:
+            self._count_slow(duration_ns, connection)
+        self.runs.clear()
+
+    def count_parked(self, request: RequestContext) -> None:
+        """Its answer leaves."""
+        duration_ns = self._runtime.clock.now_ns() - request.began_ns
+        request.route.parked.observe(duration_ns)
+        if duration_ns >= SLOW_EVENT_NS and request.api_key not in LONG_POLLS and self._is_slow(duration_ns):
+            connection: ClientConnection = request.connection
+            self._log.warning(
+                "slow request",
+                api=request.route.api.name,
+                version=request.api_version,
+                peer=connection.peer_host,
+                listener=connection.listener_name,
+                client_id=request.client_id,
+                duration_ms=duration_ns // _MS,
+                request_bytes=request.size_bytes,
+                response_bytes=request.response_bytes,
+                waited=True,
+            )
+
+    def _count_slow(self, duration_ns: int, connection: TimedConnection) -> None:
+        self.slow_events += 1
+        self.slowest_event_ns = max(self.slowest_event_ns, duration_ns)
+        if self._is_slow(duration_ns):
+            last = connection.run_route
+            routes = [route for route, _ in self.runs] + ([] if last is None else [last])
+            self._log.warning(
+                "slow requests",
+                apis=sorted({f"{route.api.name} v{route.version}" for route in routes}),
+                peer=connection.peer_host,
+                listener=connection.listener_name,
+                duration_ms=duration_ns // _MS,
+            )
+
+    def _is_slow(self, duration_ns: int) -> bool:
+        slow_ms = self._runtime.config.ottla_request_log_slow_ms
+        return 0 < slow_ms * _MS <= duration_ns
