@@ -67,7 +67,7 @@ def test_records_below_a_log_start_that_rose_are_not_compared(replicas):
     assert replicas.violated == []
 
 
-def test_deleted_records_that_a_restart_brings_back_are_not_compared(replicas):
+def test_deleted_records_that_are_back_are_not_compared(replicas):
     leader_that_has_deleted(replicas, 2)
 
     restarted = replicas.add(("a", 0), ("other", 0), ("c", 2))
