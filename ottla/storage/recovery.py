@@ -107,8 +107,9 @@ class _Opening(NamedTuple):
         bases = bases_of(names, LOG_SUFFIX)
         self._remove_orphans(names, set(bases))
         loaded = [self._load_segment(base) for base in bases]
-        stored_epochs = LeaderEpochCache(self._read_epochs())
-        epochs = LeaderEpochCache(stored_epochs.entries)
+        in_file: Sequence[EpochEntry] = self._read_epochs()
+        epochs, stored_epochs = LeaderEpochCache(in_file), LeaderEpochCache(in_file)
+        in_file = stored_epochs.entries
         loaded, log_end_offset = self._find_end(loaded, epochs)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
         if not loaded or log_end_offset < log_start_offset:
@@ -117,15 +118,14 @@ class _Opening(NamedTuple):
         recovery_point = log_end_offset if clean else min(self.history.recovery_point, log_end_offset)
         recovery_point = max(recovery_point, log_start_offset)
         for each in (epochs, stored_epochs):
-            each.truncate_from_end(log_end_offset)
             each.truncate_from_start(log_start_offset)
+            # Last, so that nothing is left of an empty log: later epochs may have been deleted before they were stored.
+            each.truncate_from_end(log_end_offset)
         if epochs.below(recovery_point) != stored_epochs.below(recovery_point):
             content = build_epochs(epochs.entries)
             write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
-            stored_epochs = epochs
-        return self._build(
-            Segments(loaded), epochs, stored_epochs.entries, log_start_offset, log_end_offset, recovery_point
-        )
+            in_file = epochs.entries
+        return self._build(Segments(loaded), epochs, in_file, log_start_offset, log_end_offset, recovery_point)
 
     def _remove_orphans(self, names: list[str], bases: set[int]) -> None:
         for suffix in SEGMENT_SUFFIXES[1:]:

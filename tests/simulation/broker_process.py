@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.logging import LazyLog
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.store import MetadataStore
 from ottla.protocol.errors import CorruptMessage
@@ -22,13 +23,17 @@ DATA_DIR = Path("/data")
 DISK_FAULT = "no space is left on the device"
 
 
-class JudgedLog:
+class JudgedLog(LazyLog):
     """The broker's log: what it says belongs to the trace, and an error is one too many."""
 
     def __init__(self, judge: Judge, is_expected: Callable[[Mapping[str, Any]], bool] = lambda _: False) -> None:
         """`is_expected` says by its fields whether an error may be logged; unhandled ones never may."""
+        super().__init__()
         self._judge = judge
         self._is_expected = is_expected
+
+    def with_fields(self, **_: Any) -> "JudgedLog":
+        return self
 
     def debug(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)

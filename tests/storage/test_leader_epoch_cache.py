@@ -278,6 +278,35 @@ def test_epochs_of_records_that_are_gone_do_not_come_back() -> None:
     assert log.epochs.entries == stored_epochs(disk) == ((1, 0),)
 
 
+def test_epochs_of_a_log_that_was_lost_do_not_come_back() -> None:
+    """Seed 174 of the cluster: a replica without a record claimed an epoch, and truncated its log for it."""
+    disk = FakeDisk()
+    new_log(disk)
+    store_epochs(disk, ((8, 2),))
+    log = reopened(disk)
+    log.truncate_fully_and_start_at(5)
+    log.flush()
+
+    assert stored_epochs(disk) == ()
+    assert reopened(disk).epochs.entries == ()
+
+
+def test_an_empty_log_claims_no_epoch_of_what_was_deleted() -> None:
+    """Records of epoch 2 were deleted before it was stored: the log start is in no epoch that the file knows."""
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(log, batch("a"), leader_epoch=1)
+    log.flush()
+    append(log, batch("b"), leader_epoch=2)
+    log.delete_records_before(2)
+    directory.log_start_checkpoint().write()
+
+    log = reopened(disk)
+
+    assert (log.log_start_offset, log.log_end_offset, log.epochs.entries) == (2, 2, ())
+
+
 def test_recovery_point_above_log_end_is_lowered_before_appends() -> None:
     """Else the records to come would count as durable, and as read, because others were."""
     disk = FakeDisk()

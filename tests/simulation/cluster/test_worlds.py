@@ -41,6 +41,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(297, id="diverging-records-below-the-log-start"),
         pytest.param(0, id="diverging-records-that-are-deleted-with-the-next-fetch"),
         pytest.param(130, id="session-that-ends-before-its-activation-begins"),
+        pytest.param(174, id="epoch-of-a-log-that-was-lost"),
         pytest.param(1012, id="high-watermark-above-a-log-whose-restart-the-disk-refused"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
