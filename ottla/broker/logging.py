@@ -62,6 +62,10 @@ class LazyLog:
     def level_changed(self) -> None:
         self._level = self.levels.of(self._name)
 
+    def writes(self, level: str) -> bool:
+        """Whether an event of the level, one of `LEVELS`, gets a line."""
+        return LEVELS[level] >= self._level
+
     def debug(self, event: str, **fields: Any) -> None:
         self._write(LEVELS["debug"], "debug", event, fields)
 

@@ -322,6 +322,9 @@ async def test_offsets_expire_on_the_configured_round(tmp_path: Path) -> None:
         def now_ms(self) -> int:
             return int(asyncio.get_running_loop().time() * 1000)
 
+        def now_ns(self) -> int:
+            return self.now_ms() * 1_000_000
+
         def wall_ms(self) -> int:
             return 1_700_000_000_000 + self.now_ms() + self.ahead_ms
 

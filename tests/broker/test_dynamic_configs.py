@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config.alter import Alteration, Operation
 from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
 from ottla.broker.config.options import Update
 from ottla.broker.server.connection import HELD_BY_THROTTLE
@@ -459,6 +460,27 @@ async def max_connection_creation_rate(stage: Stage) -> None:
     assert not newest_is_throttled(stage)
 
 
+async def request_log_slow_ms(stage: Stage) -> None:
+    await stage.start()
+    times = stage.node.broker.server.times
+    await stage.alter(0)
+    assert not times.is_slow(HOUR_MS * 1_000_000)
+    await stage.alter(20)
+    assert times.is_slow(20_000_000)
+
+
+async def log_level_revert_ms(stage: Stage) -> None:
+    await stage.start()
+    await stage.alter(HOUR_MS)
+    loggers = stage.node.broker.parts.loggers
+    at_start = loggers.levels()
+    await stage.alter(2 * CHECK_MS)
+    loggers.alter([Alteration("ottla", Operation.SET, "ERROR")], validate_only=False)
+    assert loggers.levels() != at_start
+    await stage.sleep(3 * CHECK_MS)
+    assert loggers.levels() == at_start
+
+
 def newest_is_throttled(stage: Stage) -> bool:
     newest = list(stage.node.broker.server.connections)[-1]
     return bool(newest._holds & HELD_BY_THROTTLE)
@@ -498,6 +520,8 @@ SERVER_PROOFS: dict[str, Proof] = {
     "max.connections.per.ip": max_connections,
     "max.connections.per.ip.overrides": max_connections_per_ip_overrides,
     "max.connection.creation.rate": max_connection_creation_rate,
+    "ottla.log.level.revert.ms": log_level_revert_ms,
+    "ottla.request.log.slow.ms": request_log_slow_ms,
     "producer.id.expiration.ms": producer_id_expiration_ms,
 }
 

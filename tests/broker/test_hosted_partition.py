@@ -52,7 +52,7 @@ class Owner:
     def deliver(self, token: int, result: Any) -> None:
         self.replies.append((token, result))
 
-    def observe(self, fact: Any, now_ms: int) -> None:
+    def observe(self, fact: Any, now_ms: int, wall_ms: int) -> None:
         self.facts.append((fact, now_ms))
         self.when.get(fact, lambda: None)()
 

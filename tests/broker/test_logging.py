@@ -68,7 +68,6 @@ def test_event_that_repeats_is_suppressed_and_counted(monkeypatch: pytest.Monkey
 
 def test_deadline_of_a_fact_is_written_by_the_wall_clock() -> None:
     stream = io.StringIO()
-    clock = SimpleNamespace(now_ms=lambda: 5_000, wall_ms=lambda: 1_700_000_000_000)
     fact = RebalanceStarted(
         group_id="g",
         generation=1,
@@ -78,7 +77,7 @@ def test_deadline_of_a_fact_is_written_by_the_wall_clock() -> None:
         members=1,
         join_deadline_ms=8_000,
     )
-    log_fact(LazyLog("json", "info", stream), fact, clock)  # type: ignore[arg-type]
+    log_fact(LazyLog("json", "info", stream), fact, now_ms=5_000, wall_ms=1_700_000_000_000)
 
     (line,) = lines(stream)
     assert line["join_deadline"] == "2023-11-14T22:13:23.000Z"

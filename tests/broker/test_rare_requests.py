@@ -165,7 +165,7 @@ async def test_leader_epoch_below_none_is_fenced(tmp_path: Path) -> None:
         assert answer.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_operations_on_an_unknown_topic_are_told(tmp_path: Path) -> None:
+async def test_operations_on_unknown_topics_are_returned(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         request = metadata("nowhere")
         request.include_topic_authorized_operations = True

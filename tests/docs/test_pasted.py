@@ -36,6 +36,8 @@ NOT_PASTED_HERE = {
     f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
     f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
+    "docs/monitoring.md: ottla serve --admin": "tests/broker/admin/test_broker_probes.py asks one in all its states",
+    "docs/monitoring.md: ottla health": "tests/docker/test_image.py: it is the health check of the image",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "CONTRIBUTING.md: ": "minutes of checks; tests/docs/test_documents.py knows the targets of make",

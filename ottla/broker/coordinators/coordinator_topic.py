@@ -55,7 +55,7 @@ class CoordinatorTopic(Generic[S]):
         codec: int,
         append_timeout_ms: int,
         load_buffer_bytes: int,
-        observe: Callable[[Any, int], None],
+        observe: Callable[[Any, int, int], None],
     ) -> None:
         """`observe` is called with every fact of a step and the step's time, in the middle of it."""
         self.name = name

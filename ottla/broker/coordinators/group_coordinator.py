@@ -137,8 +137,8 @@ class GroupCoordinator:
 
     # Inside.
 
-    def _observe(self, fact: Fact, now_ms: int) -> None:
-        log_fact(self._log, fact, self._runtime.clock)
+    def _observe(self, fact: Fact, now_ms: int, wall_ms: int) -> None:
+        log_fact(self._log, fact, now_ms, wall_ms)
         if not self.timed_observers.is_empty:
             self.timed_observers.notify(fact, now_ms)
         self.observers.notify(fact)

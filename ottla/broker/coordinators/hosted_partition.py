@@ -57,7 +57,9 @@ class PartitionOwner(Protocol):
 
     def deliver(self, token: int, result: Any, /) -> None: ...
 
-    def observe(self, fact: Any, now_ms: int, /) -> None: ...
+    def observe(self, fact: Any, now_ms: int, wall_ms: int, /) -> None:
+        """With the time of the step, by both clocks."""
+        ...
 
 
 class HostedPartition(Generic[S]):
@@ -91,7 +93,7 @@ class HostedPartition(Generic[S]):
         self._before_serving: list[Any] = []
         self._stepping = False
         # Facts that are still to be reported, with the time of their step. Later ones come behind them.
-        self._facts: deque[tuple[Any, int]] = deque()
+        self._facts: deque[tuple[Any, int, int]] = deque()
         self._timers: dict[Hashable, TimerEntry] = {}
         # When appends that were refused are reported, by their ids.
         self._refusals: dict[int, TimerEntry] = {}
@@ -177,7 +179,7 @@ class HostedPartition(Generic[S]):
                 now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
                 effects = self.coordinator.step(event, now_ms, wall_ms)
                 if len(effects) > FACTS_PER_STEP:
-                    effects = self._without_facts(effects, now_ms)
+                    effects = self._without_facts(effects, now_ms, wall_ms)
                 for effect in effects:
                     self._perform(effect, now_ms, wall_ms)
         finally:
@@ -208,15 +210,15 @@ class HostedPartition(Generic[S]):
                 self._append(append_id, records, wall_ms)
             case Observed(fact):
                 if self._facts:
-                    self._facts.append((fact, now_ms))
+                    self._facts.append((fact, now_ms, wall_ms))
                 else:
-                    self._owner.observe(fact, now_ms)
+                    self._owner.observe(fact, now_ms, wall_ms)
 
-    def _without_facts(self, effects: list[Effect], now_ms: int) -> list[Effect]:
+    def _without_facts(self, effects: list[Effect], now_ms: int, wall_ms: int) -> list[Effect]:
         """The other effects of a long step; its facts are reported in the steps of the loop to come."""
         if not self._facts:
             self._runtime.soon(self._report_some)
-        self._facts += [(effect.fact, now_ms) for effect in effects if isinstance(effect, Observed)]
+        self._facts += [(effect.fact, now_ms, wall_ms) for effect in effects if isinstance(effect, Observed)]
         return [effect for effect in effects if not isinstance(effect, Observed)]
 
     def _report_some(self) -> None:
@@ -228,8 +230,7 @@ class HostedPartition(Generic[S]):
 
     def _report_facts(self, count: int) -> None:
         for _ in range(count):
-            fact, now_ms = self._facts.popleft()
-            self._owner.observe(fact, now_ms)
+            self._owner.observe(*self._facts.popleft())
 
     def _set_timer(self, key: Hashable, deadline_ms: int) -> None:
         entry = self._timers.get(key)

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar, TypeVarTuple
 
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import Fact
-from ottla.timer.clock import Clock
 
 DEADLINE_MS = "_deadline_ms"
 
@@ -49,26 +48,22 @@ def _name_of(observer: object) -> str:
     return getattr(observer, "__qualname__", None) or type(observer).__qualname__
 
 
-def log_fact(log: LazyLog, fact: Fact, clock: Clock) -> None:
+def log_fact(log: LazyLog, fact: Fact, now_ms: int, wall_ms: int) -> None:
     """One line, at the level that the class of the fact names; none where it names none.
 
     The line's event is the name of the class, its fields are those of the fact. A deadline, which a fact has by the
     clock that is never set, is written by the clock on the wall."""
-    match fact.level:
-        case "warning":
-            log.warning(type(fact).__name__, **_fields(fact, clock))
-        case "info":
-            log.info(type(fact).__name__, **_fields(fact, clock))
-        case _:
-            pass
+    if fact.level is not None and log.writes(fact.level):
+        write = log.warning if fact.level == "warning" else log.info
+        write(type(fact).__name__, **_fields(fact, wall_ms - now_ms))
 
 
-def _fields(fact: Fact, clock: Clock) -> dict[str, object]:
+def _fields(fact: Fact, ahead_ms: int) -> dict[str, object]:
     values = {field.name: getattr(fact, field.name) for field in fields(fact)}
     said: dict[str, object] = {}
     for name, value in values.items():
         if name.endswith(DEADLINE_MS) and isinstance(value, int):
-            said[name.removesuffix("_ms")] = _wall_time(value - clock.now_ms() + clock.wall_ms())
+            said[name.removesuffix("_ms")] = _wall_time(value + ahead_ms)
         else:
             said[name] = str(value) if isinstance(value, str) else value
     return said

@@ -53,7 +53,7 @@ class RequestTimes:
         """Its answer leaves."""
         duration_ns = self._runtime.clock.now_ns() - request.began_ns
         request.route.parked.observe(duration_ns)
-        if duration_ns >= SLOW_EVENT_NS and request.api_key not in LONG_POLLS and self._is_slow(duration_ns):
+        if duration_ns >= SLOW_EVENT_NS and request.api_key not in LONG_POLLS and self.is_slow(duration_ns):
             connection: ClientConnection = request.connection
             self._log.warning(
                 "slow request",
@@ -71,7 +71,7 @@ class RequestTimes:
     def _count_slow(self, duration_ns: int, connection: TimedConnection) -> None:
         self.slow_events += 1
         self.slowest_event_ns = max(self.slowest_event_ns, duration_ns)
-        if self._is_slow(duration_ns):
+        if self.is_slow(duration_ns):
             last = connection.run_route
             routes = [route for route, _ in self.runs] + ([] if last is None else [last])
             self._log.warning(
@@ -82,6 +82,6 @@ class RequestTimes:
                 duration_ms=duration_ns // _MS,
             )
 
-    def _is_slow(self, duration_ns: int) -> bool:
+    def is_slow(self, duration_ns: int) -> bool:
         slow_ms = self._runtime.config.ottla_request_log_slow_ms
         return 0 < slow_ms * _MS <= duration_ns

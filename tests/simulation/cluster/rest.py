@@ -141,7 +141,7 @@ class Rest:
         """Partitions that a replica could lead which has never lost anything, as far as its disk goes."""
         nodes = self._world.nodes
         return [
-            f"nobody leads {topic.name}-{index}, though {node_id} has lost nothing"
+            f"{topic.name}-{index} has no leader, though {node_id} has lost nothing"
             for topic, index, state in self._world.truth.image.partitions()
             for node_id in state.replicas
             if state.leader == NO_LEADER and nodes[node_id].is_up and not nodes[node_id].has_lost_records
