@@ -40,7 +40,7 @@ class Newcomer:
     async def _ask(self) -> None:
         """For those that are wanted, and for one that is not to be created."""
         wire = await self._client.any_broker()
-        for names, creates in ((sorted(self.missing), True), ([UNWANTED, *INTERNAL_TOPICS], False)):
+        for names, creates in ((sorted(self.missing), True), ([UNWANTED, *sorted(INTERNAL_TOPICS)], False)):
             topics = [MetadataRequestTopic(name=name) for name in names]
             request = MetadataRequest(topics=topics, allow_auto_topic_creation=creates)
             response = await wire.call(request, self._version, within_ms=REQUEST_TIMEOUT_MS)
