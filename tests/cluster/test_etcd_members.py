@@ -70,8 +70,9 @@ class Members:
         leader.kill()
         return leader
 
-    async def compact(self, revision: int) -> None:
-        await self.ask(self.members[1], "kv/compaction", revision=str(revision), physical=True)
+    async def compact(self, revision: int, *, dead: EtcdServer) -> None:
+        alive = next(each for each in self.members if each is not dead)
+        await self.ask(alive, "kv/compaction", revision=str(revision), physical=True)
 
     async def _listed(self) -> list[dict[str, Any]]:
         return list((await self.ask(self.members[0], "cluster/member/list"))["members"])
@@ -169,7 +170,7 @@ async def disturb(control: Members, writer: Writer, store: EtcdStore) -> None:
     await writer.commits(BETWEEN)
     killed = await control.kill_leader()
     await writer.commits(BETWEEN)
-    await control.compact(store.revision_seen)
+    await control.compact(store.revision_seen, dead=killed)
     killed.start()
     await writer.commits(BETWEEN)
 
