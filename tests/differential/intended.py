@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.broker.config.definitions import SERVER_OPTIONS
+from ottla.protocol.messages.produce import ProduceResponse
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Silence
 from tests.differential.drawing import names_something_twice
@@ -106,6 +107,9 @@ def _is_one_of_several(exchange: Exchange, difference: Difference) -> bool:
 
 def _is_beside_a_bad_batch(exchange: Exchange, difference: Difference) -> bool:
     if not _is_produce(exchange) or not isinstance(exchange.theirs, Answer):
+        return False
+    if not isinstance(exchange.theirs.message, ProduceResponse):
+        # The damage has made another request of it.
         return False
     partitions = [each for topic in exchange.theirs.message.responses for each in topic.partition_responses]
     return len(partitions) > 1 and {each.error_code for each in partitions} == {2}
