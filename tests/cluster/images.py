@@ -1,7 +1,10 @@
 """Small clusters for tests, said in few words."""
 
+from typing import Any
+
 from ottla.cluster.controller import ControllerEvent, PartitionChange, RulesOf, TopicRules, decisions
 from ottla.cluster.image import BrokerInfo, BrokerState, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.partition_state import Conditions
 
 TOPIC_ID = b"i" * 16
 
@@ -50,3 +53,7 @@ def decide(made: MetadataImage, event: ControllerEvent, rules_of: RulesOf) -> li
 
 def rules(min_isr: int = 2, unclean: bool = False):
     return lambda topic: TopicRules(min_isr, unclean)
+
+
+def conditions(active: str, *, lost: str = "", min_isr: int = 2, **fields: Any) -> Conditions:
+    return Conditions(active=digits(active), min_isr=min_isr, lost_data=digits(lost), **fields)

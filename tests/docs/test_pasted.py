@@ -12,7 +12,8 @@ from tests.docs.pasting import Block, block, blocks, paste, run_pytest, run_pyth
 from tests.ports import free_ports
 from tests.served import ServedBroker
 
-README, CLI, CLUSTERS, TESTING = "README.md", "docs/cli.md", "docs/clusters.md", "docs/testing.md"
+README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
+TESTING, MONITORING = "docs/testing.md", "docs/monitoring.md"
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -28,6 +29,7 @@ PASTED = {
     f"{TESTING}: import pytest",
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: from confluent_kafka import Producer",
+    f"{MONITORING}: ottla health",
 }
 NOT_PASTED_HERE = {
     f"{README}: make serve": "make test runs this test, and the brokers of the other blocks are served",
@@ -36,8 +38,7 @@ NOT_PASTED_HERE = {
     f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
     f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
-    "docs/monitoring.md: ottla serve --admin": "tests/broker/admin/test_broker_probes.py asks one in all its states",
-    "docs/monitoring.md: ottla health": "tests/docker/test_image.py: it is the health check of the image",
+    f"{MONITORING}: ottla serve --admin": "a broker starts with the documented arguments",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "CONTRIBUTING.md: ": "minutes of checks; tests/docs/test_documents.py knows the targets of make",
@@ -87,6 +88,14 @@ def test_readmes_story_says_why_the_group_rebalanced(tmp_path: Path) -> None:
     story = printed.partition("anna stops")[2]
     for reason in ("member joined", "member left", "session expired"):
         assert reason in story
+
+
+def test_monitorings_commands_say_that_all_is_well(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    commands = block(MONITORING, "ottla health --url").text.replace("127.0.0.1:9644", f"127.0.0.1:{port}")
+
+    with ServedBroker(tmp_path / "data", arguments=["--admin", f"127.0.0.1:{port}"]) as broker:
+        assert paste(commands, broker.bootstrap, tmp_path).splitlines() == ["ready", "safe"]
 
 
 def block_with(text: str) -> Block:

@@ -164,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         began_ns = self._now_ns()
         self.last_event_ms = began_ns // 1_000_000
         self._handling = True
+        self.run_route = None
         try:
             while True:
                 position = self._handle_frames(buffer, position, end)

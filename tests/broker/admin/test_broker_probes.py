@@ -187,10 +187,12 @@ async def test_broker_without_the_property_has_no_listener(tmp_path: Path) -> No
 
 
 async def test_disk_call_that_does_not_return_makes_unready(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, ottla_admin_listener="127.0.0.1:0", ottla_health_disk_stall_ms=1) as broker:
+    # No real call takes so long.
+    settings = {"ottla_admin_listener": "127.0.0.1:0", "ottla_health_disk_stall_ms": 600_000}
+    async with running_broker(tmp_path, **settings) as broker:
         assert (await get(TcpNetwork(), broker.admin_url, "/health/ready")).status == 200
         stuck = broker.runtime.loop.create_future()
-        broker.runtime._works[stuck] = broker.runtime.clock.now_ms() - 1000
+        broker.runtime._works[stuck] = broker.runtime.clock.now_ms() - 600_001
         answer = await get(TcpNetwork(), broker.admin_url, "/health/ready")
         broker.runtime._works[stuck] = None
         assert (answer.status, answer.failing()) == (503, ["disk"])
