@@ -37,14 +37,9 @@ def check_resource_type(resource_type: int) -> ResourceType:
         raise InvalidRequest(f"resources of type {resource_type} have no configs on this broker") from None
 
 
-def check_broker_name(name: str, node_id: int) -> None:
-    if name not in (ALL_BROKERS, str(node_id)):
-        raise InvalidRequest(f"this is broker {node_id}, not '{name}'")
-
-
-def check_logger_resource(name: str, node_id: int) -> None:
-    """Loggers are those of one broker."""
-    if name != str(node_id):
+def check_broker_name(name: str, node_id: int, *, may_be_all: bool = True) -> None:
+    """Configs may be those of all brokers; loggers are those of one."""
+    if name != str(node_id) and not (may_be_all and name == ALL_BROKERS):
         raise InvalidRequest(f"this is broker {node_id}, not '{name}'")
 
 
@@ -112,7 +107,7 @@ async def _alter(
             raise InvalidRequest("a resource is named twice")
         kind = check_resource_type(resource.resource_type)
         if kind is ResourceType.BROKER_LOGGER:
-            check_logger_resource(name, node_id)
+            check_broker_name(name, node_id, may_be_all=False)
             if alter_loggers is None:
                 raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
             alter_loggers(resource, validate_only)

@@ -17,7 +17,6 @@ from ottla.broker.handlers.config_resources import (
     WITHOUT_CONFIGS,
     ResourceType,
     check_broker_name,
-    check_logger_resource,
     check_resource_type,
 )
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -84,7 +83,7 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
     name = resource.resource_name
     kind = check_resource_type(resource.resource_type)
     if kind is ResourceType.BROKER_LOGGER:
-        check_logger_resource(name, node_id)
+        check_broker_name(name, node_id, may_be_all=False)
         return logger_entries(parts.loggers.levels())
     if kind in WITHOUT_CONFIGS:
         return ()
