@@ -164,7 +164,6 @@ class Connection(asyncio.BufferedProtocol):
         began_ns = self._now_ns()
         self.last_event_ms = began_ns // 1_000_000
         self._handling = True
-        self.run_route = None
         try:
             while True:
                 position = self._handle_frames(buffer, position, end)
@@ -191,6 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             times[SUM_NS] += self._run_count * duration_ns
         if self._runs or duration_ns >= SLOW_EVENT_NS:
             self._times.count(duration_ns, self)
+        self.run_route = None
         if self._holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self._holds & CLOSED else position
