@@ -17,9 +17,10 @@ from struct import Struct
 from typing import Any, cast
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
+from ottla.broker.server.connection_interfaces import ConnectionOwner
 from ottla.broker.server.dispatch import Route, why_no_frame, why_not_served
 from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
-from ottla.broker.server.request_context import ConnectionOwner, RequestContext
+from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
 from ottla.protocol.errors import KafkaError

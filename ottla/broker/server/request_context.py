@@ -7,13 +7,11 @@ that rotation, so a handler that means to keep the context must park it.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.broker.runtime import Runtime, next_step
-from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.dispatch import Dispatcher, Route
-from ottla.broker.server.receive_buffers import ReceiveBuffers
-from ottla.broker.server.turns import Turns
+from ottla.broker.server.connection_interfaces import ClientConnection
+from ottla.broker.server.dispatch import Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 
@@ -31,64 +29,6 @@ CLUSTER_OPERATIONS = (
 
 NOT_ASKED = -(2**31)
 """The value of an `authorized_operations` field when the client has not asked for it."""
-
-
-class ClientConnection(Protocol):
-    """The connection of a request, as handlers and the context know it."""
-
-    listener_name: str
-    is_inter_broker: bool
-    peer_host: str
-    buffer: memoryview
-    """Has the client id of the request that is being handled."""
-    fetch_room: Callable[[], int]
-    """How many bytes of records a response may have now."""
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    def __hash__(self) -> int: ...
-
-    def park(self, context: "RequestContext") -> None: ...
-
-    def expect(self, more_bytes: int) -> None: ...
-
-    def send_completed(self, more_bytes: int) -> None: ...
-
-    def close(self, reason: str) -> None: ...
-
-
-class ConnectionTimes(Protocol):
-    """What counts how long requests take."""
-
-    runs: list[tuple[Route, int]]
-
-    def count(self, duration_ns: int, connection: Any) -> None: ...
-
-    def count_parked(self, request: "RequestContext") -> None: ...
-
-
-class ConnectionOwner(Protocol):
-    """The server, as its connections know it."""
-
-    runtime: Runtime
-    dispatcher: Dispatcher
-    receive_buffers: ReceiveBuffers
-    memory: ConnectionMemory
-    turns: Turns
-    inter_broker_listener: str
-    request_bytes_max: int
-
-    @property
-    def times(self) -> ConnectionTimes: ...
-
-    def connected(self, connection: Any) -> None: ...
-
-    def closing(self, connection: Any, reason: str | None) -> None:
-        """Nothing is read from it any more; without a reason its client has ended it."""
-        ...
-
-    def disconnected(self, connection: Any) -> None: ...
 
 
 class RequestContext:

@@ -9,8 +9,9 @@ from typing import Protocol
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
 from ottla.broker.logging import REQUEST_LOGGER
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.connection_interfaces import ClientConnection
 from ottla.broker.server.dispatch import Route
-from ottla.broker.server.request_context import ClientConnection, RequestContext
+from ottla.broker.server.request_context import RequestContext
 
 # A read event that holds up the others on the loop.
 SLOW_EVENT_NS = 50_000_000

@@ -1,0 +1,81 @@
+"""The two sides of a connection: what handlers know of it, and what it asks of the server that owns it.
+
+A connection gets its server as a `ConnectionOwner`, and copies into itself what it needs for every request: thousands
+of connections share one of each of these parts. Requests are `RequestContext`s, which are built on this file.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.connection_memory import ConnectionMemory
+from ottla.broker.server.dispatch import Dispatcher, Route
+from ottla.broker.server.receive_buffers import ReceiveBuffers
+from ottla.broker.server.turns import Turns
+
+
+class ClientConnection(Protocol):
+    """The connection of a request, as handlers and the context know it."""
+
+    listener_name: str
+    is_inter_broker: bool
+    peer_host: str
+    buffer: memoryview
+    """Has the client id of the request that is being handled."""
+    fetch_room: Callable[[], int]
+    """How many bytes of records a response may have now."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def park(self, context: Any) -> None: ...
+
+    def expect(self, more_bytes: int) -> None: ...
+
+    def send_completed(self, more_bytes: int) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class ConnectionTimes(Protocol):
+    """What counts how long requests take."""
+
+    runs: list[tuple[Route, int]]
+    """Of the read event that is handled: how many requests in a row had one route, but for its last run."""
+
+    def count(self, duration_ns: int, connection: Any) -> None:
+        """A read event is over that had several runs, or was slow."""
+        ...
+
+    def count_parked(self, request: Any) -> None:
+        """The response of a request that was parked leaves."""
+        ...
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections know it."""
+
+    runtime: Runtime
+    dispatcher: Dispatcher
+    receive_buffers: ReceiveBuffers
+    memory: ConnectionMemory
+    turns: Turns
+    inter_broker_listener: str
+    """The name of the listener that brokers have for each other."""
+    request_bytes_max: int
+    """A frame that announces more closes its connection."""
+
+    @property
+    def times(self) -> ConnectionTimes: ...
+
+    def connected(self, connection: Any) -> None: ...
+
+    def closing(self, connection: Any, reason: str | None) -> None:
+        """Nothing is read from it any more; without a reason its client has ended it."""
+        ...
+
+    def disconnected(self, connection: Any) -> None:
+        """Its socket is closed."""
+        ...
