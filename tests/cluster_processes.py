@@ -1,4 +1,4 @@
-"""A cluster as it runs on real machines: one etcd and several `ottla serve` processes, to kill, pause and restart.
+"""A cluster as it runs on real machines: etcd and several `ottla serve` processes, to kill, pause and restart.
 
 Brokers keep their data and their ports for as long as the cluster lives. One broker alone keeps its metadata to itself
 and needs no etcd.
@@ -6,7 +6,6 @@ and needs no etcd.
 
 import shutil
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,12 +13,11 @@ from types import TracebackType
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.cluster.etcd_members import EtcdMembers
 from tests.cluster.etcd_server import MISSING as ETCD_MISSING
 from tests.cluster.etcd_server import EtcdServer
 from tests.ports import free_ports
 from tests.served import ServedBroker
-
-ETCD_WITHIN_S = 20
 
 __all__ = ["ETCD_MISSING", "ClusterProcesses", "RunningCluster", "etcd_is_installed", "wait_for"]
 
@@ -65,17 +63,27 @@ class ClusterProcesses(RunningCluster):
     """Brokers 1 to `brokers` with their data in `directory`/broker-N, `settings` being Kafka's property names.
 
     As a context it starts all of them, each ready for clients, and stops them at the end; a test that needs
-    another order calls the methods.
+    another order calls the methods. etcd has one member, or three.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        brokers: int = 3,
+        has_three_etcd_members: bool = False,
+    ) -> None:
         self.directory = directory
-        self.etcd = EtcdServer(directory) if brokers > 1 else None
+        self.etcd: EtcdMembers | None = None
+        if brokers > 1:
+            three = has_three_etcd_members
+            self.etcd = EtcdMembers.three(directory) if three else EtcdMembers([EtcdServer(directory)])
         self.brokers: dict[int, ServedBroker] = {}
         for node_id, port in enumerate(free_ports(brokers), start=1):
             arguments = ["--node-id", str(node_id)]
             if self.etcd is not None:
-                arguments += ["--metadata", f"etcd://127.0.0.1:{self.etcd.port}"]
+                arguments += ["--metadata", self.etcd.url]
             self.brokers[node_id] = ServedBroker(
                 directory / f"broker-{node_id}", dict(settings or {}), listen=f"127.0.0.1:{port}", arguments=arguments
             )
@@ -84,7 +92,6 @@ class ClusterProcesses(RunningCluster):
     def start(self) -> "ClusterProcesses":
         if self.etcd is not None:
             self.etcd.start()
-            wait_for(self._etcd_is_healthy, ETCD_WITHIN_S, "etcd did not become healthy")
         for broker in self.brokers.values():
             broker.launch()
         for broker in self.brokers.values():
@@ -122,14 +129,6 @@ class ClusterProcesses(RunningCluster):
                 self.stop()
         finally:
             self.close()
-
-    def _etcd_is_healthy(self) -> bool:
-        assert self.etcd is not None
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.etcd.port}/health", timeout=1) as answer:
-                return b'"true"' in answer.read()
-        except OSError:
-            return False
 
 
 def etcd_is_installed() -> bool:

@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 def serve(cluster: ClusterProcesses, data_dir: Path, node_id: int) -> "subprocess.CompletedProcess[str]":
     """A further process that is expected to give up by itself."""
     assert cluster.etcd is not None
-    arguments = ["--node-id", str(node_id), "--metadata", f"etcd://127.0.0.1:{cluster.etcd.port}"]
+    arguments = ["--node-id", str(node_id), "--metadata", cluster.etcd.url]
     arguments += ["--listen", "127.0.0.1:0", "--data-dir", str(data_dir)]
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "ottla", "serve", *arguments, *settings]

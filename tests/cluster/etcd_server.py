@@ -39,6 +39,10 @@ class EtcdServer:
         with (self.directory / "etcd.err").open("wb") as errors:
             self._process = subprocess.Popen(_supported(command), stdout=subprocess.DEVNULL, stderr=errors)
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

@@ -9,14 +9,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from ottla.cluster.etcd import EtcdStore
 from ottla.cluster.store import ABSENT, Changes, Committed, Entry, Expect, Put, Snapshot, StoreWatcher, Unavailable
-from tests.cluster.etcd_server import EtcdServer, three_members
+from tests.cluster.etcd_members import EtcdMembers
 from tests.cluster.stores import commit, lease, read
 
 ROUNDS = int(os.environ.get("OTTLA_STORE_CRASHES", "1"))
@@ -26,56 +24,11 @@ BETWEEN = 15
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[list[EtcdServer]]:
-    members = three_members(tmp_path)
-    for member in members:
-        member.start()
-    yield members
-    for member in members:
-        member.kill()
-
-
-class Members:
-    """What is done to them, by their own API."""
-
-    def __init__(self, members: list[EtcdServer], http: aiohttp.ClientSession) -> None:
-        self.members = members
-        self._http = http
-
-    async def ask(self, member: EtcdServer, path: str, **fields: Any) -> dict[str, Any]:
-        """Until it answers: a member that was just started may not be ready."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                with suppress(aiohttp.ClientError):
-                    url = f"http://127.0.0.1:{member.port}/v3/{path}"
-                    async with self._http.post(url, json=fields) as response:
-                        found: dict[str, Any] = await response.json()
-                        if "error" not in found:
-                            return found
-                await asyncio.sleep(0.1)
-
-    async def leader(self) -> EtcdServer:
-        status = await self.ask(self.members[0], "maintenance/status")
-        ids = {each["name"]: each["ID"] for each in await self._listed()}
-        return next(each for each in self.members if ids.get(each.name) == status["leader"])
-
-    async def move_leader(self) -> None:
-        leader = await self.leader()
-        other = next(each for each in self.members if each is not leader)
-        (target,) = [each["ID"] for each in await self._listed() if each["name"] == other.name]
-        await self.ask(leader, "maintenance/transfer-leadership", targetID=target)
-
-    async def kill_leader(self) -> EtcdServer:
-        leader = await self.leader()
-        leader.kill()
-        return leader
-
-    async def compact(self, revision: int, *, dead: EtcdServer) -> None:
-        alive = next(each for each in self.members if each is not dead)
-        await self.ask(alive, "kv/compaction", revision=str(revision), physical=True)
-
-    async def _listed(self) -> list[dict[str, Any]]:
-        return list((await self.ask(self.members[0], "cluster/member/list"))["members"])
+def etcd(tmp_path: Path) -> Iterator[EtcdMembers]:
+    etcd = EtcdMembers.three(tmp_path)
+    etcd.start()
+    yield etcd
+    etcd.kill()
 
 
 class Writer:
@@ -152,8 +105,8 @@ class Follower:
 
 
 @pytest.fixture
-async def stores(members: list[EtcdServer]) -> AsyncIterator[list[EtcdStore]]:
-    endpoints = [("127.0.0.1", member.port) for member in members]
+async def stores(etcd: EtcdMembers) -> AsyncIterator[list[EtcdStore]]:
+    endpoints = [("127.0.0.1", member.port) for member in etcd.members]
     stores = [EtcdStore(endpoints, namespace="/t/", timeout_ms=TIMEOUT_S * 1000) for _ in range(2)]
     yield stores
     for store in stores:
@@ -161,32 +114,31 @@ async def stores(members: list[EtcdServer]) -> AsyncIterator[list[EtcdStore]]:
         await store.wait_closed()
 
 
-async def disturb(control: Members, writer: Writer, store: EtcdStore) -> None:
+async def disturb(etcd: EtcdMembers, writer: Writer, store: EtcdStore) -> None:
     """A key under a lease that nothing keeps alive, another leader, a leader that dies and comes back, no past."""
     lease_id = await lease(store)
     await commit(store, Put("leased", b"", lease_id))
     await writer.commits(BETWEEN)
-    await control.move_leader()
+    await asyncio.to_thread(etcd.move_leader)
     await writer.commits(BETWEEN)
-    killed = await control.kill_leader()
+    killed = await asyncio.to_thread(etcd.leader)
+    killed.kill()
     await writer.commits(BETWEEN)
-    await control.compact(store.revision_seen, dead=killed)
+    await asyncio.to_thread(etcd.compact)
     killed.start()
     await writer.commits(BETWEEN)
 
 
-async def test_nothing_is_lost_while_members_come_and_go(members: list[EtcdServer], stores: list[EtcdStore]) -> None:
+async def test_nothing_is_lost_while_members_come_and_go(etcd: EtcdMembers, stores: list[EtcdStore]) -> None:
     writing, watching = stores
     writer, follower = Writer(writing), Follower(watching)
-    async with aiohttp.ClientSession() as http:
-        control = Members(members, http)
-        task = asyncio.create_task(writer.run())
-        await writer.commits(1)
-        for _ in range(ROUNDS):
-            await disturb(control, writer, writing)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    task = asyncio.create_task(writer.run())
+    await writer.commits(1)
+    for _ in range(ROUNDS):
+        await disturb(etcd, writer, writing)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
     await follower.reach(writing.revision_seen, without="leased")
     found = await read(writing)

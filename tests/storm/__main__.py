@@ -67,10 +67,14 @@ def _parse_options() -> argparse.Namespace:
 
 def _print_table(outcome: Outcome, took_s: float) -> None:
     found = Counter(violation.kind for violation in outcome.violations)
+    etcd = outcome.done_to_etcd
     rows: dict[str, object] = {
         "kills": outcome.done[Action.KILL],
         "pauses": outcome.done[Action.PAUSE],
         "clean stops": outcome.done[Action.STOP],
+        "leases revoked": outcome.done[Action.REVOKE_LEASE],
+        "etcd: members killed, paused": f"{etcd[Action.KILL]}, {etcd[Action.PAUSE]}",
+        "etcd: leaders moved, compactions": f"{etcd[Action.MOVE_LEADER]}, {etcd[Action.COMPACT]}",
         **outcome.counts,
         "longest time without an acknowledgement": f"{outcome.longest_silence_s:.1f} s",
         **{name: sum(found[kind] for kind in kinds) for name, kinds in ROWS.items()},

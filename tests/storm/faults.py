@@ -1,4 +1,7 @@
-"""What befalls the brokers, planned from a seed before anything runs: same seed, same steps at the same times."""
+"""What befalls the brokers and the members of etcd, planned from a seed before anything runs.
+
+The same seed gives the same steps at the same times.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -8,8 +11,9 @@ from enum import Enum
 from tests.storm.settings import SESSION_TIMEOUT_MS
 
 SESSION_S = SESSION_TIMEOUT_MS / 1000
-# Stands for etcd where otherwise a broker is named.
+# These stand for etcd where otherwise a broker is named: all of its members, or one of them.
 ETCD = 0
+MEMBERS = (-1, -2, -3)
 
 
 class Action(Enum):
@@ -18,10 +22,15 @@ class Action(Enum):
     START = "start"
     PAUSE = "pause"
     RESUME = "resume"
+    MOVE_LEADER = "move the leader"
+    COMPACT = "forget the past"
+    REVOKE_LEASE = "revoke the lease of"
 
 
-KINDS = ("kill", "in turn", "together", "all", "pause", "stop", "etcd")
-WEIGHTS = (45, 15, 5, 3, 25, 10, 8)
+# What happens at once and leaves nobody to start again.
+MOMENTS = {"move leader": Action.MOVE_LEADER, "compact": Action.COMPACT}
+KINDS = ("kill", "in turn", "together", "all", "pause", "stop", "etcd", "member", "move leader", "compact", "lease")
+WEIGHTS = (45, 15, 5, 3, 25, 10, 5, 10, 5, 5, 5)
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,12 @@ class Step:
     node_id: int
 
     def __str__(self) -> str:
-        return f"{self.at_s:6.1f} s  {self.action.value} {'etcd' if self.node_id == ETCD else self.node_id}"
+        return f"{self.at_s:6.1f} s  {self.action.value} {self._name()}"
+
+    def _name(self) -> str:
+        if self.node_id > 0:
+            return f"broker {self.node_id}"
+        return "etcd" if self.node_id == ETCD else f"member {-self.node_id} of etcd"
 
 
 def plan(seed: int, duration_s: float, node_ids: Sequence[int]) -> list[Step]:
@@ -53,10 +67,15 @@ def _disturbance(chance: random.Random, now_s: float, node_ids: Sequence[int]) -
     one, *others = chance.sample(list(node_ids), len(node_ids))
     other = others[0] if others else one
     what = chance.choices(KINDS, WEIGHTS)[0]
-    if what == "etcd":
-        what, one = chance.choice(("kill", "pause")), ETCD
+    if what in ("etcd", "member"):
+        one = ETCD if what == "etcd" else chance.choice(MEMBERS)
+        what = chance.choice(("kill", "pause"))
     down_s = chance.uniform(0.1, 2.5 * SESSION_S)
     match what:
+        case "move leader" | "compact":
+            yield Step(now_s, MOMENTS[what], ETCD)
+        case "lease":
+            yield Step(now_s, Action.REVOKE_LEASE, one)
         case "kill":
             yield Step(now_s, Action.KILL, one)
             yield Step(now_s + down_s, Action.START, one)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from tests.cluster.etcd_members import EtcdMembers
 from tests.cluster.etcd_server import EtcdServer
 from tests.cluster_processes import ClusterProcesses
 from tests.histories.checker import Violation, check
@@ -44,6 +45,8 @@ class Outcome:
     """What happened and what was wrong; a storm is passed if there is nothing in `violations` and `failures`."""
 
     done: Counter[Action] = field(default_factory=Counter)
+    """To brokers."""
+    done_to_etcd: Counter[Action] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -55,7 +58,7 @@ class Outcome:
 def run(directory: Path, steps: list[Step], *, duration_s: float, brokers: int, records_per_s: int) -> Outcome:
     """Leaves histories, logs and data in the directory."""
     outcome = Outcome()
-    cluster = ClusterProcesses(directory, broker_settings(brokers), brokers=brokers)
+    cluster = ClusterProcesses(directory, broker_settings(brokers), brokers=brokers, has_three_etcd_members=True)
     logs: dict[Partition, FinalLog] = {}
     try:
         with HistoryFile(directory / "history-end.jsonl") as history:
@@ -125,8 +128,10 @@ def _strike(cluster: ClusterProcesses, steps: list[Step], duration_s: float, out
     for step in steps:
         time.sleep(max(0.0, started + step.at_s - time.monotonic()))
         _perform(cluster, step)
-        if step.node_id != ETCD:
+        if step.node_id > 0:
             outcome.done[step.action] += 1
+        else:
+            outcome.done_to_etcd[step.action] += 1
     time.sleep(max(0.0, started + duration_s - time.monotonic()))
     for broker in cluster.brokers.values():
         if not broker.bootstrap:
@@ -134,8 +139,8 @@ def _strike(cluster: ClusterProcesses, steps: list[Step], duration_s: float, out
 
 
 def _perform(cluster: ClusterProcesses, step: Step) -> None:
-    if step.node_id == ETCD:
-        _perform_on_etcd(cluster.etcd, step.action)
+    if step.node_id <= ETCD:
+        _perform_on_etcd(cluster.etcd, step)
         return
     broker = cluster.brokers[step.node_id]
     if step.action is not Action.START:
@@ -156,20 +161,34 @@ def _perform(cluster: ClusterProcesses, step: Step) -> None:
             broker.pause()
         case Action.RESUME:
             broker.resume()
+        case Action.REVOKE_LEASE if cluster.etcd is not None:
+            cluster.etcd.revoke_lease_of(step.node_id)
 
 
-def _perform_on_etcd(etcd: EtcdServer | None, action: Action) -> None:
+def _perform_on_etcd(etcd: EtcdMembers | None, step: Step) -> None:
     if etcd is None:
         return
+    members = etcd.members if step.node_id == ETCD else [etcd.members[-step.node_id - 1]]
+    match step.action:
+        case Action.MOVE_LEADER:
+            etcd.move_leader()
+        case Action.COMPACT:
+            etcd.compact()
+        case _:
+            for member in members:
+                _perform_on_member(member, step.action)
+
+
+def _perform_on_member(member: EtcdServer, action: Action) -> None:
     match action:
         case Action.KILL:
-            etcd.kill()
+            member.kill()
         case Action.START:
-            etcd.start()
+            member.start()
         case Action.PAUSE:
-            etcd.send_signal(signal.SIGSTOP)
+            member.send_signal(signal.SIGSTOP)
         case _:
-            etcd.send_signal(signal.SIGCONT)
+            member.send_signal(signal.SIGCONT)
 
 
 def _compare_replicas(cluster: ClusterProcesses, logs: Mapping[Partition, FinalLog], outcome: Outcome) -> None:
