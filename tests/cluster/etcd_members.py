@@ -68,7 +68,7 @@ class EtcdMembers:
         raise EtcdError("etcd has no leader")
 
     def move_leader(self) -> None:
-        """To another member, if there is one. Nothing is done where the leader changes meanwhile."""
+        """To another member, if there is one. Nothing is done where the leader has just changed."""
         leader = self.leader()
         others = [each["ID"] for each in self._listed() if each.get("name") != leader.name]
         if others:

@@ -1,6 +1,7 @@
 """What README and the documents give to paste works, or says here why no test pastes it."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.ports import free_ports
 from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
-TESTING, MONITORING = "docs/testing.md", "docs/monitoring.md"
+TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -30,6 +31,10 @@ PASTED = {
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: from confluent_kafka import Producer",
     f"{MONITORING}: ottla health",
+    f"{CLIENTS}/kafka-python.md: from kafka import",
+    f"{CLIENTS}/aiokafka.md: import asyncio",
+    f"{CLIENTS}/confluent-kafka.md: from confluent_kafka import",
+    f"{CLIENTS}/confluent-kafka.md: printf",
 }
 NOT_PASTED_HERE = {
     f"{README}: make serve": "make test runs this test, and the brokers of the other blocks are served",
@@ -39,6 +44,7 @@ NOT_PASTED_HERE = {
     f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
     f"{MONITORING}: ottla serve --admin": "a broker starts with the documented arguments",
+    f"{CLIENTS}/spark.md: ": "needs Spark: tests/pipeline has the connector's tests",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "CONTRIBUTING.md: ": "minutes of checks; tests/docs/test_documents.py knows the targets of make",
@@ -155,18 +161,28 @@ def test_commands_of_the_clusters_page_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "shown"),
+    ("document", "start", "shown"),
     [
-        ("import asyncio", r"b'hello'"),
-        ("from ottla", r"127\.0\.0\.1:\d+"),
-        ("from confluent_kafka", r"\d was killed, \d leads"),
+        (TESTING, "import asyncio", r"b'hello'"),
+        (TESTING, "from ottla", r"127\.0\.0\.1:\d+"),
+        (TESTING, "from confluent_kafka", r"\d was killed, \d leads"),
+        (f"{CLIENTS}/kafka-python.md", "from kafka", r"b'book'"),
+        (f"{CLIENTS}/aiokafka.md", "import asyncio", r"b'book'"),
+        (f"{CLIENTS}/confluent-kafka.md", "from confluent_kafka", r"b'book'"),
     ],
 )
-def test_programs_of_the_testing_page_run(start: str, shown: str, tmp_path: Path) -> None:
+def test_programs_of_the_documents_run(document: str, start: str, shown: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(block(TESTING, start).text)
+    program.write_text(block(document, start).text)
 
     assert re.search(shown, run_python(program))
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_the_commands_of_kcat_produce_and_consume(broker: ServedBroker, tmp_path: Path) -> None:
+    printed = paste(block(f"{CLIENTS}/confluent-kafka.md", "printf").text, broker.bootstrap, tmp_path)
+
+    assert printed.splitlines() == ["0@0 alice=book", "0@1 bob=pen"]
 
 
 def test_the_fixture_of_the_testing_page_serves_a_test(tmp_path: Path) -> None:

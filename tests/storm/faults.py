@@ -27,7 +27,7 @@ class Action(Enum):
     REVOKE_LEASE = "revoke the lease of"
 
 
-# What happens at once and leaves nobody to start again.
+# What happens at once and leaves nothing to start again.
 MOMENTS = {"move leader": Action.MOVE_LEADER, "compact": Action.COMPACT}
 KINDS = ("kill", "in turn", "together", "all", "pause", "stop", "etcd", "member", "move leader", "compact", "lease")
 WEIGHTS = (45, 15, 5, 3, 25, 10, 5, 10, 5, 5, 5)
