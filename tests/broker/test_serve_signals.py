@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,14 @@ import pytest
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
 from tests.ports import free_ports
 from tests.served import STOP_WITHIN_S, ServedBroker
+
+
+@pytest.fixture(autouse=True)
+def signals_of_a_terminal() -> Iterator[None]:
+    """A broker inherits what its parent ignores, and under nohup the tests ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
