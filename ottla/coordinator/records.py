@@ -5,6 +5,9 @@ thing in every release, or compaction keeps both. All versions are read; written
 for an offset with an expiry of its own, because version 3 has no room for one.
 """
 
+from collections.abc import Generator, Iterator
+from itertools import islice
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ottla.protocol.codec import decode, encode
@@ -16,6 +19,8 @@ _KEY_VERSION_GROUP: Final = 2
 _KEY_VERSIONS_CONSUMER_GROUP: Final = range(3, 9)
 _VALUE_VERSION: Final = 3
 _VALUE_VERSION_WITH_EXPIRY: Final = 1
+_COUNT: Final = Struct(">i")
+"""Of an array's elements, in versions that are not flexible."""
 
 NO_TIMESTAMP: Final = -1
 
@@ -194,6 +199,21 @@ def build_group_metadata_value(metadata: GroupMetadata) -> bytes:
         members=[_build_member(member) for member in metadata.members],
     )
     return _build(message, _VALUE_VERSION)
+
+
+def build_large_group_metadata_value(
+    metadata: GroupMetadata, members: Iterator[StoredMember], *, members_at_once: int
+) -> Generator[None, None, bytes]:
+    """The value of `metadata`, which has no members, with these. Yields whenever so many of them have been built."""
+    head = build_group_metadata_value(metadata)
+    # The members stand at the end, behind their number.
+    parts, count = [b"", b""], 0
+    while some := tuple(islice(members, members_at_once)):
+        parts.append(build_group_metadata_value(metadata._replace(members=some))[len(head) :])
+        count += len(some)
+        yield
+    parts[:2] = head[: -_COUNT.size], _COUNT.pack(count)
+    return b"".join(parts)
 
 
 def _build_member(member: StoredMember) -> Any:

@@ -17,6 +17,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.is_unloaded = False
+        self.rest: list[Effect] = []
 
     def step(self, event: int, now_ms: int, wall_ms: int) -> list[Effect]:
         if self.is_unloaded:

@@ -1,12 +1,18 @@
 """What a step of a group with a thousand members sets off is done in several steps of the loop."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.hosted_partition import FACTS_PER_STEP, LARGE_RECORD_BYTES, HostedPartition
+from ottla.broker.coordinators.hosted_partition import (
+    EVENTS_PER_STEP,
+    FACTS_PER_STEP,
+    LARGE_RECORD_BYTES,
+    HostedPartition,
+)
 from ottla.coordinator.runtime.effects import (
     Append,
     AppendCompleted,
@@ -23,20 +29,32 @@ from tests.cluster.stores import Clock
 LARGE = LARGE_RECORD_BYTES + 1
 
 
+class Sliced(list[list[Effect]]):
+    """The slices of a step."""
+
+
 class Coordinator:
-    """Its events are the effects of the step."""
+    """Its events are the effects of the step, or those of its slices."""
 
     def __init__(self) -> None:
         self.outcomes: list[AppendCompleted | AppendFailed] = []
+        self.rest: list[list[Effect]] = []
 
     def step(self, event: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if isinstance(event, AppendCompleted | AppendFailed):
             self.outcomes.append(event)
             return []
+        if isinstance(event, Sliced):
+            self.rest += event
+            return self.go_on()
         return list(event)
 
+    def go_on(self) -> list[Effect]:
+        return self.rest.pop(0)
+
     def unload(self, now_ms: int, wall_ms: int) -> list[Effect]:
-        return [Observed("unloaded")]
+        left, self.rest[:] = list(self.rest), []
+        return [*(effect for effects in left for effect in effects), Observed("unloaded")]
 
 
 class World:
@@ -136,3 +154,62 @@ def test_a_large_record_is_built_where_it_is_compressed(world: World) -> None:
     world.append(world.owner.batch_bytes_max(0) + 1)
 
     assert len(world.owner.appended) == 1
+
+
+# A step in slices.
+
+
+def in_slices(count: int) -> Sliced:
+    return Sliced([[Observed(f"fact {number}"), Reply(number, "served")] for number in range(count)])
+
+
+def test_each_slice_of_a_step_is_a_step_of_the_loop(world: World) -> None:
+    world.partition.handle(in_slices(3))
+    counts = [len(world.owner.replies)]
+    while world.steps:
+        world.run_step()
+        counts.append(len(world.owner.replies))
+
+    assert counts[:3] == [1, 2, 3]
+    assert world.steps == []
+
+
+def test_events_wait_for_the_last_slice_of_a_step(world: World) -> None:
+    world.partition.handle(in_slices(3))
+    world.partition.handle([Reply(7, "later")])
+    while world.steps:
+        world.run_step()
+
+    assert [token for token, _ in world.owner.replies] == [0, 1, 2, 7]
+
+
+def test_a_slice_keeps_the_time_of_its_step(world: World) -> None:
+    world.partition.handle(in_slices(2))
+    world.clock.now += 5
+    while world.steps:
+        world.run_step()
+
+    assert world.owner.facts == [("fact 0", 0), ("fact 1", 0)]
+
+
+def test_events_that_waited_are_taken_a_few_at_a_time(world: World) -> None:
+    world.partition.handle(in_slices(2))
+    for number in range(2 * EVENTS_PER_STEP):
+        world.partition.handle([Reply(100 + number, "later")])
+    counts = [len(world.owner.replies)]
+    while world.steps:
+        world.run_step()
+        counts.append(len(world.owner.replies))
+
+    assert counts[-1] == 2 + 2 * EVENTS_PER_STEP
+    assert max(after - before for before, after in pairwise(counts)) <= EVENTS_PER_STEP
+
+
+def test_unloading_performs_the_slices_that_are_left(world: World) -> None:
+    world.partition.handle(in_slices(3))
+    world.partition.handle([Reply(7, "refused")])
+    world.partition.unload()
+    while world.steps:
+        world.run_step()
+
+    assert [token for token, _ in world.owner.replies] == [0, 1, 2, 7]

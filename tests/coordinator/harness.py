@@ -34,6 +34,7 @@ from ottla.coordinator.runtime.effects import (
     TimerFired,
 )
 from ottla.coordinator.runtime.partition import CoordinatorPartition
+from ottla.coordinator.runtime.step_context import MEMBERS_PER_SLICE
 from ottla.protocol.errors import ErrorCode
 
 IN_DOUBT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -50,8 +51,9 @@ class Batch:
 
 
 class Shell:
-    def __init__(self, config: GroupConfig = NO_DELAY) -> None:
+    def __init__(self, config: GroupConfig = NO_DELAY, *, members_per_slice: int = MEMBERS_PER_SLICE) -> None:
         self.config = config
+        self.members_per_slice = members_per_slice
         self.now_ms = 0
         self.last_token = 0
         self.ids = 0
@@ -60,6 +62,8 @@ class Shell:
         self.answers: dict[int, Any] = {}
         self.facts: list[tuple[int, Fact]] = []
         self.effects: list[Effect] = []
+        self.slices: list[list[Effect]] = []
+        """The effects of each slice of every step."""
         self.hold_appends = False
         self.fail_appends: ErrorCode | None = None
         self.restart_partition()
@@ -77,7 +81,9 @@ class Shell:
         self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
 
     def empty_partition(self) -> CoordinatorPartition[GroupShard]:
-        return CoordinatorPartition(GroupShard(self.config, self.new_member_id))
+        shard = GroupShard(self.config, self.new_member_id)
+        shard.context.members_per_slice = self.members_per_slice
+        return CoordinatorPartition(shard)
 
     def load_into(self, partition: CoordinatorPartition[GroupShard]) -> None:
         for batch in self.log:
@@ -116,9 +122,11 @@ class Shell:
 
     def happen(self, event: Any) -> list[Effect]:
         first = len(self.effects)
-        self.perform(self.partition.step(event, self.now_ms, self.wall_ms))
+        self.queue.appendleft(event)
         while self.queue:
             self.perform(self.partition.step(self.queue.popleft(), self.now_ms, self.wall_ms))
+            while self.partition.rest:
+                self.perform(self.partition.go_on())
         return self.effects[first:]
 
     def advance(self, duration_ms: int) -> None:
@@ -137,6 +145,7 @@ class Shell:
 
     def perform(self, effects: list[Effect]) -> None:
         self.effects += effects
+        self.slices.append(effects)
         for effect in effects:
             match effect:
                 case Reply(token, result):

@@ -54,10 +54,16 @@ clients = st.integers(0, len(CLIENTS) - 1)
 
 
 class Groups(RuleBasedStateMachine):
-    @initialize(delay_ms=st.sampled_from([0, 3_000]), size=st.sampled_from([2, 100]), instant_log=st.booleans())
-    def start(self, delay_ms: int, size: int, instant_log: bool) -> None:
+    @initialize(
+        delay_ms=st.sampled_from([0, 3_000]),
+        size=st.sampled_from([2, 100]),
+        instant_log=st.booleans(),
+        members_per_slice=st.sampled_from([1, 64]),
+    )
+    def start(self, delay_ms: int, size: int, instant_log: bool, members_per_slice: int) -> None:
         self.shell = Shell(
-            GroupConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=size, offsets_retention_minutes=5)
+            GroupConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=size, offsets_retention_minutes=5),
+            members_per_slice=members_per_slice,
         )
         self.shell.hold_appends = not instant_log
         self.clients: list[Client] = [self.shell.client(**spec) for spec in CLIENTS]

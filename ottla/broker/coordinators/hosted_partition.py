@@ -5,8 +5,9 @@ and results of appends are taken in the order of their arrival, a step never wai
 of a step are performed queues behind it. Other partitions are not held up, and neither is anything else: what a step
 waits for (a member, a replica, the disk) comes back as an event.
 
-A group may have thousands of members. What a step decides about them is decided in one, and its timers are set at once;
-the facts of a long step are reported a few at a time, and that its large record is in the log is a step of its own.
+A group may have thousands of members. A step about them comes in slices, each with its effects in a step of the loop;
+events wait until it is done, so that it is one step to the groups all the same. The facts of a long step are reported a
+few at a time, and that its large record is in the log is a step of its own.
 """
 
 from collections import deque
@@ -35,6 +36,8 @@ from ottla.timer.wheel import TimerEntry
 
 # Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
 TOO_FEW_REPLICAS_MS = 100
+# What has waited for a long step; a request of a member takes some 30 µs.
+EVENTS_PER_STEP = 64
 # Each may be a line of the log, which takes some 50 µs.
 FACTS_PER_STEP = 32
 # Handling what was written takes as long again as it took to write it.
@@ -92,6 +95,9 @@ class HostedPartition(Generic[S]):
         self._queue: deque[Any] = deque()
         self._before_serving: list[Any] = []
         self._stepping = False
+        # The step that has slices left goes on with the next step of the loop; its time, by both clocks.
+        self._goes_on = False
+        self._now_ms = self._wall_ms = 0
         # Facts that are still to be reported, with the time of their step. Later ones come behind them.
         self._facts: deque[tuple[Any, int, int]] = deque()
         self._timers: dict[Hashable, TimerEntry] = {}
@@ -152,6 +158,8 @@ class HostedPartition(Generic[S]):
         self._cancel_timers()
         if self.reload is not None:
             self.reload.cancel()
+        if self._goes_on:
+            self._goes_on = self._stepping = False
         self.is_loading = False
         self.is_unloaded = True
         self._refuse_queued()
@@ -159,7 +167,7 @@ class HostedPartition(Generic[S]):
     def _refuse_queued(self) -> None:
         """Requests that wait for the end of a step are refused then. Other events do nothing any more."""
         if not self._stepping:
-            self._take_queued()
+            self._take_queued(len(self._queue))
 
     def _cancel_timers(self) -> None:
         for entry in (*self._timers.values(), *self._refusals.values()):
@@ -170,11 +178,12 @@ class HostedPartition(Generic[S]):
     # Steps. The clocks are read once for each: what it decides, reports and appends has one time, also when a step that
     # began later (`unload`) comes in between its effects.
 
-    def _take_queued(self) -> None:
+    def _take_queued(self, most: int = EVENTS_PER_STEP) -> None:
         clock = self._clock
         self._stepping = True
         try:
-            while self._queue:
+            while self._queue and most:
+                most -= 1
                 event = self._queue.popleft()
                 now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
                 effects = self.coordinator.step(event, now_ms, wall_ms)
@@ -182,8 +191,35 @@ class HostedPartition(Generic[S]):
                     effects = self._without_facts(effects, now_ms, wall_ms)
                 for effect in effects:
                     self._perform(effect, now_ms, wall_ms)
+                if self.coordinator.rest:
+                    self._now_ms, self._wall_ms = now_ms, wall_ms
+                    break
         finally:
-            self._stepping = False
+            self._end_slice()
+
+    def _end_slice(self) -> None:
+        """The rest of a long step comes in the next step of the loop; so do the many events that have waited for it."""
+        self._stepping = self._goes_on = bool(self.coordinator.rest or self._queue)
+        if self._goes_on:
+            self._runtime.soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """One slice of the step that is under way, or a few events; nothing after `unload`, which ended both."""
+        if not self._goes_on:
+            return
+        self._goes_on = False
+        if self.coordinator.rest:
+            self._take_slice()
+        else:
+            self._take_queued()
+
+    def _take_slice(self) -> None:
+        now_ms, wall_ms = self._now_ms, self._wall_ms
+        try:
+            for effect in self._without_facts(self.coordinator.go_on(), now_ms, wall_ms):
+                self._perform(effect, now_ms, wall_ms)
+        finally:
+            self._end_slice()
 
     def _perform_all(self, effects: list[Effect], now_ms: int, wall_ms: int) -> None:
         """Within another step, or by itself."""

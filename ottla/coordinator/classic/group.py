@@ -5,7 +5,7 @@ is: see `Group` in `ottla.coordinator.group_context`.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ottla.coordinator.classic.member import Member, Protocols
 from ottla.coordinator.classic.states import (
@@ -19,7 +19,7 @@ from ottla.coordinator.classic.states import (
     JoinPhase,
 )
 from ottla.coordinator.events import CommitOffsets
-from ottla.coordinator.records import NO_TIMESTAMP, GroupMetadata
+from ottla.coordinator.records import NO_TIMESTAMP, GroupMetadata, StoredMember
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_subscribed_topics
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import DecodeError
@@ -255,16 +255,19 @@ class ClassicGroup:
 
     def metadata(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadata:
         """What the log should say about this group; `assignments` stands in for those that members hold."""
+        return self.metadata_without_members()._replace(members=tuple(self.stored_members(assignments)))
+
+    def stored_members(self, assignments: Mapping[str, bytes] | None = None) -> Iterator[StoredMember]:
+        for member_id, member in self.members.items():
+            assignment = member.assignment if assignments is None else assignments.get(member_id, b"")
+            yield member.stored(self.protocol_name, assignment)
+
+    def metadata_without_members(self) -> GroupMetadata:
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol_name=self.protocol_name,
             leader_id=self.leader_id,
             state_timestamp_ms=self.state_timestamp_ms,
-            members=tuple(
-                member.stored(
-                    self.protocol_name, member.assignment if assignments is None else assignments.get(key, b"")
-                )
-                for key, member in self.members.items()
-            ),
+            members=(),
         )

@@ -1,5 +1,7 @@
 """Members leave: by request, or because their session or time to join has expired (docs/semantics §7.5, §8.1, §8.7)."""
 
+from collections.abc import Iterator
+
 from ottla.coordinator.classic import rebalance, sessions
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.rebalance import Why
@@ -18,23 +20,25 @@ def leave_group(context: GroupContext, event: LeaveGroup) -> None:
     elif group.state is DEAD:
         context.reply(event.token, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     else:
-        _leave(context, group, event)
+        context.run(_leave(context, group, event))
 
 
 def _all(event: LeaveGroup, error: ErrorCode) -> tuple[LeftMember, ...]:
     return tuple(LeftMember(leaving.member_id, leaving.group_instance_id, error) for leaving in event.members)
 
 
-def _leave(context: GroupContext, group: ClassicGroup, event: LeaveGroup) -> None:
+def _leave(context: GroupContext, group: ClassicGroup, event: LeaveGroup) -> Iterator[None]:
     """All members of the request go before one rebalance starts. As in Kafka, one that was only promised its member id
     starts a rebalance too when it leaves."""
     left: list[LeftMember] = []
     why = Why(Cause.MEMBER_LEFT)
-    for leaving in event.members:
+    for number, leaving in enumerate(event.members, 1):
         error, member_id = _remove(context, group, leaving)
         left.append(LeftMember(leaving.member_id, leaving.group_instance_id, error))
         if error is ErrorCode.NONE and why.member_id is None:
             why = Why(Cause.MEMBER_LEFT, member_id, leaving.reason)
+        if not number % context.members_per_slice:
+            yield
     context.reply(event.token, LeaveResult(ErrorCode.NONE, tuple(left)))
     if why.member_id is not None and group.state in (STABLE, COMPLETING_REBALANCE):
         rebalance.rebalance(context, group, why)

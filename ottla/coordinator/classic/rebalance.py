@@ -5,6 +5,7 @@ that a fleet that starts together gets one generation. From a running group, unt
 the largest rebalance timeout.
 """
 
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.coordinator.classic import sessions
@@ -21,7 +22,11 @@ from ottla.coordinator.facts import (
     StoreFailed,
 )
 from ottla.coordinator.group_context import GroupContext
-from ottla.coordinator.records import build_group_metadata_key, build_group_metadata_value
+from ottla.coordinator.records import (
+    build_group_metadata_key,
+    build_group_metadata_value,
+    build_large_group_metadata_value,
+)
 from ottla.coordinator.results import JoinedMember, JoinResult, SyncResult
 from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.protocol.errors import ErrorCode
@@ -121,9 +126,19 @@ def pending_sync_timer_fired(context: GroupContext, group: ClassicGroup) -> None
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
     group.pending_sync_deadline_ms = None
-    for member in late:
-        sessions.drop_member(context, group, member, Cause.PENDING_SYNC_EXPIRED)
+    context.run(_drop_those_that_never_synced(context, group, late))
+
+
+def _drop_those_that_never_synced(context: GroupContext, group: ClassicGroup, late: list[Member]) -> Iterator[None]:
+    yield from _drop(context, group, late, Cause.PENDING_SYNC_EXPIRED)
     rebalance(context, group, Why(Cause.PENDING_SYNC_EXPIRED, late[0].member_id))
+
+
+def _drop(context: GroupContext, group: ClassicGroup, members: list[Member], cause: Cause) -> Iterator[None]:
+    for number, member in enumerate(members, 1):
+        sessions.drop_member(context, group, member, cause)
+        if not number % context.members_per_slice:
+            yield
 
 
 # Pending members
@@ -154,7 +169,7 @@ def join_phase_timer_fired(context: GroupContext, group: ClassicGroup) -> None:
     elif phase.is_initial and phase.new_member_added and phase.remaining_ms > 0:
         _wait_again(context, group, phase)
     else:
-        _end_join_phase(context, group, phase)
+        context.run(_end_join_phase(context, group, phase))
 
 
 def _wait_again(context: GroupContext, group: ClassicGroup, phase: JoinPhase) -> None:
@@ -179,13 +194,12 @@ def end_join_phase_if_complete(context: GroupContext, group: ClassicGroup) -> No
     phase = group.join_phase
     if phase is not None and not phase.is_initial and group.all_joined:
         context.cancel_timer(JoinPhaseTimer(group.group_id))
-        _end_join_phase(context, group, phase)
+        context.run(_end_join_phase(context, group, phase))
 
 
-def _end_join_phase(context: GroupContext, group: ClassicGroup, phase: JoinPhase) -> None:
+def _end_join_phase(context: GroupContext, group: ClassicGroup, phase: JoinPhase) -> Iterator[None]:
     late = [member for member in group.members.values() if member.parked_join is None and not member.is_static]
-    for member in late:
-        sessions.drop_member(context, group, member, Cause.NOT_REJOINED)
+    yield from _drop(context, group, late, Cause.NOT_REJOINED)
     if group.members and not group.parked_joins:
         # Only static members are left and none has come back: their sessions will drain the group.
         phase.is_initial = False
@@ -194,12 +208,12 @@ def _end_join_phase(context: GroupContext, group: ClassicGroup, phase: JoinPhase
     group.join_phase = None
     group.generation += 1
     if group.members:
-        _start_generation(context, group, phase)
+        yield from _start_generation(context, group, phase)
     else:
-        _become_empty(context, group)
+        yield from _become_empty(context, group)
 
 
-def _start_generation(context: GroupContext, group: ClassicGroup, phase: JoinPhase) -> None:
+def _start_generation(context: GroupContext, group: ClassicGroup, phase: JoinPhase) -> Iterator[None]:
     assert group.leader_id is not None, "members, but no leader"
     if group.members[group.leader_id].parked_join is None:
         group.leader_id = next(key for key, member in group.members.items() if member.parked_join is not None)
@@ -216,12 +230,17 @@ def _start_generation(context: GroupContext, group: ClassicGroup, phase: JoinPha
             join_phase_ms=context.now_ms - phase.started_ms,
         )
     )
-    for member in group.members.values():
+    if len(group.members) > context.members_per_slice:
+        # To look at the protocols of all has taken as long as a slice.
+        yield
+    for number, member in enumerate(group.members.values(), 1):
         join = group.take_join(member)
         if join is not None:
             context.reply(join, joined(group, member))
         member.is_new = False
         sessions.renew(context, member)
+        if not number % context.members_per_slice:
+            yield
     wait_for_syncs(context, group)
 
 
@@ -246,14 +265,25 @@ def members_to_assign(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def _become_empty(context: GroupContext, group: ClassicGroup) -> None:
+def _become_empty(context: GroupContext, group: ClassicGroup) -> Iterator[None]:
     group.protocol_name = None
     context.transition(group, EMPTY, "no members left")
-    context.append(group.group_id, [metadata_record(group)], EmptyGroupStored(group))
+    record = yield from metadata_record(context, group)
+    context.append(group.group_id, [record], EmptyGroupStored(group))
 
 
-def metadata_record(group: ClassicGroup, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
-    value = build_group_metadata_value(group.metadata(assignments))
+def metadata_record(
+    context: GroupContext, group: ClassicGroup, assignments: Mapping[str, bytes] | None = None
+) -> Generator[None, None, CoordinatorRecord]:
+    """What the log should say about the group, built in slices; `assignments` stand in for those that members hold."""
+    if len(group.members) <= context.members_per_slice:
+        value = build_group_metadata_value(group.metadata(assignments))
+    else:
+        value = yield from build_large_group_metadata_value(
+            group.metadata_without_members(),
+            group.stored_members(assignments),
+            members_at_once=context.members_per_slice,
+        )
     return CoordinatorRecord(build_group_metadata_key(group.group_id), value)
 
 

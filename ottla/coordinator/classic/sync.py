@@ -4,6 +4,7 @@ The assignment counts once the log has it. The store can complete late: it is ap
 for, and only while that generation still waits for it (T-9).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ottla.coordinator.classic import rebalance, sessions
@@ -90,11 +91,15 @@ def _store_assignment(context: GroupContext, group: ClassicGroup, assignments: d
         # assignment in the log than the one that members were given (I-12).
         return
     group.storing_generation = group.generation
+    context.run(_store(context, group, assignments))
+
+
+def _store(context: GroupContext, group: ClassicGroup, assignments: dict[str, bytes]) -> Iterator[None]:
     missing = tuple(member_id for member_id in group.members if member_id not in assignments)
     if missing:
         context.observe(MissingAssignments(group_id=group.group_id, generation=group.generation, member_ids=missing))
-    after = AssignmentStored(group, group.generation, assignments)
-    context.append(group.group_id, [rebalance.metadata_record(group, assignments)], after)
+    record = yield from rebalance.metadata_record(context, group, assignments)
+    context.append(group.group_id, [record], AssignmentStored(group, group.generation, assignments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class AssignmentStored:
 
     def completed(self, context: GroupContext) -> None:
         if self._is_awaited():
-            _hand_out(context, self.group, self.assignments)
+            context.run(_hand_out(context, self.group, self.assignments))
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:
         group = self.group
@@ -120,9 +125,12 @@ class AssignmentStored:
         return self.group.state is COMPLETING_REBALANCE and self.group.generation == self.generation
 
 
-def _hand_out(context: GroupContext, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+def _hand_out(context: GroupContext, group: ClassicGroup, assignments: dict[str, bytes]) -> Iterator[None]:
+    if len(group.members) > context.members_per_slice:
+        # To replay what was stored has taken as long as a slice.
+        yield
     context.transition(group, STABLE, "assignment stored")
-    for member in group.members.values():
+    for number, member in enumerate(group.members.values(), 1):
         member.assignment = assignments.get(member.member_id, b"")
         sync = group.take_sync(member)
         if sync is not None:
@@ -140,6 +148,8 @@ def _hand_out(context: GroupContext, group: ClassicGroup, assignments: dict[str,
                 assignment=member.assignment,
             )
         )
+        if not number % context.members_per_slice:
+            yield
     context.observe(
         GenerationCompleted(
             group_id=group.group_id,

@@ -4,7 +4,8 @@ The shell makes one object each time the broker becomes leader of the partition,
 
 1. calls `replay` (`replay_control` for markers of transactions) for every record from log start to log end, in order;
 2. calls `finish_loading`, or `fail_loading` when the log could not be read;
-3. calls `step` for every event, one at a time, and performs all effects of a step before the next;
+3. calls `step` for every event, one at a time, and performs all effects of a step before the next; after a step that
+   has a `rest`, `go_on` until it has none;
 4. calls `unload` when the broker is no longer leader. Late events are then harmless.
 
 Requests may come at any time: before `finish_loading` and after `unload` they are refused as Kafka does.
@@ -106,6 +107,8 @@ class CoordinatorPartition(Generic[S]):
         self.shard = shard
         self.phase = Phase.LOADING
         self._context = shard.context
+        # Of the running step; true while `go_on` is to be called.
+        self.rest = shard.context.rest
         self._requests = shard.requests
         self._timeline = shard.timeline
         if self._timeline is not None:
@@ -142,13 +145,16 @@ class CoordinatorPartition(Generic[S]):
         self.phase = Phase.UNLOADED
         context = self._context
         context.begin(now_ms, wall_ms)
+        context.finish()
         self.shard.on_resigned()
         for after in context.appends.close():
             after.failed(context, ErrorCode.NOT_COORDINATOR)
+        context.finish()
         self._clear()
         return context.effects
 
     def _clear(self) -> None:
+        self.rest.clear()
         self.shard.clear()
         if self._timeline is not None:
             self._timeline.clear()
@@ -170,6 +176,11 @@ class CoordinatorPartition(Generic[S]):
         else:
             context.reply(cast("Any", event).token, self.shard.refusal(event, error))
         return context.effects
+
+    def go_on(self) -> list[Effect]:
+        """What is to be done about the next slice of the event that `step` got last. The list is the caller's."""
+        self._context.go_on()
+        return self._context.effects
 
     def _handle_event(self, event: object) -> None:
         match event:

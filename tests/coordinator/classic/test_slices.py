@@ -1,0 +1,136 @@
+"""What is decided about the members of a large group comes in slices, and is one step all the same."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.events import LeaveGroup, LeavingMember
+from ottla.coordinator.records import GroupMetadata, StoredMember, build_large_group_metadata_value
+from ottla.coordinator.records import build_group_metadata_value as build
+from ottla.coordinator.runtime.effects import Reply
+from ottla.protocol.errors import ErrorCode
+from tests.coordinator.harness import Client, Shell
+
+PER_SLICE = 4
+MEMBERS = 4 * PER_SLICE + 1
+# Of one member: its answer, its timer, its fact. And a few of the group.
+EFFECTS_MAX = 3 * PER_SLICE + 4
+
+
+@pytest.fixture
+def shell() -> Shell:
+    return Shell(members_per_slice=PER_SLICE)
+
+
+def stable(shell: Shell, **settings: Any) -> list[Client]:
+    clients = shell.stable_group(*(f"c{number}" for number in range(MEMBERS)), **settings)
+    shell.slices.clear()
+    return clients
+
+
+def most_effects(shell: Shell) -> int:
+    return max(map(len, shell.slices))
+
+
+def rejoin(clients: list[Client]) -> None:
+    for client in clients:
+        client.join()
+
+
+def test_a_large_generation_begins_in_slices(shell: Shell) -> None:
+    clients = stable(shell)
+    rejoin(clients)
+
+    assert {client.joined.generation for client in clients} == {clients[0].generation}
+    assert len(clients[0].joined.members) == MEMBERS
+    assert most_effects(shell) <= EFFECTS_MAX
+
+
+def test_a_large_assignment_is_handed_out_in_slices(shell: Shell) -> None:
+    clients = stable(shell)
+    rejoin(clients)
+    for client in clients[1:]:
+        client.sync()
+    shell.slices.clear()
+    clients[0].sync_all(clients)
+
+    assert [client.synced.assignment for client in clients] == [client.name.encode() for client in clients]
+    assert len(shell.slices) > 2 * MEMBERS // PER_SLICE
+    assert most_effects(shell) <= EFFECTS_MAX
+
+
+def test_many_members_leave_in_slices(shell: Shell) -> None:
+    clients = stable(shell)
+    leaving = tuple(LeavingMember(client.member_id) for client in clients[:-1])
+    result = shell.send(LeaveGroup(shell.token(), "g", leaving))
+
+    assert [each.error for each in result.members] == [ErrorCode.NONE] * len(leaving)
+    assert list(shell.group().members) == [clients[-1].member_id]
+    assert most_effects(shell) <= EFFECTS_MAX
+
+
+def test_members_that_do_not_rejoin_go_in_slices(shell: Shell) -> None:
+    clients = stable(shell, session_timeout_ms=600_000)
+    clients[0].join()
+    shell.slices.clear()
+    shell.advance(60_000)
+
+    assert list(shell.group().members) == [clients[0].member_id]
+    assert most_effects(shell) <= EFFECTS_MAX
+
+
+def test_members_that_do_not_sync_go_in_slices(shell: Shell) -> None:
+    clients = stable(shell, session_timeout_ms=600_000)
+    rejoin(clients)
+    clients[0].sync_all(clients)
+    shell.slices.clear()
+    shell.advance(60_000)
+
+    assert list(shell.group().members) == [clients[0].member_id]
+    assert most_effects(shell) <= EFFECTS_MAX
+
+
+def test_a_large_static_replacement_is_stored_in_slices(shell: Shell) -> None:
+    clients = [shell.client(f"c{number}", instance_id=f"i{number}") for number in range(MEMBERS)]
+    rejoin(clients)
+    shell.advance(0)
+    rejoin(clients)
+    for client in clients[1:]:
+        client.sync()
+    clients[0].sync_all(clients)
+    shell.slices.clear()
+    clients[1].member_id = ""
+    answer = clients[1].join()
+
+    assert (answer.error, shell.state()) == (ErrorCode.NONE, "Stable")
+    assert len(shell.slices) > MEMBERS // PER_SLICE
+
+
+def first_slice(shell: Shell, event: object) -> list[Any]:
+    return shell.partition.step(event, shell.now_ms, shell.wall_ms)
+
+
+def test_unloading_ends_a_step_that_is_under_way(shell: Shell) -> None:
+    clients = stable(shell)
+    rejoin(clients[:-1])
+    before = first_slice(shell, clients[-1].join_event(shell.token()))
+    assert shell.partition.rest
+    after = shell.partition.unload(shell.now_ms, shell.wall_ms)
+
+    answered = [effect.result for effect in (*before, *after) if isinstance(effect, Reply)]
+    assert [each.error for each in answered] == [ErrorCode.NONE] * MEMBERS
+    assert not shell.partition.rest
+
+
+@pytest.mark.parametrize("count", [0, 1, PER_SLICE, 3 * PER_SLICE + 1])
+def test_a_value_built_in_slices_is_the_same(count: int) -> None:
+    members = tuple(StoredMember(f"m{number}", None, "c", "/h", 1, 2, b"s", b"a") for number in range(count))
+    empty = GroupMetadata("consumer", 3, "range", "m0", 5, ())
+    values: list[bytes] = []
+
+    def building() -> Iterator[None]:
+        values.append((yield from build_large_group_metadata_value(empty, iter(members), members_at_once=PER_SLICE)))
+
+    assert len(list(building())) == -(-count // PER_SLICE)
+    assert values == [build(empty._replace(members=members))]
