@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.figure import NO_BASELINE, Figure
-from benchmarks.raw_client import VERSIONS, RawClient
+from benchmarks.groups import GROUP, MEMBERS, Fleet
+from benchmarks.raw_client import VERSIONS, RawClient, find_coordinator
 from benchmarks.sparse_log import BATCH_BYTES, NOW_MS, sparse_log
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
@@ -29,6 +30,7 @@ from ottla.protocol.messages.create_topics import (
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -40,6 +42,7 @@ TIMEOUT_S = 120
 COMPACTED_BYTES = COPIED_BYTES = 64 << 20
 COMPACTED_KEYS = 50_000
 COUNT = 1_000
+ASKED_PARTITIONS = 100_000
 # A record of the log would import structlog, which `ottla serve` does in a thread.
 QUIET = LazyLog(level="error")
 SEGMENT_BYTES = LogConfig().segment_bytes - (1 << 20)
@@ -218,6 +221,36 @@ def _following() -> Steps:
     return steps
 
 
+# Stories of groups.
+
+
+def _rebalance() -> Steps:
+    async def story(broker: Broker, steps: Steps) -> None:
+        await _call(broker, lambda client: find_coordinator(client, GROUP))
+        port = int(broker.bootstrap.rsplit(":", 1)[1])
+        with steps.of_loop():
+            await asyncio.to_thread(lambda: Fleet(port).join_all())
+
+    return _in_broker(story, {"group.initial.rebalance.delay.ms": "0"})
+
+
+def _offsets() -> Steps:
+    def ask(client: RawClient, partitions: int) -> None:
+        topic = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(partitions)))
+        response = client.call(OffsetFetchRequest(group_id="g", topics=[topic]), OffsetFetchResponse, 5)
+        assert isinstance(response, OffsetFetchResponse)
+        assert len(response.topics[0].partitions) == partitions
+
+    async def story(broker: Broker, steps: Steps) -> None:
+        await _call(broker, lambda client: find_coordinator(client, "g"))
+        # The first request compiles the codecs.
+        await _call(broker, lambda client: ask(client, 1_000))
+        with steps.of_loop():
+            await _call(broker, lambda client: ask(client, ASKED_PARTITIONS))
+
+    return _in_broker(story)
+
+
 STORIES: dict[str, Callable[[], Steps]] = {
     f"the tail of a nearly full 1 GiB segment of {BATCH_BYTES}-byte batches is truncated": _truncation,
     "64 MiB are compacted": _compaction,
@@ -226,6 +259,8 @@ STORIES: dict[str, Callable[[], Steps]] = {
     f"{COUNT:,} topics are created by one CreateTopics request": _creation,
     f"{COUNT:,} topics are created by one Metadata request": _auto_creation,
     f"a data directory of {COUNT:,} partitions is recovered": _recovery,
+    f"{MEMBERS:,} members join one group": _rebalance,
+    f"one OffsetFetch request asks about {ASKED_PARTITIONS:,} partitions": _offsets,
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Executor
 from random import Random
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
@@ -284,6 +284,18 @@ async def in_slices(work: Callable[[S], T], items: Iterable[S], *, at_once: int 
             await next_step()
         results.append(work(item))
     return results
+
+
+def now_or_later(coroutine: Coroutine[Any, Any, T], items: int) -> T | Coroutine[Any, Any, T]:
+    """What a coroutine returns that works on so many items `in_slices`, if that is one slice; else the coroutine, for a
+    task."""
+    if items > ITEMS_PER_SLICE:
+        return coroutine
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return cast("T", end.value)
+    raise AssertionError(f"{coroutine} waits for another step")
 
 
 def complete(future: "asyncio.Future[T]", result: T) -> None:

@@ -204,7 +204,7 @@ def build_group_metadata_value(metadata: GroupMetadata) -> bytes:
 def build_large_group_metadata_value(
     metadata: GroupMetadata, members: Iterator[StoredMember], *, members_at_once: int
 ) -> Generator[None, None, bytes]:
-    """The value of `metadata`, which has no members, with these. Yields whenever so many of them have been built."""
+    """The value of `metadata`, which has no members, with these. Yields after each slice of them."""
     head = build_group_metadata_value(metadata)
     # The members stand at the end, behind their number.
     parts, count = [b"", b""], 0

@@ -1,9 +1,16 @@
 """How handlers ask a coordinator: at once, parked, several at a time, and when the client has gone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinators.pending_requests import REQUESTS_PER_STEP, RESPONSES_PER_STEP, PendingRequests
+import pytest
+
+from ottla.broker.coordinators.pending_requests import (
+    REQUESTS_PER_STEP,
+    RESPONSES_PER_STEP,
+    PendingRequests,
+    Spawn,
+)
 
 
 class Request(NamedTuple):
@@ -16,7 +23,10 @@ def pending_requests() -> PendingRequests:
     def refuse(action: Callable[[], None]) -> None:
         raise AssertionError("one step is enough")
 
-    return PendingRequests(refuse)
+    def refuse_task(coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        raise AssertionError("no task is needed")
+
+    return PendingRequests(refuse, refuse_task)
 
 
 class Steps:
@@ -24,7 +34,11 @@ class Steps:
 
     def __init__(self) -> None:
         self.actions: list[Callable[[], None]] = []
-        self.pending = PendingRequests(self.actions.append)
+        self.pending = PendingRequests(self.actions.append, self.spawn)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        with pytest.raises(StopIteration):
+            coroutine.send(None)
 
     def run_one(self) -> None:
         actions, self.actions[:] = list(self.actions), []
@@ -44,6 +58,12 @@ class Context:
     def complete(self, response: Any) -> None:
         assert self.is_parked
         self.completed.append(response)
+
+    def complete_later(self, spawn: Spawn, response: Coroutine[Any, Any, Any]) -> None:
+        async def respond() -> None:
+            self.complete(await response)
+
+        spawn(respond(), "")
 
 
 def test_a_result_that_is_there_at_once_is_returned() -> None:
@@ -137,3 +157,24 @@ def test_responses_that_wait_for_a_step_leave_before_the_end() -> None:
     steps.pending.clear()
 
     assert all(context.completed for context in contexts)
+
+
+async def slowly(result: int) -> str:
+    return str(result)
+
+
+def test_a_result_may_be_made_into_a_response_by_a_task() -> None:
+    steps, context = Steps(), Context()
+    request = Request(steps.pending.new_token())
+    response = steps.pending.ask(lambda request: None, context, request, slowly)
+    steps.pending.deliver(request.token, 7)
+
+    assert (response, context.completed) == (None, ["7"])
+
+
+def test_a_result_that_is_there_at_once_parks_for_a_task() -> None:
+    steps, context = Steps(), Context()
+    request = Request(steps.pending.new_token())
+    response = steps.pending.ask(lambda request: steps.pending.deliver(request.token, 7), context, request, slowly)
+
+    assert (response, context.completed) == (None, ["7"])

@@ -63,7 +63,7 @@ class CoordinatorTopic(Generic[S]):
         self.codec = codec
         self.append_timeout_ms = append_timeout_ms
         self.observe = observe
-        self.pending = PendingRequests(runtime.soon)
+        self.pending = PendingRequests(runtime.soon, runtime.spawn)
         self.deliver = self.pending.deliver
         # Notified of every partition that is served from now on.
         self.when_loaded: Observers[HostedPartition[S]] = Observers(runtime.log)

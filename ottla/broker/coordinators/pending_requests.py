@@ -3,6 +3,8 @@
     request = Heartbeat(groups.new_token(), ...)
     return groups.ask(context, request, build_response)
 
+A response about thousands is built in slices: `build_response` then gives the coroutine that builds it.
+
 `ask` gives the response if it is known at once. Otherwise it parks the request, and the context is completed later. A
 request whose client has gone is forgotten with its token; a group itself learns of it by the session timeout, as it
 must.
@@ -13,9 +15,10 @@ its members see the same as if the network had taken a moment longer.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
+from types import CoroutineType
 from typing import Any, Protocol
 
 # A request may append, which takes some 200 µs; a response is a system call, and takes less than 100.
@@ -23,6 +26,7 @@ REQUESTS_PER_STEP = 16
 RESPONSES_PER_STEP = 32
 
 Soon = Callable[[Callable[[], None]], None]
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 
 
 class ParkingContext(Protocol):
@@ -33,6 +37,8 @@ class ParkingContext(Protocol):
     def park(self) -> None: ...
 
     def complete(self, response: Any) -> None: ...
+
+    def complete_later(self, spawn: Spawn, response: Coroutine[Any, Any, Any]) -> None: ...
 
 
 class _WaitingRequest:
@@ -64,7 +70,11 @@ class _WaitingRequest:
             self._response = self._build_response(result)
 
     def complete(self, result: Any) -> None:
-        self._context.complete(self._build_response(result))
+        response = self._build_response(result)
+        if response.__class__ is CoroutineType:
+            self._context.complete_later(self._outbox.spawn, response)
+        else:
+            self._context.complete(response)
 
     def response_or_park(self, pending: "PendingRequests", tokens: Sequence[int]) -> Any | None:
         """The response, or None after parking the request; its tokens are forgotten if its connection goes first."""
@@ -72,14 +82,19 @@ class _WaitingRequest:
             self._is_parked = True
             self._context.on_disconnect = partial(pending.forget, tokens)
             self._context.park()
+        elif self._response.__class__ is CoroutineType:
+            self._context.park()
+            self._context.complete_later(self._outbox.spawn, self._response)
+            return None
         return self._response
 
 
 class _Outbox:
     """Responses to parked requests leave at once, RESPONSES_PER_STEP at most in a step of the loop."""
 
-    def __init__(self, soon: Soon) -> None:
+    def __init__(self, soon: Soon, spawn: Spawn) -> None:
         self._soon = soon
+        self.spawn = spawn
         # Invariant: empty unless no response may leave now, and then the next step is on its way.
         self._waiting: deque[tuple[_WaitingRequest, Any]] = deque()
         # It is not reset in every step, which would be one more action of the loop for each, but when it has come to 0.
@@ -110,10 +125,10 @@ class _Outbox:
 
 
 class PendingRequests:
-    def __init__(self, soon: Soon) -> None:
-        """`soon` runs an action in the next step of the loop."""
+    def __init__(self, soon: Soon, spawn: Spawn) -> None:
+        """`soon` runs an action in the next step of the loop, `spawn` a coroutine whose steps are events."""
         self._soon = soon
-        self._outbox = _Outbox(soon)
+        self._outbox = _Outbox(soon, spawn)
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self.new_token: Callable[[], int] = count(1).__next__
 

@@ -1,9 +1,13 @@
 """DescribeGroups: state and members of groups (§10.1)."""
 
+from itertools import islice
+from typing import Any
+
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.runtime import in_slices, now_or_later
 from ottla.broker.server.request_context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
 from ottla.coordinator.events import DescribeGroup
-from ottla.coordinator.results import DescribeResult
+from ottla.coordinator.results import DescribedMember, DescribeResult
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -22,14 +26,26 @@ def handle(
     version = context.api_version
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 
-    def respond(results: list[DescribeResult]) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[_group(result, version, operations) for result in results])
+    def respond(results: list[DescribeResult]) -> Any:
+        size = len(results) + sum(len(result.members) for result in results)
+        return now_or_later(_response(results, version, operations), size)
 
     events = [DescribeGroup(groups.new_token(), group_id) for group_id in request.groups]
     return groups.ask_each(context, events, respond)
 
 
-def _group(result: DescribeResult, version: int, operations: int) -> DescribedGroup:
+async def _response(results: list[DescribeResult], version: int, operations: int) -> DescribeGroupsResponse:
+    members = iter(await in_slices(_member, (member for result in results for member in result.members)))
+
+    def described(result: DescribeResult) -> DescribedGroup:
+        return _group(result, list(islice(members, len(result.members))), version, operations)
+
+    return DescribeGroupsResponse(groups=await in_slices(described, results))
+
+
+def _group(
+    result: DescribeResult, members: list[DescribedGroupMember], version: int, operations: int
+) -> DescribedGroup:
     error, message = result.error, None
     if not error and not result.exists and version >= _GROUP_ID_NOT_FOUND_FROM:
         error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {result.group_id}"
@@ -41,16 +57,17 @@ def _group(result: DescribeResult, version: int, operations: int) -> DescribedGr
         group_state=result.state,
         protocol_type=result.protocol_type,
         protocol_data=result.protocol_name,
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in result.members
-        ],
+        members=members,
         authorized_operations=operations,
+    )
+
+
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.runtime import ITEMS_PER_SLICE, in_slices, next_step, now_or_later
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
@@ -35,37 +36,42 @@ def handle(
         FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable)
         for each in ([request] if version < _SEVERAL_GROUPS_FROM else request.groups)
     ]
-    return groups.ask_each(context, events, lambda results: _response(events, results, version))
+
+    def respond(results: list[FetchResult]) -> Any:
+        size = len(results) + sum(len(result.partitions) for result in results)
+        return now_or_later(_response(events, results, version), size)
+
+    return groups.ask_each(context, events, respond)
 
 
 def _topics(topics: Sequence[Any] | None) -> Topics | None:
     return None if topics is None else tuple((topic.name, tuple(topic.partition_indexes)) for topic in topics)
 
 
-def _response(events: list[FetchOffsets], results: list[FetchResult], version: int) -> OffsetFetchResponse:
+async def _response(events: list[FetchOffsets], results: list[FetchResult], version: int) -> OffsetFetchResponse:
     if version >= _SEVERAL_GROUPS_FROM:
-        return OffsetFetchResponse(
-            groups=[
-                OffsetFetchResponseGroup(
-                    group_id=each.group_id,
-                    topics=_shaped(
-                        None if result.error else each.topics,
-                        result.partitions,
-                        OffsetFetchResponseTopics,
-                        OffsetFetchResponsePartitions,
-                    ),
-                    error_code=int(result.error),
-                )
-                for each, result in zip(events, results, strict=True)
-            ]
-        )
+        return OffsetFetchResponse(groups=await _groups(events, results))
     (result,) = results
     partitions: Iterable[FetchedOffset] = result.partitions
     if result.error and version < _TOP_LEVEL_ERROR_FROM:
         partitions = _failed(events[0].topics or (), result.error)
     named = None if result.error else events[0].topics
-    topics = _shaped(named, partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+    topics = await _shaped(named, partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
     return OffsetFetchResponse(topics=topics, error_code=int(result.error))
+
+
+async def _groups(events: list[FetchOffsets], results: list[FetchResult]) -> list[OffsetFetchResponseGroup]:
+    groups: list[OffsetFetchResponseGroup] = []
+    items_in_slice = 0
+    for each, result in zip(events, results, strict=True):
+        if items_in_slice >= ITEMS_PER_SLICE:
+            await next_step()
+            items_in_slice = 0
+        items_in_slice += 1 + len(result.partitions)
+        named = None if result.error else each.topics
+        topics = await _shaped(named, result.partitions, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+        groups.append(OffsetFetchResponseGroup(group_id=each.group_id, topics=topics, error_code=int(result.error)))
+    return groups
 
 
 def _failed(topics: Topics, error: ErrorCode) -> list[FetchedOffset]:
@@ -73,12 +79,13 @@ def _failed(topics: Topics, error: ErrorCode) -> list[FetchedOffset]:
     return [FetchedOffset(name, index, error=error) for name, indexes in topics for index in indexes]
 
 
-def _shaped(
+async def _shaped(
     named: Topics | None, partitions: Iterable[FetchedOffset], topic_class: Any, partition_class: Any
 ) -> list[Any]:
     """One entry per topic, also where no partition of it is asked for."""
     topics: dict[str, list[Any]] = {name: [] for name, _ in named or ()}
-    for each in partitions:
+
+    def add(each: FetchedOffset) -> None:
         topics.setdefault(each.topic, []).append(
             partition_class(
                 partition_index=each.partition,
@@ -88,4 +95,6 @@ def _shaped(
                 error_code=int(each.error),
             )
         )
+
+    await in_slices(add, partitions)
     return [topic_class(name=name, partitions=entries) for name, entries in topics.items()]

@@ -46,7 +46,7 @@ class Route:
     build_frame: Callable[[Any, int], Any]
     """(response, correlation id) to the frame: bytes, or for records a list of buffers, the records uncopied."""
     build_in_slices: Callable[[Any, int], Generator[None, None, bytes]] | None
-    """The same a little at a time, for handlers that are coroutines: their responses may be long."""
+    """The same a little at a time, for what coroutines return: their responses may be long. Not those of Fetch."""
 
     def __init__(self, api: Api, version: int, handle: Callable[..., Any], *, in_slices: bool = False) -> None:
         self.api = api
@@ -57,9 +57,8 @@ class Route:
         request_class = api.request_class()
         self.decode = decoder(request_class, version)
         self._response_class = api.response_class()
-        self.build_in_slices = None
+        self.build_in_slices = None if api.key == FETCH else self._slices
         if in_slices:
-            self.build_in_slices = self._slices
             self.build_frame = self._at_once
         else:
             frame = frame_parts_encoder if api.key == FETCH else frame_encoder

@@ -130,7 +130,13 @@ class RequestContext:
 
         A connection that is lost does not end the coroutine: what it has begun is done."""
         self.park()
-        runtime.spawn(self._respond(response), self.route.api.name)
+        self.complete_later(runtime.spawn, response)
+
+    def complete_later(
+        self, spawn: Callable[[Coroutine[Any, Any, None], str], object], response: Coroutine[Any, Any, Any]
+    ) -> None:
+        """Answers a parked request when the coroutine, which `spawn` runs, returns the response."""
+        spawn(self._respond(response), self.route.api.name)
 
     async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
         try:

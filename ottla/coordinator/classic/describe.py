@@ -1,6 +1,6 @@
 """DescribeGroups and ListGroups (docs/semantics §10)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final
 
 from ottla.coordinator.classic.group import ClassicGroup
@@ -12,6 +12,8 @@ from ottla.coordinator.results import DescribedMember, DescribeResult, ListedGro
 from ottla.protocol.errors import ErrorCode
 
 GROUP_TYPE: Final = "classic"
+GROUPS_PER_SLICE: Final = 1024
+"""Of a list, in which each takes less than a microsecond."""
 
 
 def describe_group(context: GroupContext, event: DescribeGroup) -> None:
@@ -19,7 +21,16 @@ def describe_group(context: GroupContext, event: DescribeGroup) -> None:
     if group is None:
         context.reply(event.token, DescribeResult(ErrorCode.NONE, event.group_id, state=DEAD))
         return
+    context.run(_describe_members(context, group, event.token))
+
+
+def _describe_members(context: GroupContext, group: ClassicGroup, token: int) -> Iterator[None]:
     is_stable = group.state is STABLE
+    members: list[DescribedMember] = []
+    for number, member in enumerate(group.members.values(), 1):
+        members.append(_describe(member, group.protocol_name, is_stable))
+        if not number % context.members_per_slice:
+            yield
     result = DescribeResult(
         error=ErrorCode.NONE,
         group_id=group.group_id,
@@ -29,9 +40,9 @@ def describe_group(context: GroupContext, event: DescribeGroup) -> None:
         protocol_name=(group.protocol_name or "") if is_stable else "",
         generation=group.generation,
         leader_id=group.leader_id,
-        members=tuple(_describe(member, group.protocol_name, is_stable) for member in group.members.values()),
+        members=tuple(members),
     )
-    context.reply(event.token, result)
+    context.reply(token, result)
 
 
 def _describe(member: Member, protocol_name: str | None, is_stable: bool) -> DescribedMember:
@@ -52,12 +63,17 @@ def _describe(member: Member, protocol_name: str | None, is_stable: bool) -> Des
 
 def list_groups(context: GroupContext, event: ListGroups) -> None:
     """Filters name states and types in any letter case; unknown names match nothing."""
+    context.run(_list_each(context, event))
+
+
+def _list_each(context: GroupContext, event: ListGroups) -> Iterator[None]:
     states = {state.casefold() for state in event.states}
     types = {group_type.casefold() for group_type in event.types}
-    groups: Iterable[ClassicGroup] = context.groups.values() if not types or GROUP_TYPE in types else ()
-    listed = tuple(
-        ListedGroup(group.group_id, group.protocol_type or "", group.state, GROUP_TYPE)
-        for group in groups
-        if not states or group.state.casefold() in states
-    )
-    context.reply(event.token, ListResult(ErrorCode.NONE, listed))
+    listed: list[ListedGroup] = []
+    groups = context.groups.values() if not types or GROUP_TYPE in types else ()
+    for number, group in enumerate(groups, 1):
+        if not states or group.state.casefold() in states:
+            listed.append(ListedGroup(group.group_id, group.protocol_type or "", group.state, GROUP_TYPE))
+        if not number % GROUPS_PER_SLICE:
+            yield
+    context.reply(event.token, ListResult(ErrorCode.NONE, tuple(listed)))

@@ -4,6 +4,9 @@ Always from what the log says, and in every state of the group: no offset is no 
 has it, to all readers at the same time.
 """
 
+from collections.abc import Iterable, Iterator
+from typing import Final
+
 from ottla.coordinator.durable_state import TopicPartition
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.group_context import Group, GroupContext
@@ -11,16 +14,27 @@ from ottla.coordinator.records import OffsetCommitKey, build_offset_commit_key, 
 from ottla.coordinator.results import FetchedOffset, FetchResult
 from ottla.protocol.errors import ErrorCode
 
+OFFSETS_PER_SLICE: Final = 512
+"""Each takes one or two microseconds."""
+
 
 def fetch_offsets(context: GroupContext, event: FetchOffsets) -> None:
+    context.run(_fetch_each(context, event))
+
+
+def _fetch_each(context: GroupContext, event: FetchOffsets) -> Iterator[None]:
     stored = context.durable.offsets.get(event.group_id, {})
-    requested: list[TopicPartition]
+    requested: Iterable[TopicPartition]
     if event.topics is None:
         requested = list(stored)
     else:
-        requested = [(topic, partition) for topic, partitions in event.topics for partition in partitions]
-    fetched = tuple(_fetch(context, event, topic, partition) for topic, partition in requested)
-    context.reply(event.token, FetchResult(ErrorCode.NONE, fetched))
+        requested = ((topic, partition) for topic, partitions in event.topics for partition in partitions)
+    fetched: list[FetchedOffset] = []
+    for number, (topic, partition) in enumerate(requested, 1):
+        fetched.append(_fetch(context, event, topic, partition))
+        if not number % OFFSETS_PER_SLICE:
+            yield
+    context.reply(event.token, FetchResult(ErrorCode.NONE, tuple(fetched)))
 
 
 def _fetch(context: GroupContext, event: FetchOffsets, topic: str, partition: int) -> FetchedOffset:
