@@ -108,17 +108,17 @@ class Parts:
 
     def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
         from ottla.broker.admin.metrics.group_source import GroupSource
+        from ottla.broker.admin.metrics.kafka_source import KafkaSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource
 
         groups = GroupSource(self.runtime, self.replicas, self.group_loader)
         self.group_loader.when_made.append(lambda made: made.observers.append(groups.observe))
         cluster_id = self.data.cluster_id
-        return [
-            RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id),
-            ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe),
-            groups,
-        ]
+        requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
+        replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
+        kafka = KafkaSource(requests, replicas, groups, self.runtime.config.ottla_metrics_lag_max)
+        return [requests, replicas, groups, kafka]
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""

@@ -62,8 +62,8 @@ class GroupSource:
         self._lags = Budget(config.ottla_metrics_lag_max, lag_label)
         self._counts: dict[str, GroupCounts] = {}
         self._phases = {phase: Histogram() for phase in PHASES}
-        # As of the last pass.
-        self._rows: list[tuple[str, ClassicGroup]] = []
+        # As of the last pass: groups with series of their own, and the others.
+        self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
         self._states: Counter[str] = Counter()
         self._parked: Counter[str] = Counter()
@@ -71,7 +71,7 @@ class GroupSource:
             "ottla_requests_parked": lambda: [(labels(purgatory=p), n) for p, n in self._parked.items()],
             "ottla_groups": lambda: [(labels(state=state), n) for state, n in self._states.items()],
             "ottla_group_members": self._members,
-            "ottla_group_generation": lambda: [(text, group.generation) for text, group in self._rows],
+            "ottla_group_generation": lambda: [(text, group.generation) for text, group in self.rows],
             "ottla_group_state_seconds": self._state_seconds,
             "ottla_group_rebalances_total": lambda: self._caused("cause", lambda counts: counts.rebalances),
             "ottla_group_rebalance_seconds": lambda: [(labels(phase=p), each) for p, each in self._phases.items()],
@@ -143,7 +143,7 @@ class GroupSource:
                 else:
                     rows.append((text, group))
         self._groups.end_pass()
-        self._rows, self._others, self._states, self._parked = rows, others, states, parked
+        self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id in list(self._counts):
             yield
             if group_id not in here:
@@ -155,19 +155,19 @@ class GroupSource:
             yield from list(shard.durable.offsets.items())
 
     def _members(self) -> Iterator[Sample | None]:
-        for text, group in self._rows:
+        for text, group in self.rows:
             yield text, len(group.members)
         if self._others:
             yield labels(group=OTHER), sum(len(group.members) for group in self._others)
 
     def _state_seconds(self) -> Iterator[Sample]:
         wall_ms = self._runtime.clock.wall_ms()
-        for text, group in self._rows:
+        for text, group in self.rows:
             in_state = max(wall_ms - group.state_timestamp_ms, 0)
             yield joined(text, labels(state=group.state.value)), in_state / 1000
 
     def _last_seconds(self) -> Iterator[Sample | None]:
-        for text, group in self._rows:
+        for text, group in self.rows:
             counts = self._counts.get(group.group_id)
             if counts is None:
                 yield None
@@ -176,7 +176,7 @@ class GroupSource:
                 yield joined(text, labels(phase=phase)), lasted_ms / 1000
 
     def _caused(self, name: str, count: Callable[[GroupCounts], Counter[str]]) -> Iterator[Sample | None]:
-        for text, group in self._rows:
+        for text, group in self.rows:
             counts = self._counts.get(group.group_id)
             if counts is None:
                 yield None

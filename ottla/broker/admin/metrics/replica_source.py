@@ -57,9 +57,9 @@ class ReplicaSource:
 
     def _topic_families(self) -> dict[str, Callable[[], Samples]]:
         return {
-            "ottla_topic_records_in_total": lambda: self._traffic(lambda each: [("", each.records_in)]),
-            "ottla_topic_bytes_in_total": lambda: self._traffic(lambda each: [("", each.bytes_in)]),
-            "ottla_topic_bytes_out_total": lambda: self._traffic(
+            "ottla_topic_records_in_total": lambda: self.traffic(lambda each: [("", each.records_in)]),
+            "ottla_topic_bytes_in_total": lambda: self.traffic(lambda each: [("", each.bytes_in)]),
+            "ottla_topic_bytes_out_total": lambda: self.traffic(
                 lambda each: [('to="consumer"', each.bytes_to_consumers), ('to="follower"', each.bytes_to_followers)]
             ),
         }
@@ -155,7 +155,8 @@ class ReplicaSource:
         if self._others:
             yield labels(topic=OTHER, partition=OTHER), total
 
-    def _traffic(self, values: Callable[[TopicTraffic], list[tuple[str, int]]]) -> Iterator[Sample]:
+    def traffic(self, values: Callable[[TopicTraffic], list[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
+        """Of each topic, and of those without series of their own together."""
         other: Counter[str] = Counter()
         for topic, traffic in list(self._replicas.traffic.items()):
             text = self._topics.labels(topic)
@@ -186,6 +187,25 @@ class ReplicaSource:
         if room is None:
             return []
         return [(labels(kind="total"), room.total_bytes), (labels(kind="free"), room.free_bytes)]
+
+    def partitions_by_topic(self) -> Iterator[Sample | None]:
+        """From the leader of a topic's first partition."""
+        image = self._probe.metadata.image
+        for _, partition in self.rows:
+            topic = image.topic(partition.topic) if partition.index == 0 else None
+            yield None if topic is None else (topic_label(partition.topic), len(topic.partitions))
+
+    def live_brokers(self) -> list[Sample]:
+        brokers = self._probe.metadata.image.brokers.values()
+        return [("", sum(broker.is_live for broker in brokers))] if self._controller.is_controller else []
+
+    def unclean_elections(self) -> list[Sample]:
+        return [("", self._controller.leader_changes["unclean"])]
+
+    def offline_directories(self) -> list[Sample]:
+        """A broker has one; it is lost when all its logs are."""
+        failed = self._probe.failed_logs
+        return [("", int(0 < self.counts["leader"] + self.counts["follower"] <= failed))]
 
     def _brokers(self) -> list[Sample]:
         if not self._controller.is_controller:
