@@ -109,6 +109,7 @@ class Parts:
     def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
         from ottla.broker.admin.metrics.group_source import GroupSource
         from ottla.broker.admin.metrics.kafka_source import KafkaSource
+        from ottla.broker.admin.metrics.lag_source import LagSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource
 
@@ -118,7 +119,7 @@ class Parts:
         requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
         kafka = KafkaSource(requests, replicas, groups, self.runtime.config.ottla_metrics_lag_max)
-        return [requests, replicas, groups, kafka]
+        return [requests, replicas, groups, LagSource(self.runtime, self.replicas, groups), kafka]
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""

@@ -69,7 +69,8 @@ class AdminSite:
     def __init__(self, runtime: Runtime) -> None:
         self._brokers: dict[int, BrokerAdmin] = {}
         turns = ScrapeTurns()
-        self._process = SourceOfBroker("", [ProcessSource(turns)])
+        self._process_source = ProcessSource(turns)
+        self._process = SourceOfBroker("", [self._process_source])
         self._metrics = MetricsPage(runtime, FAMILIES, self._sources, turns)
         self._kafka_metrics = MetricsPage(runtime, KAFKA_FAMILIES, self._sources, turns)
         self._listener = AdminListener(runtime, self._pages())
@@ -91,6 +92,7 @@ class AdminSite:
         self._listener.close()
         self._metrics.stop()
         self._kafka_metrics.stop()
+        self._process_source.close()
 
     def _sources(self) -> list[SourceOfBroker]:
         """Those of brokers that serve, or try to; a broker that has ended counts nothing more."""

@@ -10,6 +10,7 @@ from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
 from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.states import GroupState
 from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
 from ottla.coordinator.facts import (
     Fact,
@@ -21,6 +22,7 @@ from ottla.coordinator.facts import (
     StoreFailed,
 )
 from ottla.coordinator.group_shard import GroupShard
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
 PHASES = ("join", "sync", "total")
 
@@ -71,6 +73,7 @@ class GroupSource:
             "ottla_requests_parked": lambda: [(labels(purgatory=p), n) for p, n in self._parked.items()],
             "ottla_groups": lambda: [(labels(state=state), n) for state, n in self._states.items()],
             "ottla_group_members": self._members,
+            "ottla_group_idle_members": self._idle_members,
             "ottla_group_generation": lambda: [(text, group.generation) for text, group in self.rows],
             "ottla_group_state_seconds": self._state_seconds,
             "ottla_group_rebalances_total": lambda: self._caused("cause", lambda counts: counts.rebalances),
@@ -160,6 +163,12 @@ class GroupSource:
         if self._others:
             yield labels(group=OTHER), sum(len(group.members) for group in self._others)
 
+    def _idle_members(self) -> Iterator[Sample | None]:
+        for text, group in self.rows:
+            is_known = group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE
+            idle = sum(_has_no_partition(member.assignment) for member in group.members.values()) if is_known else 0
+            yield (text, idle) if is_known else None
+
     def _state_seconds(self) -> Iterator[Sample]:
         wall_ms = self._runtime.clock.wall_ms()
         for text, group in self.rows:
@@ -216,3 +225,9 @@ class GroupSource:
         if replica is None:
             return None
         return max(replica.high_watermark - max(logged.committed.offset, replica.log.log_start_offset), 0)
+
+
+def _has_no_partition(assignment: bytes) -> bool:
+    """An assignment of any version begins with its version and the number of its topics. It is not parsed: there may be
+    thousands."""
+    return assignment[2:6] in (b"", bytes(4))

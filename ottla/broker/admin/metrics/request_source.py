@@ -49,6 +49,7 @@ class RequestSource:
             "ottla_parked_expired_total": lambda: [(labels(purgatory=p.name), p.expired) for p in self._purgatories],
             "ottla_connections": self.connections,
             "ottla_connections_opened_total": lambda: _by("listener", server.opened),
+            "ottla_receive_buffers_lent": lambda: [("", server.receive_buffers.lent)],
             "ottla_loop_lateness_seconds": lambda: [("", runtime.wheel.lateness)],
             "ottla_loop_steps_slow_total": lambda: [("", server.times.slow_events)],
             "ottla_loop_step_seconds_max": self._slowest,
