@@ -169,7 +169,14 @@ class Parts:
         forwarding = Forwarding(
             self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
         )
-        events = Publisher(self.runtime, self.replicas, topic, forwarding, self.group_loader.committed_offsets)
+        events = Publisher(
+            self.runtime,
+            self.replicas,
+            topic,
+            forwarding,
+            self.group_loader.committed_offsets,
+            admin_url=self.listeners.admin_url,
+        )
 
         def listen_to(groups: "GroupCoordinator") -> None:
             groups.timed_observers.append(events.observe)
