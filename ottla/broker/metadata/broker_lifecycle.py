@@ -51,6 +51,10 @@ class BrokerLifecycle:
         return self._registration.lease_id
 
     @property
+    def store_errors(self) -> int:
+        return self._registration.store_errors
+
+    @property
     def store_answers(self) -> bool:
         """Whether the metadata store has answered when it was asked last."""
         return self._registration.store_answers

@@ -71,6 +71,8 @@ class BrokerRegistration:
         self.revision = 0
         """Of the metadata that shows the registration."""
         self.store_answers = True
+        self.store_errors = 0
+        """Calls to which the store did not answer, since the start."""
         self._runtime = runtime
         self._metadata = metadata
         self._store = store
@@ -109,6 +111,7 @@ class BrokerRegistration:
 
     def store_answered(self, failure: Unavailable | None = None) -> None:
         """The store has answered, or failed to: logged when it changes. What is known goes on being served."""
+        self.store_errors += failure is not None
         if (failure is None) == self.store_answers:
             return
         self.store_answers = failure is None

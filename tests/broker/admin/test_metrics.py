@@ -151,7 +151,7 @@ async def test_lag_is_what_is_not_committed_and_never_negative(tmp_path: Path) -
             lags.append(value(found, "group_lag_records", group="g", topic="t", partition=0))
 
         assert lags == [2, 0, 0]
-        assert value(found, "groups", state="Empty") == 1
+        assert value(found, "groups", state="Empty", protocol_type="") == 1
         assert value(found, "group_commits_total", group="g") == 3
 
 

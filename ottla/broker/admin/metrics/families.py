@@ -88,19 +88,24 @@ REPLICATION: Final = (
     ),
     _gauge("ottla_log_failures", "", "Logs that cannot be written. Look at the kernel's log for disk errors."),
     _gauge("ottla_log_directory_bytes", "kind", "The disk of the data directory, total and free."),
+    _counter("ottla_retention_deleted_bytes_total", "", "Bytes of segments that retention has removed here."),
+    _counter("ottla_compaction_seconds_total", "", "How long compactions of logs here have taken."),
     _gauge("ottla_fetch_sessions", "", "Fetch sessions of consumers and followers."),
     _gauge("ottla_receive_buffers_lent", "", "Large buffers that connections receive requests into."),
     _gauge("ottla_recent_appends_bytes", "", "Records kept in memory for followers."),
     _gauge("ottla_controller_active", "", "1 on the broker that is the controller. The sum is to be 1."),
     _gauge("ottla_brokers", "state", "Registered brokers; from the controller alone."),
     _gauge("ottla_metadata_store_up", "", "1 while the metadata store answers."),
+    _counter(
+        "ottla_metadata_store_errors_total", "", "Calls that the metadata store did not answer. Rising: look at etcd."
+    ),
     _gauge(
         "ottla_metadata_session_remaining_seconds", "", "Until the session of this broker ends if it is not renewed."
     ),
 )
 
 GROUPS: Final = (
-    _gauge("ottla_groups", "state", "Groups coordinated here."),
+    _gauge("ottla_groups", "state protocol_type", "Groups coordinated here."),
     _gauge("ottla_group_members", "group", "Members of a group; _other sums the rest up."),
     _gauge("ottla_group_generation", "group", "Counts the rebalances of a group."),
     _gauge(

@@ -67,11 +67,11 @@ class GroupSource:
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
-        self._states: Counter[str] = Counter()
+        self._states: Counter[tuple[str, str]] = Counter()
         self._parked: Counter[str] = Counter()
         self.families: Mapping[str, Callable[[], Samples]] = {
             "ottla_requests_parked": lambda: [(labels(purgatory=p), n) for p, n in self._parked.items()],
-            "ottla_groups": lambda: [(labels(state=state), n) for state, n in self._states.items()],
+            "ottla_groups": self._states_of_groups,
             "ottla_group_members": self._members,
             "ottla_group_idle_members": self._idle_members,
             "ottla_group_generation": lambda: [(text, group.generation) for text, group in self.rows],
@@ -131,14 +131,14 @@ class GroupSource:
     def prepare(self) -> Iterator[None]:
         rows: list[tuple[str, ClassicGroup]] = []
         others: list[ClassicGroup] = []
-        states: Counter[str] = Counter()
+        states: Counter[tuple[str, str]] = Counter()
         parked: Counter[str] = Counter(join=0)
         here: set[str] = set()
         for shard in self._coordinators.loaded_shards():
             for group_id, group in list(shard.groups.items()):
                 yield
                 here.add(group_id)
-                states[group.state.value] += 1
+                states[group.state.value, group.protocol_type or ""] += 1
                 parked["join"] += group.parked_joins
                 text = self._groups.labels(group_id)
                 if text is None:
@@ -156,6 +156,10 @@ class GroupSource:
     def offsets(self) -> Iterator[tuple[str, dict[TopicPartition, LoggedOffset]]]:
         for shard in self._coordinators.loaded_shards():
             yield from list(shard.durable.offsets.items())
+
+    def _states_of_groups(self) -> Iterator[Sample]:
+        for (state, protocol_type), count in self._states.items():
+            yield labels(state=state, protocol_type=protocol_type), count
 
     def _members(self) -> Iterator[Sample | None]:
         for text, group in self.rows:

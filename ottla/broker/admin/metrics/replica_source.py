@@ -108,6 +108,9 @@ class ReplicaSource:
             "ottla_recent_appends_bytes": lambda: [("", replicas.shared_reads.recent.held_bytes)],
             "ottla_controller_active": lambda: [("", int(controller.is_controller))],
             "ottla_brokers": self._brokers,
+            "ottla_retention_deleted_bytes_total": lambda: [("", probe.retention_deleted_bytes)],
+            "ottla_compaction_seconds_total": lambda: [("", probe.compaction_ns / 1e9)],
+            "ottla_metadata_store_errors_total": lambda: [("", probe.store_errors)],
             "ottla_metadata_store_up": lambda: [("", int(probe.store_answers))],
             "ottla_metadata_session_remaining_seconds": lambda: [("", probe.session_remaining_ms / 1000)],
         }
