@@ -142,7 +142,7 @@ class LagSource:
         self._reads += 1
 
         def work() -> None:
-            # What is deleted meanwhile, or damaged, has no age at this offset.
+            # What is deleted before it is read, or damaged, has no age at this offset.
             with suppress(KafkaError):
                 records = log.read(offset, 1, upper_bound=upper_bound, min_one_batch=True, wait=True).records
                 found.extend([parse_batch_header(records).base_timestamp] if records else [])
