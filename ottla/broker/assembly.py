@@ -108,17 +108,18 @@ class Parts:
 
     def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
         from ottla.broker.admin.metrics.group_source import GroupSource
+        from ottla.broker.admin.metrics.kafka_source import KafkaSource
+        from ottla.broker.admin.metrics.lag_source import LagSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource
 
         groups = GroupSource(self.runtime, self.replicas, self.group_loader)
         self.group_loader.when_made.append(lambda made: made.observers.append(groups.observe))
         cluster_id = self.data.cluster_id
-        return [
-            RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id),
-            ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe),
-            groups,
-        ]
+        requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
+        replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
+        kafka = KafkaSource(requests, replicas, groups, self.runtime.config.ottla_metrics_lag_max)
+        return [requests, replicas, groups, LagSource(self.runtime, self.replicas, groups), kafka]
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""
@@ -168,7 +169,14 @@ class Parts:
         forwarding = Forwarding(
             self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
         )
-        events = Publisher(self.runtime, self.replicas, topic, forwarding, self.group_loader.committed_offsets)
+        events = Publisher(
+            self.runtime,
+            self.replicas,
+            topic,
+            forwarding,
+            self.group_loader.committed_offsets,
+            admin_url=self.listeners.admin_url,
+        )
 
         def listen_to(groups: "GroupCoordinator") -> None:
             groups.timed_observers.append(events.observe)

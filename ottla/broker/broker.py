@@ -145,9 +145,10 @@ class Broker:
             site = AdminSite(self.runtime)
             await site.open(self.network, address)
             self._own_site = site
-            site.add(self._admin)
         else:
-            self._admin_site.add(self._admin)
+            site = self._admin_site
+        site.add(self._admin)
+        self.listeners.admin_opened(site.url)
 
     def _end_admin(self) -> None:
         """The last that ends: probes are answered until then."""
@@ -164,7 +165,9 @@ class Broker:
         await self.listeners.open(self.server, self.network)
         # For a store that does not answer. A file that cannot be written stays so.
         store_timeout_ms = 0 if self._data.is_alone else self.config.initial_broker_registration_timeout_ms
-        await self.lifecycle.join(self.listeners.endpoints, store_timeout_ms=store_timeout_ms)
+        await self.lifecycle.join(
+            self.listeners.endpoints, admin_url=self.listeners.admin_url, store_timeout_ms=store_timeout_ms
+        )
         await self.topic_logs.all_made()
 
     async def stop(self, *, with_cluster: bool = False) -> bool:

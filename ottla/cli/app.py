@@ -13,6 +13,7 @@ COMMANDS = {
     "groups": "ottla.cli.commands.groups:groups",
     "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
+    "doctor": "ottla.cli.commands.doctor:doctor",
     "log": "ottla.cli.commands.log:log",
     "produce": "ottla.cli.commands.produce:produce",
     "consume": "ottla.cli.commands.consume:consume",

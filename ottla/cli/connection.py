@@ -36,6 +36,9 @@ class BrokerConnection:
         self._wire = WireClient(CLIENT_ID)
         # The lowest and the highest version of each request that the broker knows, by API key.
         self.ranges: dict[int, tuple[int, int]] = {}
+        # By the name of a feature, the highest level that the broker knows, and the one the cluster has agreed on.
+        self.supported_features: dict[str, int] = {}
+        self.finalized_features: dict[str, int] = {}
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -94,6 +97,8 @@ class BrokerConnection:
         if response.error_code != ErrorCode.NONE:
             raise ClientError(f"{self.address} refuses ApiVersions requests (error {response.error_code})")
         self.ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        self.supported_features = {row.name: row.max_version for row in response.supported_features}
+        self.finalized_features = {row.name: row.max_version_level for row in response.finalized_features}
 
     async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:
         """Send a request and return the answer to it, without its size."""

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ottla.broker.admin.metrics.families import GROUPS, PROCESS, REPLICATION, REQUESTS, Family
+from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Option, Update
 from ottla.broker.config.refused import refused_properties
@@ -32,6 +33,7 @@ METRIC_SECTIONS = {
     "Storage and replication": REPLICATION,
     "Groups and events": GROUPS,
     "Process": PROCESS,
+    "Kafka's names, of /metrics/kafka": KAFKA_FAMILIES,
 }
 
 _CONFIGURATION_INTRODUCTION = """\

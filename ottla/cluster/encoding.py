@@ -84,6 +84,7 @@ def registration_value(broker: BrokerInfo) -> bytes:
             "port": broker.port,
             "rack": broker.rack,
             "listeners": [[each.name, each.host, each.port] for each in broker.listeners],
+            "admin_url": broker.admin_url,
         }
     )
 
@@ -175,6 +176,8 @@ def broker_of(entry: Entry) -> BrokerInfo:
             state=BrokerState.FENCED,
             incarnation=value["incarnation"],
             listeners=tuple(Listener(*each) for each in value["listeners"]),
+            # Brokers of before have none.
+            admin_url=value.get("admin_url", ""),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error

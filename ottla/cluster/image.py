@@ -82,6 +82,7 @@ class BrokerInfo:
     incarnation: str = ""
     lost_data: bool = False
     listeners: tuple[Listener, ...] = ()
+    admin_url: str = ""
     log_ends: Mapping[tuple[bytes, int], LogEnd] = field(default_factory=lambda: _NO_LOG_ENDS)
     session_revision: int = field(default=0, compare=False)
 

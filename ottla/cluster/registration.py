@@ -52,6 +52,8 @@ class Registration:
     clean_shutdown: bool
     rack: str | None = None
     listeners: tuple[Listener, ...] = ()
+    admin_url: str = ""
+    """Of its admin listener; empty where it has none."""
     min_insync_replicas: int | None = None
     """What a new cluster keeps for all brokers from the start; None: nothing."""
 
@@ -192,6 +194,7 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
             wanted.rack,
             incarnation=wanted.incarnation,
             listeners=wanted.listeners,
+            admin_url=wanted.admin_url,
         )
         changes.append(Put(f"{BROKERS}{wanted.node_id}", registration_value(broker)))
         # Lost in an earlier life is lost still, if that life has not been active in between.

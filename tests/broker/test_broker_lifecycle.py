@@ -169,6 +169,7 @@ def test_a_broker_that_was_cut_off_is_fenced_and_registers_again(cluster: Cluste
         assert second.broker.metadata.broker_epoch == epoch, "the same process keeps its epoch"
         said = [event for event in second.events() if "metadata store" in event]
         assert said == ["the metadata store does not answer", "the metadata store answers again"]
+        assert second.broker.lifecycle.store_errors > 0
         await cluster.stop_all(second, first)
 
     cluster.run(story())

@@ -17,6 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import StartError
+from ottla.broker.server.listeners import Listeners
 from ottla.cli.operations.serve import _ready_line
 from ottla.cluster.image import Listener
 from ottla.protocol.errors import ErrorCode
@@ -164,3 +165,28 @@ async def test_brokers_in_one_process_cannot_share_listeners() -> None:
 def test_an_address_beside_listeners_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^listeners and --listen both say where to listen"):
         Broker(ServerConfig({"listeners": "PLAINTEXT://:0"}), data_dir=tmp_path, port=0)
+
+
+@pytest.mark.parametrize(
+    ("url", "reached"),
+    [
+        ("http://0.0.0.0:9644", "http://inside.example:9644"),
+        ("http://[::]:9644", "http://inside.example:9644"),
+        ("http://127.0.0.1:9644", "http://127.0.0.1:9644"),
+        ("http://[::1]:9644", "http://[::1]:9644"),
+    ],
+)
+def test_admin_listener_is_known_by_a_host_that_others_reach(url: str, reached: str) -> None:
+    listeners = Listeners(ServerConfig({name: str(value) for name, value in TWO.items()}))
+
+    listeners.admin_opened(url)
+
+    assert listeners.admin_url == reached
+
+
+async def test_registration_says_where_the_admin_listener_is() -> None:
+    async with EmbeddedBroker(settings={**QUICK, "ottla.admin.listener": "127.0.0.1:0"}) as broker:
+        core = broker._core
+        assert core is not None
+        assert core.image.brokers[core.node_id].admin_url == core.admin_url
+        assert core.admin_url.startswith("http://127.0.0.1:")

@@ -45,6 +45,7 @@ async def test_old_segments_are_deleted(tmp_path: Path) -> None:
         await until(broker, lambda: log.log_start_offset > 0)
 
     assert len(log.segments) < 4
+    assert broker.log_manager.retention_deleted_bytes >= 2 * 500_000
 
 
 async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
@@ -60,6 +61,7 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
         response = await client.call(fetch_request("t"), FetchResponse, 11)
 
     answer = response.responses[0].partitions[0]
+    assert broker.log_manager.compaction_ns > 0
     assert answer.high_watermark == 6, "offsets stay"
     assert b"0" not in values_of(answer.records)
 

@@ -1,20 +1,23 @@
 """Topics and configs in a metadata store: what is written is read back, and a change touches only what changed."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from ottla.cluster.encoding import (
     ENTRIES_PER_SLICE,
+    broker_of,
     changes_between,
     deletion_mark,
     deletion_marks,
     deletion_value,
+    registration_value,
     topic_values,
     topics_in_slices,
     topics_of,
 )
-from ottla.cluster.image import PartitionInfo, TopicInfo
+from ottla.cluster.image import BrokerInfo, BrokerState, PartitionInfo, TopicInfo
 from ottla.cluster.store import Delete, Entry, Put, StoreError
 
 
@@ -87,3 +90,13 @@ def test_topics_are_parsed_a_few_at_a_time() -> None:
     assert [topic for some in slices for topic in some] == topics
     at_once = ENTRIES_PER_SLICE // (1 + len(TOPIC.partitions)) + 1
     assert all(len(some) <= at_once for some in slices)
+
+
+def test_registration_without_admin_url_can_be_read() -> None:
+    """Brokers of before did not write it."""
+    broker = BrokerInfo(1, "h", 9092, admin_url="http://h:9644", state=BrokerState.FENCED)
+    value = json.loads(registration_value(broker))
+    del value["admin_url"]
+
+    assert broker_of(Entry("brokers/1", registration_value(broker), 0)) == broker
+    assert broker_of(Entry("brokers/1", json.dumps(value).encode(), 0)) == replace(broker, admin_url="")

@@ -36,7 +36,7 @@ def both() -> Iterator[tuple[Address, Address]]:
         kafka = ApacheKafka(directory, more={**SHARED, **OF_KAFKA})
         with kafka.running(JVM_OPTIONS) as server, ottla(Path(directory) / "ottla") as ours:
             theirs = ("127.0.0.1", server.port)
-            _wait_until_serving(theirs)
+            wait_until_serving(theirs)
             try:
                 yield ours, theirs
             finally:
@@ -55,7 +55,7 @@ def ottla(data_dir: Path) -> Iterator[Address]:
             broker.kill()
 
 
-def _wait_until_serving(address: Address) -> None:
+def wait_until_serving(address: Address) -> None:
     deadline = time.monotonic() + START_WITHIN_S
     while True:
         try:

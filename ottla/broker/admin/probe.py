@@ -115,6 +115,18 @@ class HealthProbe:
         return sum(log.failure is not None for log in self._directory.logs.values())
 
     @property
+    def store_errors(self) -> int:
+        return self._lifecycle.store_errors
+
+    @property
+    def retention_deleted_bytes(self) -> int:
+        return self._log_manager.retention_deleted_bytes
+
+    @property
+    def compaction_ns(self) -> int:
+        return self._log_manager.compaction_ns
+
+    @property
     def store_answers(self) -> bool:
         return self._lifecycle.store_answers
 

@@ -13,6 +13,7 @@ from ottla.broker.admin.http import HttpRequest, HttpResponse, Page
 from ottla.broker.admin.listener import AdminListener
 from ottla.broker.admin.metrics.exposition import labels
 from ottla.broker.admin.metrics.families import FAMILIES
+from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.admin.metrics.page import MetricsPage, ScrapeTurns
 from ottla.broker.admin.metrics.process_source import ProcessSource
 from ottla.broker.admin.metrics.source import MetricSource, SourceOfBroker
@@ -68,8 +69,10 @@ class AdminSite:
     def __init__(self, runtime: Runtime) -> None:
         self._brokers: dict[int, BrokerAdmin] = {}
         turns = ScrapeTurns()
-        self._process = SourceOfBroker("", [ProcessSource(turns)])
+        self._process_source = ProcessSource(turns)
+        self._process = SourceOfBroker("", [self._process_source])
         self._metrics = MetricsPage(runtime, FAMILIES, self._sources, turns)
+        self._kafka_metrics = MetricsPage(runtime, KAFKA_FAMILIES, self._sources, turns)
         self._listener = AdminListener(runtime, self._pages())
 
     @property
@@ -88,6 +91,8 @@ class AdminSite:
     def close(self) -> None:
         self._listener.close()
         self._metrics.stop()
+        self._kafka_metrics.stop()
+        self._process_source.close()
 
     def _sources(self) -> list[SourceOfBroker]:
         """Those of brokers that serve, or try to; a broker that has ended counts nothing more."""
@@ -101,6 +106,7 @@ class AdminSite:
             "/health/startup": lambda request: self._health(request, BrokerAdmin.started),
             "/health/restart-safe": self._restart_safe,
             "/metrics": self._metrics,
+            "/metrics/kafka": self._kafka_metrics,
         }
 
     def _health(self, request: HttpRequest, judge: Callable[[BrokerAdmin], tuple[str, list[Check]]]) -> HttpResponse:

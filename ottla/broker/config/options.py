@@ -9,6 +9,8 @@ from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Generic, TypeVar, cast, overload
 
+from ottla.protocol.address import Address
+
 T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
@@ -90,6 +92,8 @@ class Option(Generic[T]):
                 return None
             case bool():
                 return "true" if value else "false"
+            case Address():
+                return str(value)
             case tuple():
                 return ",".join(map(str, cast("tuple[object, ...]", value)))
             case _:

@@ -144,6 +144,9 @@ class BrokerStarted(Fact):
 
     event: ClassVar = "broker_started"
 
+    admin_url: str | None
+    """Where the broker's admin listener is, null where it has none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped(Fact):

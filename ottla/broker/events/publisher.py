@@ -86,6 +86,8 @@ class Publisher:
         topic: EventsTopic,
         forwarding: Forwarding,
         committed_offsets: Callable[[], Iterable[GroupOffsets]],
+        *,
+        admin_url: str,
     ) -> None:
         """`committed_offsets` gives each group that is served here, and what it has committed."""
         config = runtime.config
@@ -119,7 +121,7 @@ class Publisher:
         # While it is true, nothing more needs to be done for what is in the buffer.
         self._flush_is_due = True
         self._sampling: TimerEntry | None = None
-        self._put(BrokerStarted(), now_ms)
+        self._put(BrokerStarted(admin_url=admin_url or None), now_ms)
 
     def start(self) -> None:
         now_ms = self._runtime.clock.now_ms()

@@ -51,6 +51,10 @@ class BrokerLifecycle:
         return self._registration.lease_id
 
     @property
+    def store_errors(self) -> int:
+        return self._registration.store_errors
+
+    @property
     def store_answers(self) -> bool:
         """Whether the metadata store has answered when it was asked last."""
         return self._registration.store_answers
@@ -66,9 +70,9 @@ class BrokerLifecycle:
         own = self._own()
         return None if own is None else own.state
 
-    async def join(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
+    async def join(self, endpoints: tuple[Listener, ...], *, admin_url: str, store_timeout_ms: int) -> None:
         """Returns when this broker is registered, follows the metadata, and is active. Raises StartError."""
-        await self._registration.begin(endpoints, store_timeout_ms=store_timeout_ms)
+        await self._registration.begin(endpoints, admin_url=admin_url, store_timeout_ms=store_timeout_ms)
         self._metadata.start()
         await self._active
 

@@ -71,6 +71,8 @@ class BrokerRegistration:
         self.revision = 0
         """Of the metadata that shows the registration."""
         self.store_answers = True
+        self.store_errors = 0
+        """Calls to which the store did not answer, since the start."""
         self._runtime = runtime
         self._metadata = metadata
         self._store = store
@@ -78,6 +80,7 @@ class BrokerRegistration:
         self._boot = boot
         self._registered_again = registered_again
         self._endpoints: tuple[Listener, ...] = ()
+        self._admin_url = ""
         self._keeping_alive: asyncio.Task[None] | None = None
         # When the session would end if it were not renewed.
         self._session_ends_ms = 0
@@ -93,9 +96,9 @@ class BrokerRegistration:
         """Until the session ends if it is not renewed; 0 without a session."""
         return 0 if self.lease_id == NO_LEASE else max(self._session_ends_ms - self._runtime.clock.now_ms(), 0)
 
-    async def begin(self, endpoints: tuple[Listener, ...], *, store_timeout_ms: int) -> None:
+    async def begin(self, endpoints: tuple[Listener, ...], *, admin_url: str, store_timeout_ms: int) -> None:
         """Returns when this broker is registered. Raises StartError."""
-        self._endpoints = endpoints
+        self._endpoints, self._admin_url = endpoints, admin_url
         await self._register(store_timeout_ms)
         self._is_first = False
         self._boot.confirm()
@@ -108,6 +111,7 @@ class BrokerRegistration:
 
     def store_answered(self, failure: Unavailable | None = None) -> None:
         """The store has answered, or failed to: logged when it changes. What is known goes on being served."""
+        self.store_errors += failure is not None
         if (failure is None) == self.store_answers:
             return
         self.store_answers = failure is None
@@ -246,6 +250,7 @@ class BrokerRegistration:
             clean_shutdown=self._has_lost_nothing(),
             rack=self._runtime.config.broker_rack,
             listeners=self._endpoints,
+            admin_url=self._admin_url,
             min_insync_replicas=self._runtime.config.min_insync_replicas,
         )
 

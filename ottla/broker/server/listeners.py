@@ -42,6 +42,8 @@ class Listeners:
         """Where they are open."""
         self.endpoints: tuple[Listener, ...] = ()
         """The addresses that clients and other brokers get."""
+        self.admin_url = ""
+        """Of the admin listener, for those who look at brokers from outside; empty where there is none."""
 
     async def open(self, server: Server, network: Network) -> None:
         """Raises StartError where an address cannot be had; none is open then."""
@@ -55,6 +57,16 @@ class Listeners:
             advertised = wanted.advertised or (address_for_clients(opened.host), opened.port)
             self.opened.append(Listener(wanted.name, opened.host, opened.port))
             self.endpoints += (Listener(wanted.name, *advertised),)
+
+    def admin_opened(self, url: str) -> None:
+        """One on all interfaces is reached by the host that clients get."""
+        scheme, _, address = url.partition("://")
+        host, _, port = address.rpartition(":")
+        if host in ("0.0.0.0", "[::]"):
+            first = self.wanted[0]
+            host = first.advertised[0] if first.advertised is not None else address_for_clients(host.strip("[]"))
+            address = Listener("", host, int(port)).address
+        self.admin_url = f"{scheme}://{address}"
 
     @property
     def bootstrap(self) -> str:

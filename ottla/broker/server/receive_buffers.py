@@ -32,6 +32,10 @@ class ReceiveBuffers:
         self._lent = 0
         self.shared = self._another()
 
+    @property
+    def lent(self) -> int:
+        return self._lent
+
     def renew(self) -> None:
         """Called when a long read into `shared` has been handled, and the caller holds no view of it any more: where a
         part of it is kept, another buffer takes its place."""

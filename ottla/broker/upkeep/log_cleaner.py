@@ -25,6 +25,8 @@ class Cleaner:
         self._runtime = runtime
         self._partitions = partitions
         self._compacted = compacted
+        self.compaction_ns = 0
+        """How long compactions have taken in all, without those that are under way."""
         self._round: list[Partition] = []
         self._found_work = False
         self._timer: TimerEntry | None = None
@@ -93,6 +95,7 @@ class Cleaner:
     def _clean(self, partition: Partition, plan: "CompactionPlan") -> None:
         from ottla.storage.compaction import compact
 
+        began_ns = self._runtime.clock.now_ns()
         results: list[CompactionResult] = []
         failures: list[KafkaError] = []
 
@@ -103,6 +106,7 @@ class Cleaner:
                 failures.append(error)
 
         def done() -> None:
+            self.compaction_ns += self._runtime.clock.now_ns() - began_ns
             for error in failures:
                 self._log_failure(partition, error)
             if results:

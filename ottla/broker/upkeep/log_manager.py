@@ -52,6 +52,8 @@ class LogManager:
         self._timers: dict[str, TimerEntry] = {}
         self._writers: list[CheckpointWriter] = []
         self._checkpoints = checkpoints
+        self.retention_deleted_bytes = 0
+        """By retention, since the start."""
         self._cleaner = Cleaner(runtime, replicas, checkpoints.cleaned_offsets_changed)
 
     def start(self) -> None:
@@ -114,6 +116,11 @@ class LogManager:
         self._every(interval_ms, name, writer.request)
 
     @property
+    def compaction_ns(self) -> int:
+        """How long compactions have taken in all, since the start."""
+        return self._cleaner.compaction_ns
+
+    @property
     def has_failed_checkpoint(self) -> bool:
         """Whether a checkpoint could not be written when that was tried last."""
         return self._checkpoints.has_failed or any(writer.has_failed for writer in self._writers)
@@ -130,6 +137,7 @@ class LogManager:
         if removed:
             partition.sessions.mark_dirty()
         for expired in removed:
+            self.retention_deleted_bytes += expired.size_bytes
             self._runtime.log.info(
                 "retention",
                 topic=partition.topic,

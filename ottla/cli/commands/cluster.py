@@ -1,5 +1,6 @@
 """`ottla cluster`: the state of brokers and partitions."""
 
+import json
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -9,8 +10,9 @@ import click
 from ottla.cli.names import CommandGroup
 from ottla.cli.operations import cluster as operations
 from ottla.cli.operations.cluster import BrokerStatus, ClusterStatus, PartitionStatus
+from ottla.cli.operations.cluster_health import health_over_time
 from ottla.cli.output import NOTHING, Output, confirm
-from ottla.cli.session import Session, broker_options
+from ottla.cli.session import Session, broker_options, run_to_end
 
 TITLES = {
     "partitions": "partitions",
@@ -109,6 +111,38 @@ def _as_json(found: ClusterStatus) -> dict[str, Any]:
             if each.is_degraded
         ],
     }
+
+
+@cluster.command("health")
+@click.option("--exit-when-healthy", is_flag=True, help="Wait until the cluster is healthy, and say why it is not.")
+@click.option(
+    "--within", "within_s", metavar="SECONDS", type=click.FloatRange(min=0), default=300, show_default=True,
+    help="Stop waiting after SECONDS.",
+)  # fmt: skip
+@broker_options
+def health(session: Session, exit_when_healthy: bool, within_s: float) -> None:
+    """Say whether all brokers are there and ready, and why not.
+
+    Every registered broker is alive, there is a controller, every partition has all its replicas in sync, and each
+    broker with an admin listener says that it is ready. The exit status is 1 when the cluster is not healthy.
+    """
+    is_healthy = run_to_end(_watched(session, within_s if exit_when_healthy else 0.0))
+    if not is_healthy:
+        sys.exit(1)
+
+
+async def _watched(session: Session, within_s: float) -> bool:
+    is_healthy = False
+    async for found in health_over_time(session.config, within_s=within_s):
+        is_healthy = found.is_healthy
+        if session.output.as_json:
+            session.output.lines([json.dumps({"healthy": is_healthy, **asdict(found)})])
+            continue
+        state = "healthy" if is_healthy else "not healthy"
+        session.output.say("; ".join([f"{state}: {found.live} of {found.brokers} brokers live", *found.reasons]))
+        for remark in found.remarks:
+            session.output.say(f"degraded: {remark}")
+    return is_healthy
 
 
 @cluster.command("unregister")

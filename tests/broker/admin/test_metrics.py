@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.admin.metrics.families import FAMILIES
 from ottla.broker.admin.metrics.group_source import GroupSource
+from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.server.network import TcpNetwork
@@ -60,7 +61,7 @@ async def observed(path: Path, **settings: object) -> AsyncIterator[Broker]:
 
 def test_page_and_table_have_the_same_metrics() -> None:
     documented = re.findall(r"^\| `([a-z_]+)` \| (\w+) \|", DOCS.read_text(), re.MULTILINE)
-    assert sorted(documented) == sorted((family.name, family.kind) for family in FAMILIES)
+    assert sorted(documented) == sorted((family.name, family.kind) for family in FAMILIES + KAFKA_FAMILIES)
 
 
 async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
@@ -74,8 +75,9 @@ async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
         found = await scraped(broker.admin_url)
         names = {re.sub("_(bucket|sum|count)$", "", name) for name, _ in found}
         known = {family.name for family in FAMILIES}
+        of_kafka = {family.name for family in KAFKA_FAMILIES}
 
-        assert admin.metrics.names | site._process.names == known
+        assert admin.metrics.names | site._process.names == known | of_kafka
         assert names <= known
         assert known - names <= {
             # Nothing of the kind has happened yet.
@@ -144,16 +146,16 @@ async def test_lag_is_what_is_not_committed_and_never_negative(tmp_path: Path) -
             await produce(client, "t", b"one", b"two", b"three")
         lags = []
         for offset in (1, 3, 7):
-            assert await _committed(broker, "g", offset) == 0
+            assert await committed(broker, "g", offset) == 0
             found = await scraped(broker.admin_url)
             lags.append(value(found, "group_lag_records", group="g", topic="t", partition=0))
 
         assert lags == [2, 0, 0]
-        assert value(found, "groups", state="Empty") == 1
+        assert value(found, "groups", state="Empty", protocol_type="") == 1
         assert value(found, "group_commits_total", group="g") == 3
 
 
-async def _committed(broker: Broker, group: str, offset: int) -> int:
+async def committed(broker: Broker, group: str, offset: int) -> int:
     """The error code, once the coordinator is there."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])

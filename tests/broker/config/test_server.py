@@ -47,6 +47,12 @@ def test_every_default_passes_its_own_check() -> None:
             assert option.parse(shown) == option.default, option.name
 
 
+def test_address_is_shown_as_it_was_given() -> None:
+    option = SERVER_OPTIONS["ottla.admin.listener"]
+
+    assert option.show(option.parse("[::1]:9644")) == "[::1]:9644"
+
+
 def test_every_option_has_a_reader() -> None:
     """Nothing is accepted that does nothing: each property is read by the broker, or stands behind a topic config."""
     behind_topics = {synonym.server_name for synonyms in SYNONYMS.values() for synonym in synonyms}

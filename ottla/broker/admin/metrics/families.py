@@ -25,8 +25,8 @@ def _counter(name: str, labels: str, text: str, *, of_process: bool = False) -> 
     return Family(name, COUNTER, tuple(labels.split()), text, of_process)
 
 
-def _histogram(name: str, labels: str, text: str) -> Family:
-    return Family(name, HISTOGRAM, tuple(labels.split()), text)
+def _histogram(name: str, labels: str, text: str, *, of_process: bool = False) -> Family:
+    return Family(name, HISTOGRAM, tuple(labels.split()), text, of_process)
 
 
 REQUESTS: Final = (
@@ -88,18 +88,24 @@ REPLICATION: Final = (
     ),
     _gauge("ottla_log_failures", "", "Logs that cannot be written. Look at the kernel's log for disk errors."),
     _gauge("ottla_log_directory_bytes", "kind", "The disk of the data directory, total and free."),
+    _counter("ottla_retention_deleted_bytes_total", "", "Bytes of segments that retention has removed here."),
+    _counter("ottla_compaction_seconds_total", "", "How long compactions of logs here have taken."),
     _gauge("ottla_fetch_sessions", "", "Fetch sessions of consumers and followers."),
+    _gauge("ottla_receive_buffers_lent", "", "Large buffers that connections receive requests into."),
     _gauge("ottla_recent_appends_bytes", "", "Records kept in memory for followers."),
     _gauge("ottla_controller_active", "", "1 on the broker that is the controller. The sum is to be 1."),
     _gauge("ottla_brokers", "state", "Registered brokers; from the controller alone."),
     _gauge("ottla_metadata_store_up", "", "1 while the metadata store answers."),
+    _counter(
+        "ottla_metadata_store_errors_total", "", "Calls that the metadata store did not answer. Rising: look at etcd."
+    ),
     _gauge(
         "ottla_metadata_session_remaining_seconds", "", "Until the session of this broker ends if it is not renewed."
     ),
 )
 
 GROUPS: Final = (
-    _gauge("ottla_groups", "state", "Groups coordinated here."),
+    _gauge("ottla_groups", "state protocol_type", "Groups coordinated here."),
     _gauge("ottla_group_members", "group", "Members of a group; _other sums the rest up."),
     _gauge("ottla_group_generation", "group", "Counts the rebalances of a group."),
     _gauge(
@@ -118,6 +124,22 @@ GROUPS: Final = (
         "group topic partition",
         "Records not yet committed, of partitions with a replica here; _other sums the rest up.",
     ),
+    _gauge(
+        "ottla_group_lag_seconds",
+        "group topic",
+        "Age of the oldest record not yet committed, the largest of the topic's partitions with a replica here.",
+    ),
+    _counter(
+        "ottla_group_records_lost_total",
+        "group topic",
+        "Records deleted before the group had committed them: retention is shorter than the outage.",
+    ),
+    _gauge(
+        "ottla_group_verdict",
+        "group verdict",
+        "1; ok, slow, stalled, stopped, rewound, no members or unknown, by the last 10 samples of its worst partition.",
+    ),
+    _gauge("ottla_group_idle_members", "group", "Members without a partition: more members than partitions."),
     _counter("ottla_events_published_total", "", "Events written to ottla.events."),
     _counter(
         "ottla_events_dropped_total", "", "Events that were lost: the buffer was full, or the topic had no leader."
@@ -129,6 +151,7 @@ PROCESS: Final = (
     _gauge("ottla_build_info", "version python", "1; its labels say what runs.", of_process=True),
     _gauge("ottla_broker_info", "cluster_id rack", "1; its labels say which cluster and rack the broker is in."),
     _counter("ottla_gc_collections_total", "generation", "Runs of Python's garbage collector.", of_process=True),
+    _histogram("ottla_gc_pause_seconds", "", "How long the garbage collector held up the process.", of_process=True),
     _counter("process_cpu_seconds_total", "", "Processor time of the process.", of_process=True),
     _gauge("process_resident_memory_bytes", "", "Resident memory of the process.", of_process=True),
     _gauge("process_open_fds", "", "Open file descriptors of the process.", of_process=True),

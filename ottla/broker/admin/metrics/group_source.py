@@ -10,6 +10,7 @@ from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
 from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.states import GroupState
 from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
 from ottla.coordinator.facts import (
     Fact,
@@ -21,6 +22,7 @@ from ottla.coordinator.facts import (
     StoreFailed,
 )
 from ottla.coordinator.group_shard import GroupShard
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
 PHASES = ("join", "sync", "total")
 
@@ -62,16 +64,17 @@ class GroupSource:
         self._lags = Budget(config.ottla_metrics_lag_max, lag_label)
         self._counts: dict[str, GroupCounts] = {}
         self._phases = {phase: Histogram() for phase in PHASES}
-        # As of the last pass.
-        self._rows: list[tuple[str, ClassicGroup]] = []
+        # As of the last pass: groups with series of their own, and the others.
+        self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
-        self._states: Counter[str] = Counter()
+        self._states: Counter[tuple[str, str]] = Counter()
         self._parked: Counter[str] = Counter()
         self.families: Mapping[str, Callable[[], Samples]] = {
             "ottla_requests_parked": lambda: [(labels(purgatory=p), n) for p, n in self._parked.items()],
-            "ottla_groups": lambda: [(labels(state=state), n) for state, n in self._states.items()],
+            "ottla_groups": self._states_of_groups,
             "ottla_group_members": self._members,
-            "ottla_group_generation": lambda: [(text, group.generation) for text, group in self._rows],
+            "ottla_group_idle_members": self._idle_members,
+            "ottla_group_generation": lambda: [(text, group.generation) for text, group in self.rows],
             "ottla_group_state_seconds": self._state_seconds,
             "ottla_group_rebalances_total": lambda: self._caused("cause", lambda counts: counts.rebalances),
             "ottla_group_rebalance_seconds": lambda: [(labels(phase=p), each) for p, each in self._phases.items()],
@@ -128,14 +131,14 @@ class GroupSource:
     def prepare(self) -> Iterator[None]:
         rows: list[tuple[str, ClassicGroup]] = []
         others: list[ClassicGroup] = []
-        states: Counter[str] = Counter()
+        states: Counter[tuple[str, str]] = Counter()
         parked: Counter[str] = Counter(join=0)
         here: set[str] = set()
         for shard in self._coordinators.loaded_shards():
             for group_id, group in list(shard.groups.items()):
                 yield
                 here.add(group_id)
-                states[group.state.value] += 1
+                states[group.state.value, group.protocol_type or ""] += 1
                 parked["join"] += group.parked_joins
                 text = self._groups.labels(group_id)
                 if text is None:
@@ -143,7 +146,7 @@ class GroupSource:
                 else:
                     rows.append((text, group))
         self._groups.end_pass()
-        self._rows, self._others, self._states, self._parked = rows, others, states, parked
+        self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id in list(self._counts):
             yield
             if group_id not in here:
@@ -154,20 +157,30 @@ class GroupSource:
         for shard in self._coordinators.loaded_shards():
             yield from list(shard.durable.offsets.items())
 
+    def _states_of_groups(self) -> Iterator[Sample]:
+        for (state, protocol_type), count in self._states.items():
+            yield labels(state=state, protocol_type=protocol_type), count
+
     def _members(self) -> Iterator[Sample | None]:
-        for text, group in self._rows:
+        for text, group in self.rows:
             yield text, len(group.members)
         if self._others:
             yield labels(group=OTHER), sum(len(group.members) for group in self._others)
 
+    def _idle_members(self) -> Iterator[Sample | None]:
+        for text, group in self.rows:
+            is_known = group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE
+            idle = sum(_has_no_partition(member.assignment) for member in group.members.values()) if is_known else 0
+            yield (text, idle) if is_known else None
+
     def _state_seconds(self) -> Iterator[Sample]:
         wall_ms = self._runtime.clock.wall_ms()
-        for text, group in self._rows:
+        for text, group in self.rows:
             in_state = max(wall_ms - group.state_timestamp_ms, 0)
             yield joined(text, labels(state=group.state.value)), in_state / 1000
 
     def _last_seconds(self) -> Iterator[Sample | None]:
-        for text, group in self._rows:
+        for text, group in self.rows:
             counts = self._counts.get(group.group_id)
             if counts is None:
                 yield None
@@ -176,7 +189,7 @@ class GroupSource:
                 yield joined(text, labels(phase=phase)), lasted_ms / 1000
 
     def _caused(self, name: str, count: Callable[[GroupCounts], Counter[str]]) -> Iterator[Sample | None]:
-        for text, group in self._rows:
+        for text, group in self.rows:
             counts = self._counts.get(group.group_id)
             if counts is None:
                 yield None
@@ -216,3 +229,9 @@ class GroupSource:
         if replica is None:
             return None
         return max(replica.high_watermark - max(logged.committed.offset, replica.log.log_start_offset), 0)
+
+
+def _has_no_partition(assignment: bytes) -> bool:
+    """An assignment of any version begins with its version and the number of its topics. It is not parsed: there may be
+    thousands."""
+    return assignment[2:6] in (b"", bytes(4))

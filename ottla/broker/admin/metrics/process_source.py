@@ -13,6 +13,7 @@ from pathlib import Path
 from ottla.broker.admin.metrics.exposition import Sample, labels
 from ottla.broker.admin.metrics.page import ScrapeTurns
 from ottla.broker.admin.metrics.source import Samples
+from ottla.broker.histogram import Histogram
 
 _SELF = Path("/proc/self")
 
@@ -22,11 +23,15 @@ class ProcessSource:
         self._turns = turns
         self._info = labels(version=_version(), python=platform.python_version())
         self._started_s = _started_s()
+        self._pauses = Histogram()
+        self._pause_began_ns = 0
+        gc.callbacks.append(self._collecting)
         self.families: Mapping[str, Callable[[], Samples]] = {
             "ottla_build_info": lambda: [(self._info, 1)],
             "ottla_gc_collections_total": lambda: [
                 (labels(generation=generation), each["collections"]) for generation, each in enumerate(gc.get_stats())
             ],
+            "ottla_gc_pause_seconds": lambda: [("", self._pauses)],
             "process_cpu_seconds_total": lambda: [("", time.process_time())],
             "process_resident_memory_bytes": _resident,
             "process_open_fds": _open_descriptors,
@@ -34,6 +39,16 @@ class ProcessSource:
             "process_start_time_seconds": lambda: [] if self._started_s is None else [("", self._started_s)],
             "ottla_scrape_duration_seconds": lambda: [("", self._turns.last_duration_ns / 1e9)],
         }
+
+    def close(self) -> None:
+        with suppress(ValueError):
+            gc.callbacks.remove(self._collecting)
+
+    def _collecting(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            self._pause_began_ns = time.perf_counter_ns()
+        else:
+            self._pauses.observe(time.perf_counter_ns() - self._pause_began_ns)
 
     def prepare(self) -> Iterator[None]:
         return iter(())

@@ -57,9 +57,9 @@ class ReplicaSource:
 
     def _topic_families(self) -> dict[str, Callable[[], Samples]]:
         return {
-            "ottla_topic_records_in_total": lambda: self._traffic(lambda each: [("", each.records_in)]),
-            "ottla_topic_bytes_in_total": lambda: self._traffic(lambda each: [("", each.bytes_in)]),
-            "ottla_topic_bytes_out_total": lambda: self._traffic(
+            "ottla_topic_records_in_total": lambda: self.traffic(lambda each: [("", each.records_in)]),
+            "ottla_topic_bytes_in_total": lambda: self.traffic(lambda each: [("", each.bytes_in)]),
+            "ottla_topic_bytes_out_total": lambda: self.traffic(
                 lambda each: [('to="consumer"', each.bytes_to_consumers), ('to="follower"', each.bytes_to_followers)]
             ),
         }
@@ -108,6 +108,9 @@ class ReplicaSource:
             "ottla_recent_appends_bytes": lambda: [("", replicas.shared_reads.recent.held_bytes)],
             "ottla_controller_active": lambda: [("", int(controller.is_controller))],
             "ottla_brokers": self._brokers,
+            "ottla_retention_deleted_bytes_total": lambda: [("", probe.retention_deleted_bytes)],
+            "ottla_compaction_seconds_total": lambda: [("", probe.compaction_ns / 1e9)],
+            "ottla_metadata_store_errors_total": lambda: [("", probe.store_errors)],
             "ottla_metadata_store_up": lambda: [("", int(probe.store_answers))],
             "ottla_metadata_session_remaining_seconds": lambda: [("", probe.session_remaining_ms / 1000)],
         }
@@ -155,7 +158,8 @@ class ReplicaSource:
         if self._others:
             yield labels(topic=OTHER, partition=OTHER), total
 
-    def _traffic(self, values: Callable[[TopicTraffic], list[tuple[str, int]]]) -> Iterator[Sample]:
+    def traffic(self, values: Callable[[TopicTraffic], list[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
+        """Of each topic, and of those without series of their own together."""
         other: Counter[str] = Counter()
         for topic, traffic in list(self._replicas.traffic.items()):
             text = self._topics.labels(topic)
@@ -186,6 +190,25 @@ class ReplicaSource:
         if room is None:
             return []
         return [(labels(kind="total"), room.total_bytes), (labels(kind="free"), room.free_bytes)]
+
+    def partitions_by_topic(self) -> Iterator[Sample | None]:
+        """From the leader of a topic's first partition."""
+        image = self._probe.metadata.image
+        for _, partition in self.rows:
+            topic = image.topic(partition.topic) if partition.index == 0 else None
+            yield None if topic is None else (topic_label(partition.topic), len(topic.partitions))
+
+    def live_brokers(self) -> list[Sample]:
+        brokers = self._probe.metadata.image.brokers.values()
+        return [("", sum(broker.is_live for broker in brokers))] if self._controller.is_controller else []
+
+    def unclean_elections(self) -> list[Sample]:
+        return [("", self._controller.leader_changes["unclean"])]
+
+    def offline_directories(self) -> list[Sample]:
+        """A broker has one; it is lost when all its logs are."""
+        failed = self._probe.failed_logs
+        return [("", int(0 < self.counts["leader"] + self.counts["follower"] <= failed))]
 
     def _brokers(self) -> list[Sample]:
         if not self._controller.is_controller:

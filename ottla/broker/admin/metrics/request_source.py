@@ -47,8 +47,9 @@ class RequestSource:
             "ottla_request_errors_total": self._errors,
             "ottla_requests_parked": lambda: [(labels(purgatory=p.name), len(p)) for p in self._purgatories],
             "ottla_parked_expired_total": lambda: [(labels(purgatory=p.name), p.expired) for p in self._purgatories],
-            "ottla_connections": self._connections,
+            "ottla_connections": self.connections,
             "ottla_connections_opened_total": lambda: _by("listener", server.opened),
+            "ottla_receive_buffers_lent": lambda: [("", server.receive_buffers.lent)],
             "ottla_loop_lateness_seconds": lambda: [("", runtime.wheel.lateness)],
             "ottla_loop_steps_slow_total": lambda: [("", server.times.slow_events)],
             "ottla_loop_step_seconds_max": self._slowest,
@@ -86,10 +87,16 @@ class RequestSource:
             for code, count in total.items():
                 yield labels(api=api, error=ErrorCode(code).name), count
 
-    def _connections(self) -> Iterator[Sample]:
+    def connections(self) -> Iterator[Sample]:
         open_now = Counter(dict.fromkeys(self._server.opened, 0))
         open_now.update(connection.listener_name for connection in list(self._server.connections))
         return _by("listener", open_now)
+
+    def answered(self, api: str) -> int:
+        return sum(merged((route.direct, route.parked.counts)).count for route in self.routes().get(api, ()))
+
+    def failed(self, api: str) -> int:
+        return sum(route.errors.total() for route in self.routes().get(api, ()))
 
     def _slowest(self) -> list[Sample]:
         times = self._server.times
