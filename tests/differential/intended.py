@@ -47,10 +47,13 @@ def _is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
     return (
         _describes_configs(exchange)
         and "results[4/" in difference.path
-        and (isinstance(difference.theirs, Missing) and ours["name"].startswith(("ottla.", "internal.")))
+        and isinstance(difference.theirs, Missing)
+        and (ours["name"].startswith(("ottla.", "internal.")) or ours["name"] in THROTTLED_RATES)
     )
 
 
+# Kafka lists them where they are set.
+THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 OWN_DEFAULTS = {
     "advertised.listeners",
     "controlled.shutdown.max.retries",
@@ -163,6 +166,20 @@ def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
     return isinstance(exchange.theirs, Answer) and -1 in error_codes(exchange.theirs.message)
 
 
+_OF_A_QUORUM = (
+    "topics.partitions.leader_epoch",
+    "topics.partitions.high_watermark",
+    "topics.partitions.current_voters",
+    "topics.partitions.observers",
+    "nodes",
+)
+
+
+def _is_of_the_quorum(exchange: Exchange, difference: Difference) -> bool:
+    path = without_names(difference.path)
+    return exchange.asked.api.name == "DescribeQuorum" and path.startswith(_OF_A_QUORUM)
+
+
 def _is_about_loggers(exchange: Exchange, difference: Difference) -> bool:
     return "[8/" in difference.path
 
@@ -187,6 +204,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
+    Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 
