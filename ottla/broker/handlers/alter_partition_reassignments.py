@@ -39,7 +39,9 @@ async def handle(
     decide = partial(_reassign, Counter(partitions), targets, metadata.rules_of, keeps_factor=keeps_factor)
     outcomes = await change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms)
     response = _response([topic.name for topic in request.topics], partitions, outcomes)
-    response.allow_replication_factor_change = request.allow_replication_factor_change
+    if request.topics:
+        # As in Kafka, which looks no further at a request about nothing.
+        response.allow_replication_factor_change = request.allow_replication_factor_change
     return response
 
 
