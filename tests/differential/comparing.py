@@ -118,7 +118,7 @@ def _keyed(elements: list[Any]) -> dict[Any, Any] | None:
         keyed = {
             "/".join(str(each[name]) for name in names): each
             for each in elements
-            if all(each.get(name) not in (None, "") or name == "resource_name" for name in names)
+            if all(each.get(name) is not None for name in names)
         }
         if len(keyed) == len(elements):
             return keyed
