@@ -188,7 +188,7 @@ async def test_operations_of_a_group_that_is_not_there_are_unset(tmp_path: Path)
 
 
 async def test_follower_unknown_to_the_cluster_learns_what_is_absent(tmp_path: Path) -> None:
-    """Of partitions that are there it is told that it has none of them; topics without partitions are left out."""
+    """Of partitions that are there the answer says that it has none of them; topics without partitions are left out."""
     async with running(tmp_path) as broker:
         await with_topic(broker)
         known = broker.broker.image.topics["t"].topic_id

@@ -81,7 +81,7 @@ def test_damage_leaves_the_size_right_and_the_header_whole() -> None:
         assert broken[4:14] == bytes(10)
 
 
-def test_reason_why_damage_is_unreadable_is_told() -> None:
+def test_reason_why_damage_is_unreadable_is_known() -> None:
     request = APIS[METADATA].request_class()(topics=[MetadataRequestTopic(name="name")])
     reasons = {why_unreadable(Asked(request, version, seed)) for version in (4, 12) for seed in range(200)}
 

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs: replicas move to another directory of this broker (KIP-113).
 
-There is one directory, so no replica ever moves: where it is already, it may be told to stay.
+There is one directory, so no replica ever moves: where it is already, it may stay.
 """
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
