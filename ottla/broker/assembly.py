@@ -197,6 +197,7 @@ class Parts:
             self.topic_logs,
             self.replicas,
             configs,
+            self.replicas.throttles,
             self.lifecycle,
             self.controller,
         )

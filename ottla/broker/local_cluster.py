@@ -140,7 +140,7 @@ class LocalCluster:
         assert self._store is not None, "the cluster is not open"
         host, port = self._listen_on[node_id]
         broker = Broker(
-            self._config,
+            self._config.of_another_broker(),
             data_dir=self._directory(node_id),
             host=host,
             port=port,

@@ -13,6 +13,7 @@ from ottla.protocol.errors import (
     ErrorCode,
     FencedLeaderEpoch,
     InvalidReplicaAssignment,
+    InvalidReplicationFactor,
     InvalidRequest,
     UnknownTopicOrPartition,
     error_for,
@@ -99,9 +100,16 @@ def elect_unclean(image: MetadataImage, name: str, index: int, rules_of: RulesOf
 
 
 def reassign(
-    image: MetadataImage, name: str, index: int, target: Sequence[int] | None, rules_of: RulesOf
+    image: MetadataImage,
+    name: str,
+    index: int,
+    target: Sequence[int] | None,
+    rules_of: RulesOf,
+    *,
+    keeps_factor: bool = False,
 ) -> PartitionChange | None:
     """Begin to move a partition to other replicas, or (None) give up a move; None where nothing is to change.
+    `keeps_factor` refuses another number of replicas than the partition has, or is moving to.
 
     The new replicas join, catch up, and once all are in the ISR the others leave: `next_state` ends it."""
     topic, state = _existing(image, name, index)
@@ -110,6 +118,8 @@ def reassign(
         wished = _cancelled(state, original)
     else:
         _check_replicas(target, image)
+        if keeps_factor:
+            _check_factor(target, state)
         wished = _begun(state, original, tuple(target))
     after = next_state(wished, _conditions(image, topic, rules_of))
     return _change(topic, index, state, with_epochs(state, after))
@@ -141,6 +151,12 @@ def _cut_to(state: PartitionInfo, replicas: tuple[int, ...]) -> PartitionInfo:
         raise InvalidReplicaAssignment(f"only replicas {list(state.isr)}, which would go, are in sync")
     known = tuple(replica for replica in state.last_known_elr if replica in replicas)
     return replace(state, isr=isr, elr=elr, last_known_elr=known)
+
+
+def _check_factor(target: Sequence[int], state: PartitionInfo) -> None:
+    factor = len(state.replicas) - len(state.removing)
+    if len(target) != factor:
+        raise InvalidReplicationFactor(f"replicas {list(target)} would change the replication factor of {factor}")
 
 
 def _check_replicas(target: Sequence[int], image: MetadataImage) -> None:

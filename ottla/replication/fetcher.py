@@ -8,6 +8,7 @@ at.
 
 To the leader, a fetch from an offset says that all below is here. A partition with `flush.messages` or `flush.ms` whose
 sync is due says so only when the sync is done: until then it is left out, and the others fetch on without it.
+So are throttled partitions that lag, while the quota is exceeded.
 """
 
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from ottla.replication.fetcher_requests import (
 )
 from ottla.replication.follower_effects import Effect, LogEffect
 from ottla.replication.replica_follower import BACK_OFF_MS_FIRST, FollowerState, ReplicaFollower
+from ottla.replication.replication_quota import ReplicationQuota
 
 _SESSION_ERRORS = frozenset(
     {
@@ -49,17 +51,22 @@ def key_of(follower: ReplicaFollower) -> FollowerKey:
 
 
 class Fetcher:
-    def __init__(self, key: FetcherKey, endpoint: LeaderEndpoint, config: FetcherConfig) -> None:
+    def __init__(
+        self, key: FetcherKey, endpoint: LeaderEndpoint, config: FetcherConfig, quota: ReplicationQuota
+    ) -> None:
         self.key = key
         self.endpoint = endpoint
         self.followers: dict[FollowerKey, ReplicaFollower] = {}
         self._config = config
+        self._quota = quota
         self._session = FetchSessionHandler()
         # Followers to look at before the next request: new ones, those with a response, those whose back-off is over.
         self._due: dict[FollowerKey, ReplicaFollower] = {}
         self._backing_off: dict[FollowerKey, ReplicaFollower] = {}
         # Have records that are not synced yet, and should be.
         self._syncing: dict[FollowerKey, ReplicaFollower] = {}
+        # Left out of this fetch, while the quota is exceeded.
+        self._throttled: dict[FollowerKey, ReplicaFollower] = {}
         self._reconciling: dict[FollowerKey, ReplicaFollower] = {}
         self._out_of_range: dict[FollowerKey, ReplicaFollower] = {}
         # What the next Fetch may have to list, or to forget.
@@ -108,6 +115,7 @@ class Fetcher:
             self._due,
             self._backing_off,
             self._syncing,
+            self._throttled,
             self._reconciling,
             self._out_of_range,
             self._wanted,
@@ -124,6 +132,8 @@ class Fetcher:
         for key in [key for key, follower in self._backing_off.items() if follower.is_ready(now_ms)]:
             self._due[key] = self._backing_off.pop(key)
         self._unwanted |= dict.fromkeys(self._syncing)
+        if self._throttled or self._quota.is_active:
+            self._throttle(now_ms)
         self._sort_due(now_ms)
         if self._reconciling:
             followers, self._reconciling = self._reconciling, {}
@@ -137,7 +147,27 @@ class Fetcher:
         """When to look again after there was no next request; None: when a partition has been added."""
         if now_ms < self._ready_ms and self.followers:
             return self._ready_ms
-        return min((follower.ready_ms for follower in self._backing_off.values()), default=None)
+        wake_ms = [follower.ready_ms for follower in self._backing_off.values()]
+        if self._throttled:
+            wake_ms.append(now_ms + max(self._config.back_off_ms, 1))
+        return min(wake_ms, default=None)
+
+    def _throttle(self, now_ms: int) -> None:
+        """Leaves out the throttled partitions that lag while the quota is exceeded, and takes them in again after."""
+        self._due |= self._throttled
+        self._throttled = {}
+        if not self._quota.is_exceeded(now_ms):
+            return
+        for key, follower in self.followers.items():
+            if follower.state is not FollowerState.FETCHING or not follower.lags:
+                continue
+            if key in self._syncing or key in self._backing_off or not self._is_throttled(follower):
+                continue
+            self._drop(key)
+            self._throttled[key] = follower
+
+    def _is_throttled(self, follower: ReplicaFollower) -> bool:
+        return self._quota.is_throttled(follower.partition.topic, follower.partition.index)
 
     def _sort_due(self, now_ms: int) -> None:
         due, self._due = self._due, {}
@@ -176,7 +206,9 @@ class Fetcher:
     def _want_all(self) -> None:
         """The first request of a session lists everything."""
         for key, follower in self.followers.items():
-            if key not in self._backing_off and key not in self._syncing and follower.state is FollowerState.FETCHING:
+            if key in self._backing_off or key in self._syncing or key in self._throttled:
+                continue
+            if follower.state is FollowerState.FETCHING:
                 self._wanted[key] = FetchState(follower, follower.position())
 
     # Responses.
@@ -239,6 +271,8 @@ class Fetcher:
             self._session.start_over()
             return []
         self._due[key] = follower
+        if part.records and self._quota.is_active and self._is_throttled(follower):
+            self._quota.record(len(part.records), now_ms)
         return effects
 
     def performed(self, effect: LogEffect, error: Exception | None, now_ms: int) -> list[Effect]:

@@ -13,6 +13,7 @@ from ottla.replication.fetcher_requests import FetcherConfig, FollowerKey, Leade
 from ottla.replication.follower_effects import Effect, LogEffect
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import ReplicaFollower
+from ottla.replication.replication_quota import ReplicationQuota
 
 _INT32_MIN = -0x8000_0000
 
@@ -44,10 +45,12 @@ class FetcherManager:
         config: FetcherConfig,
         *,
         fetchers_per_leader: int = 1,
+        quota: ReplicationQuota | None = None,
         new_follower: Callable[..., ReplicaFollower] = ReplicaFollower,
     ) -> None:
         self._config = config
         self._fetchers_per_leader = fetchers_per_leader
+        self._quota = quota or ReplicationQuota()
         self._new_follower = new_follower
         self._fetchers: dict[FetcherKey, Fetcher] = {}
         self._places: dict[tuple[str, int], tuple[Fetcher, FollowerKey]] = {}
@@ -120,7 +123,7 @@ class FetcherManager:
 
     def _begin(self, key: FetcherKey, endpoint: LeaderEndpoint) -> Fetcher:
         """A fetcher for `key`, with the followers of the one it replaces."""
-        fetcher = Fetcher(key, endpoint, self._config)
+        fetcher = Fetcher(key, endpoint, self._config, self._quota)
         old = self._fetchers.get(key)
         self._fetchers[key] = fetcher
         self._changes.started.append(fetcher)

@@ -92,6 +92,7 @@ class ReplicaFollower:
         "_asks_for_start",
         "_back_off_ms",
         "_back_off_ms_max",
+        "_leader_high_watermark",
         "_state_after",
         "leader_epoch",
         "partition",
@@ -108,6 +109,7 @@ class ReplicaFollower:
         self.ready_ms = 0
         self._back_off_ms = 0
         self._back_off_ms_max = back_off_ms_max
+        self._leader_high_watermark: int | None = None
         self._asks_for_start = False
         # The state that the end of AWAITING_LOG leads to.
         self._state_after = FollowerState.FETCHING
@@ -143,6 +145,12 @@ class ReplicaFollower:
                 return OffsetRequest(timestamp, self.leader_epoch)
             case _:
                 return self.position()
+
+    @property
+    def lags(self) -> bool:
+        """Whether it lacks records below the leader's high watermark, as of the last response; before any, it does."""
+        high_watermark = self._leader_high_watermark
+        return high_watermark is None or self.partition.log.log_end_offset < high_watermark
 
     def position(self) -> FetchPosition:
         log = self.partition.log
@@ -194,8 +202,10 @@ class ReplicaFollower:
             case FetchPosition() if response.records:
                 partition, end_offset = self.partition, self.partition.log.log_end_offset
                 high_watermark, start_offset = response.high_watermark, response.log_start_offset
+                self._leader_high_watermark = high_watermark
                 return [AppendRecords(partition, response.records, end_offset, high_watermark, start_offset)]
             case FetchPosition():
+                self._leader_high_watermark = response.high_watermark
                 rose = self.partition.maybe_update_high_watermark(response.high_watermark, response.log_start_offset)
                 return [Fetched(self.partition, 0, rose)] if rose else []
 

@@ -11,6 +11,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -18,11 +19,12 @@ from ottla.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
-from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from ottla.protocol.messages.sync_group import SyncGroupRequest
 from tests.broker.asking import Asking, running
 from tests.broker.requests import epoch_end, fetch, list_offsets, metadata, produce, topic
 from tests.broker.wire import batch, values_of
@@ -183,3 +185,60 @@ async def test_operations_of_a_group_that_is_not_there_are_unset(tmp_path: Path)
         (group,) = (await broker.ask(request, 6)).groups
 
         assert (group.error_code, group.authorized_operations) == (ErrorCode.GROUP_ID_NOT_FOUND, NOT_SET)
+
+
+async def test_follower_unknown_to_the_cluster_learns_what_is_absent(tmp_path: Path) -> None:
+    """Of partitions that are there the answer says that it has none of them; topics without partitions are left out."""
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        known = broker.broker.image.topics["t"].topic_id
+        partitions = [FetchPartition(partition=index, current_leader_epoch=-1) for index in (0, 9)]
+        by_name = FetchRequest(
+            replica_id=77,
+            topics=[FetchTopic(topic="t", partitions=partitions), FetchTopic(topic="u", partitions=[])],
+        )
+        by_id = FetchRequest(
+            replica_state=ReplicaState(replica_id=77),
+            topics=[FetchTopic(topic_id=each, partitions=partitions) for each in (known, b"\1" * 16)],
+        )
+
+        answers = [await broker.ask(by_name, 12), await broker.ask(by_id, 17)]
+
+        codes = [[[each.error_code for each in topic.partitions] for topic in answer.responses] for answer in answers]
+        no_replica, absent = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes == [[[no_replica, absent]], [[no_replica, absent], [ErrorCode.UNKNOWN_TOPIC_ID] * 2]]
+
+
+async def test_epoch_is_checked_also_of_who_asks_any_replica(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await with_topic(broker)
+        request = list_offsets("t", epoch=9)
+        request.replica_id = -2
+
+        answer = await broker.ask(request, 7)
+
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_resource_without_a_name_has_no_configs_to_describe(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        resources = [DescribeConfigsResource(resource_type=kind, resource_name="") for kind in (16, 32)]
+
+        answer = await broker.ask(DescribeConfigsRequest(resources=resources), 4)
+
+        assert [each.error_code for each in answer.results] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+async def test_sync_with_an_empty_protocol_is_about_the_member_first(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await broker.ask(GROUP_READY, 4)
+        request = SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="")
+
+        assert (await broker.ask(request, 5)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_reassignment_of_nothing_allows_another_factor(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        request = AlterPartitionReassignmentsRequest(topics=[], allow_replication_factor_change=False)
+
+        assert (await broker.ask(request, 1)).allow_replication_factor_change

@@ -255,6 +255,7 @@ def test_a_move_that_is_refused_is_said() -> None:
     ("arguments", "sentence"),
     [
         (("elect", "t"), "give --preferred or --unclean"),
+        (("reassign", "t:0=1", "--verify", "--throttle", "5"), "--cancel and --verify go with no other option"),
         (("elect", "--preferred"), "name topics or partitions, or give --all"),
         (("elect", "t", "--all", "--preferred"), "name topics or partitions, or give --all"),
         (("elect", "t:0=1", "--preferred"), "t:0 takes no replicas here"),

@@ -25,12 +25,18 @@ class Tool(NamedTuple):
     script: str
     main_class: str
     arguments: str
-    """SERVER stands for the broker's address."""
+    """SERVER stands for the broker's address, FILES for a directory with the files of FILES."""
     says: str
     status: int = 0
 
 
 AT = "--bootstrap-server SERVER"
+NODE_ID = 0
+FILES = {
+    "move.json": f'{{"version":1,"partitions":[{{"topic":"t","partition":0,"replicas":[{NODE_ID}]}}]}}',
+    "delete.json": '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":0}]}',
+}
+REASSIGN = f"{AT} --reassignment-json-file FILES/move.json"
 SERVED = [
     Tool("topics", TOOLS + "TopicCommand", f"{AT} --create --topic t --partitions 2", "Created topic t."),
     Tool("console-producer", TOOLS + "ConsoleProducer", f"{AT} --topic t", ""),
@@ -69,10 +75,55 @@ SERVED = [
         "No partition reassignments found.",
     ),
     Tool(
+        "reassign-partitions throttled",
+        TOOLS + "reassign.ReassignPartitionsCommand",
+        f"{REASSIGN} --execute --throttle 1000000",
+        "The inter-broker throttle limit was set to 1000000 B/s",
+    ),
+    Tool(
+        "reassign-partitions verify",
+        TOOLS + "reassign.ReassignPartitionsCommand",
+        f"{REASSIGN} --verify",
+        "Clearing topic-level throttles on topic t",
+    ),
+    Tool(
+        "delete-records",
+        TOOLS + "DeleteRecordsCommand",
+        f"{AT} --offset-json-file FILES/delete.json",
+        "low_watermark: 0",
+    ),
+    Tool(
+        "verifiable-producer",
+        TOOLS + "VerifiableProducer",
+        f"{AT} --topic t --max-messages 5 --acks -1",
+        "startup_complete",
+    ),
+    Tool(
+        "verifiable-consumer",
+        TOOLS + "VerifiableConsumer",
+        f"{AT} --topic t --group-id v --reset-policy earliest --max-messages 2",
+        "records_consumed",
+    ),
+    Tool(
+        "streams-application-reset",
+        TOOLS + "StreamsResetter",
+        f"{AT} --application-id app --input-topics t --dry-run",
+        "Following input topics offsets will be reset to",
+    ),
+    Tool("streams-groups", TOOLS + "streams.StreamsGroupCommand", f"{AT} --list", ""),
+    Tool(
         "transactions",
         TOOLS + "TransactionsCommand",
         f"{AT} describe-producers --topic t --partition 0",
         "LastSequence",
+    ),
+    Tool("client-metrics", TOOLS + "ClientMetricsCommand", f"{AT} --list", ""),
+    Tool("metadata-quorum", TOOLS + "MetadataQuorumCommand", f"{AT} describe --status", "MaxFollowerLag:         0"),
+    Tool(
+        "metadata-quorum replication",
+        TOOLS + "MetadataQuorumCommand",
+        f"{AT} describe --replication",
+        "LastCaughtUpTimestamp",
     ),
     Tool("features", TOOLS + "FeatureCommand", f"{AT} describe", ""),
     Tool(
@@ -85,7 +136,6 @@ SERVED = [
     Tool("e2e-latency", TOOLS + "EndToEndLatency", "SERVER t 5 all 10", "Avg latency"),
 ]
 NOT_SERVED = [
-    Tool("client-metrics", TOOLS + "ClientMetricsCommand", f"{AT} --list", "does not support LIST_CONFIG_RESOURCES", 1),
     Tool("acls", TOOLS + "AclCommand", f"{AT} --list", "does not support DESCRIBE_ACLS", 1),
     Tool(
         "delegation-tokens",
@@ -95,11 +145,31 @@ NOT_SERVED = [
         1,
     ),
     Tool(
-        "metadata-quorum",
+        "metadata-quorum remove",
         TOOLS + "MetadataQuorumCommand",
-        f"{AT} describe --status",
-        "does not support DESCRIBE_QUORUM",
+        f"{AT} remove-controller --controller-id 1 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ",
+        "does not support REMOVE_RAFT_VOTER",
         1,
+    ),
+    Tool(
+        "features upgrade",
+        TOOLS + "FeatureCommand",
+        f"{AT} upgrade --feature group.version=1",
+        "does not support UPDATE_FEATURES",
+        1,
+    ),
+    Tool(
+        "console-share-consumer",
+        TOOLS + "consumer.ConsoleShareConsumer",
+        f"{AT} --topic t --timeout-ms 3000",
+        "",
+        1,
+    ),
+    Tool(
+        "replica-verification",
+        TOOLS + "ReplicaVerificationTool",
+        "--broker-list SERVER --topics-include t --report-interval-ms 500",
+        "verification process is started",
     ),
     Tool("transactions list", TOOLS + "TransactionsCommand", f"{AT} list", "does not support LIST_TRANSACTIONS", 1),
 ]
@@ -109,15 +179,23 @@ Outcome = tuple[int, str]
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
     """Exit status and output of each tool, run in the order of the lists."""
-    data_dir = tmp_path_factory.mktemp("tools") / "data"
-    with served_broker(data_dir, group_initial_rebalance_delay_ms="0") as broker:
+    directory = tmp_path_factory.mktemp("tools")
+    for name, text in FILES.items():
+        (directory / name).write_text(text)
+    with served_broker(directory / "data", group_initial_rebalance_delay_ms="0") as broker:
         tools = [*SERVED, *NOT_SERVED]
-        yield dict(zip((tool.script for tool in tools), run_all(broker, tools), strict=True))
+        yield dict(zip((tool.script for tool in tools), run_all(broker, tools, directory), strict=True))
 
 
-def run_all(broker: ServedBroker, tools: list[Tool]) -> list[Outcome]:
+def run_all(broker: ServedBroker, tools: list[Tool], directory: Path) -> list[Outcome]:
     lines = [
-        "\t".join([tool.main_class, *tool.arguments.replace("SERVER", broker.bootstrap).split()]) for tool in tools
+        "\t".join(
+            [
+                tool.main_class,
+                *tool.arguments.replace("SERVER", broker.bootstrap).replace("FILES", str(directory)).split(),
+            ]
+        )
+        for tool in tools
     ]
     command = ["java", *OPTIONS, "-cp", classpath(), str(DRIVER)]
     done = subprocess.run(

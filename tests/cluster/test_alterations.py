@@ -142,6 +142,18 @@ def test_reassignments_that_make_no_sense_are_refused(target, code: ErrorCode) -
     assert refusal(lambda: reassign(image(state()), "t", 0, target, rules())) is code
 
 
+def test_other_number_of_replicas_is_refused_where_forbidden() -> None:
+    """KIP-860; what a reassignment under way leads to is what counts."""
+    under_way = state("123", replicas="4123", adding="4", removing="1")
+    made = image(under_way, others=(broker(4), broker(5)))
+
+    assert reassign(made, "t", 0, [5, 2, 3], rules(), keeps_factor=True).after.adding == (5,)
+    four = [4, 1, 2, 3]
+    refused = refusal(lambda: reassign(made, "t", 0, four, rules(), keeps_factor=True))
+    assert refused is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert reassign(made, "t", 0, four, rules()) is not None
+
+
 def test_giving_up_may_not_leave_only_those_out_of_sync() -> None:
     under_way = state("4", 4, replicas="4231", adding="4", removing="1")
     made = image(under_way, others=(broker(4),))

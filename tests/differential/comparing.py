@@ -27,7 +27,7 @@ MAY_DIFFER = {
 ORDERED = {"replica_nodes", "isr_nodes", "replicas", "isr", "synonyms"}
 _OF_AN_EPISODE = re.compile(r"^e\d+-")
 _KEYS = ("name", "topic", "group_id", "partition_index", "partition", "index", "api_key", "topic_id", "member_id")
-_NAMES = ("name", "topic", "topic_name", "group_id", "topic_id")
+_NAMES = ("name", "topic", "topic_name", "group_id", "topic_id", "resource_name")
 
 
 class Difference(NamedTuple):
@@ -118,7 +118,7 @@ def _keyed(elements: list[Any]) -> dict[Any, Any] | None:
         keyed = {
             "/".join(str(each[name]) for name in names): each
             for each in elements
-            if all(each.get(name) not in (None, "") or name == "resource_name" for name in names)
+            if all(each.get(name) is not None for name in names)
         }
         if len(keyed) == len(elements):
             return keyed

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ottla.broker.server.apis import APIS, PRODUCE, Api
-from ottla.protocol.client import RequestFramer
-from ottla.protocol.schema import fields_of
+from ottla.protocol.client import SIZE_BYTES, RequestFramer
+from ottla.protocol.codec import decode_whole
+from ottla.protocol.primitives import DecodeError, skip_header_tags
+from ottla.protocol.schema import fields_of, is_flexible
 from tests.differential.comparing import Difference, differences, plain
 from tests.differential.connection import CLIENT_ID, Address, Answer, Connection, Outcome, Silence
 from tests.differential.world import OURS, THEIRS, World
@@ -138,11 +140,29 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
     return struct.pack(">i", len(body)) + bytes(body)
 
 
+def why_unreadable(asked: Asked) -> str | None:
+    """What is wrong with the body of a damaged request; None where it can be read."""
+    assert asked.damage_seed is not None, "it was damaged"
+    cls = type(asked.request)
+    frame = damaged(_built(asked.request, asked.version), random.Random(asked.damage_seed))
+    start = SIZE_BYTES + HEADER_BYTES + len(CLIENT_ID)
+    try:
+        if is_flexible(cls, asked.version):
+            start = skip_header_tags(memoryview(frame), start, len(frame))
+        decode_whole(cls, asked.version, frame, start)
+    except DecodeError as error:
+        return "bytes left" if "bytes left" in str(error) else str(error)
+    return None
+
+
 def is_alike(asked: Asked, world: World) -> bool:
     """Whether both brokers get the same bytes, so that damage does the same to both."""
     return _frame(asked, world, OURS) == _frame(asked, world, THEIRS)
 
 
 def _frame(asked: Asked, world: World, side: int) -> bytes:
-    request = world.ids.for_broker(asked.request, side)
-    return RequestFramer(type(request), asked.version, CLIENT_ID).build(request, 1)
+    return _built(world.ids.for_broker(asked.request, side), asked.version)
+
+
+def _built(request: Any, version: int) -> bytes:
+    return RequestFramer(type(request), version, CLIENT_ID).build(request, 1)

@@ -4,14 +4,14 @@ Those that users can notice are described in docs/compatibility.md too.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.protocol.messages.produce import ProduceResponse
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Silence
 from tests.differential.drawing import names_something_twice
-from tests.differential.exchange import Exchange, error_codes
+from tests.differential.exchange import Exchange, error_codes, why_unreadable
 
 
 class Intended(NamedTuple):
@@ -47,10 +47,14 @@ def _is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
     return (
         _describes_configs(exchange)
         and "results[4/" in difference.path
-        and (isinstance(difference.theirs, Missing) and ours["name"].startswith(("ottla.", "internal.")))
+        and isinstance(difference.theirs, Missing)
+        and (ours["name"].startswith(("ottla.", "internal.")) or ours["name"] in THROTTLED_RATES)
     )
 
 
+DEFAULT_CONFIG = 5
+# Kafka lists them where they are set.
+THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 OWN_DEFAULTS = {
     "advertised.listeners",
     "controlled.shutdown.max.retries",
@@ -72,8 +76,26 @@ def _is_the_brokers_own(exchange: Exchange, difference: Difference) -> bool:
     )
 
 
+# Of these Kafka knows no default, or only under the other names of the same.
+DEFAULTS_OF_OURS = {"log.retention.hours", "log.retention.minutes", "log.roll.hours", "log.roll.jitter.hours"}
+# Of these a broker here has none: there is no remote storage, and its id is what it is.
+DEFAULTS_OF_KAFKA = {"log.local.retention.bytes", "log.local.retention.ms", "broker.id"}
+
+
 def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
-    return _describes_configs(exchange) and ".synonyms" in difference.path
+    if not _describes_configs(exchange) or ".synonyms" not in difference.path:
+        return False
+    return _without(difference.ours, DEFAULTS_OF_OURS) == _without(difference.theirs, DEFAULTS_OF_KAFKA)
+
+
+def _without(synonyms: Any, defaults: set[str]) -> list[Any]:
+    """Those that are left of one or several synonyms without these defaults."""
+    entries = [] if isinstance(synonyms, Missing) else synonyms if isinstance(synonyms, list) else [synonyms]
+    return [each for each in entries if each["source"] != DEFAULT_CONFIG or each["name"] not in defaults]
+
+
+def _is_fixed_here(exchange: Exchange, difference: Difference) -> bool:
+    return _describes_configs(exchange) and difference.path.endswith("configs[num.replica.fetchers].read_only")
 
 
 def _is_about_one_thing_twice(exchange: Exchange, difference: Difference) -> bool:
@@ -92,11 +114,24 @@ def _is_without_answer(exchange: Exchange, difference: Difference) -> bool:
     return _is_produce(exchange) and isinstance(exchange.theirs, Silence) and any(each.records is None for each in data)
 
 
+# Which errors may stand for each other, where a resource, a topic or a batch has several.
+ONE_OF_SEVERAL_ERRORS: dict[str, frozenset[int]] = {
+    "AlterConfigs": frozenset({40, 42}),
+    "IncrementalAlterConfigs": frozenset({40, 42}),
+    "CreateTopics": frozenset({36, 37, 38, 39, 40, 42}),
+    "CreatePartitions": frozenset({37, 38, 39, 42}),
+    "Produce": frozenset({2, 87}),
+}
+INVALID_REQUIRED_ACKS = 21
+
+
 def _is_another_refusal(exchange: Exchange, difference: Difference) -> bool:
-    is_code = difference.path.endswith("error_code") and 0 not in (difference.ours, difference.theirs)
-    has_strange_acks = _is_produce(exchange) and exchange.asked.request.acks not in (-1, 0, 1)
-    is_of_a_batch = _is_produce(exchange) and is_code and {difference.ours, difference.theirs} == {2, 87}
-    return is_code and (_may_be_wrong_twice(exchange) or has_strange_acks or is_of_a_batch)
+    if not difference.path.endswith("error_code"):
+        return False
+    errors = {difference.ours, difference.theirs}
+    if _is_produce(exchange) and INVALID_REQUIRED_ACKS in errors:
+        return exchange.asked.request.acks not in (-1, 0, 1) and 0 not in errors
+    return errors <= ONE_OF_SEVERAL_ERRORS.get(exchange.asked.api.name, frozenset())
 
 
 def _is_one_of_several(exchange: Exchange, difference: Difference) -> bool:
@@ -144,23 +179,79 @@ def _is_transactional(exchange: Exchange, difference: Difference) -> bool:
     return (
         getattr(request, "transactional_id", None) is not None
         or getattr(request, "key_type", 0) != 0
-        or "[__transaction_state]" in difference.path
+        or "__transaction_state]" in difference.path
         or "[__share_group_state]" in difference.path
     )
+
+
+# What a follower would be sent of a partition, and a consumer is not.
+_OF_A_FOLLOWERS_FETCH = {
+    "error_code",
+    "session_id",
+    "responses",
+    "responses.partitions.error_code",
+    "responses.partitions.high_watermark",
+    "responses.partitions.last_stable_offset",
+    "responses.partitions.log_start_offset",
+    "responses.partitions.aborted_transactions",
+    "responses.partitions.records",
+    "responses.partitions.current_leader",
+    "responses.partitions.diverging_epoch",
+}
 
 
 def _claims_to_be_a_broker(exchange: Exchange, difference: Difference) -> bool:
     request = exchange.asked.request
     state = getattr(request, "replica_state", None)
-    return _is_fetch(exchange) and (request.replica_id != -1 or (state is not None and state.replica_id != -1))
+    if not _is_fetch(exchange) or (request.replica_id == -1 and (state is None or state.replica_id == -1)):
+        return False
+    return without_names(difference.path) in _OF_A_FOLLOWERS_FETCH
 
 
 def _is_damaged(exchange: Exchange, difference: Difference) -> bool:
-    return exchange.asked.damage_seed is not None and isinstance(exchange.ours, Closed)
+    asked = exchange.asked
+    if asked.damage_seed is None or not isinstance(exchange.ours, Closed):
+        return False
+    return why_unreadable(asked) in ("text that is not UTF-8", "bytes left")
+
+
+# Kafka refuses their names by failing.
+NOT_TOPICS = ("", ".", "..", "a b", "x" * 250)
+# SET and DELETE are the only operations on what is no list.
+_ON_ANYTHING = (0, 1)
 
 
 def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
-    return isinstance(exchange.theirs, Answer) and -1 in error_codes(exchange.theirs.message)
+    if not isinstance(exchange.theirs, Answer) or -1 not in error_codes(exchange.theirs.message):
+        return False
+    request = exchange.asked.request
+    match exchange.asked.api.name:
+        case "IncrementalAlterConfigs":
+            operations = {config.config_operation for each in request.resources for config in each.configs}
+            is_odd = exchange.asked.damage_seed is not None or not operations.issubset(_ON_ANYTHING)
+            return is_odd and difference.path.endswith("error_code") and difference.theirs == -1
+        case "Fetch":
+            sizes = [each.partition_max_bytes for topic in request.topics for each in topic.partitions]
+            return min([request.max_bytes, *sizes]) < 0 or request.isolation_level not in (0, 1)
+        case "DescribeTopicPartitions":
+            return any(topic.name in NOT_TOPICS for topic in request.topics)
+        case "JoinGroup":
+            return request.group_instance_id is not None and bool(request.member_id)
+    return False
+
+
+_OF_A_QUORUM = (
+    "topics.partitions.leader_epoch",
+    "topics.partitions.high_watermark",
+    "topics.partitions.current_voters",
+    "topics.partitions.observers",
+    "nodes",
+)
+
+
+def _is_of_the_quorum(exchange: Exchange, difference: Difference) -> bool:
+    path = without_names(difference.path)
+    return exchange.asked.api.name == "DescribeQuorum" and path.startswith(_OF_A_QUORUM)
 
 
 def _is_about_loggers(exchange: Exchange, difference: Difference) -> bool:
@@ -173,6 +264,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("configs of ours", "Ottla has properties that Kafka has not.", _is_a_config_of_ours),
     Intended("a broker's own", "Addresses, directories and a few defaults are others.", _is_the_brokers_own),
     Intended("synonyms", "All places that can give a value are listed, also at their default.", _is_a_synonym),
+    Intended("fetchers", "Their number is that of the start.", _is_fixed_here),
     Intended("named twice", "Each entry of a request has its answer, also of two alike.", _is_about_one_thing_twice),
     Intended("coordinators' logs", "Kafka writes more about a group than loading it needs.", _is_of_a_coordinators_log),
     Intended("null records", "Kafka never answers Produce with null for records.", _is_without_answer),
@@ -187,6 +279,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
+    Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from ottla import BrokerThread
-from ottla.broker.server.apis import APIS
+from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest
 from tests.differential.__main__ import run
 from tests.differential.brokers import SHARED
 from tests.differential.connection import Address
 from tests.differential.drawing import Drawing, names_something_twice
-from tests.differential.exchange import Asked, damaged, is_alike
+from tests.differential.exchange import Asked, damaged, is_alike, why_unreadable
 from tests.differential.readiness import shared_ranges
 from tests.differential.report import Report
 from tests.differential.world import World
@@ -78,6 +79,13 @@ def test_damage_leaves_the_size_right_and_the_header_whole() -> None:
         broken = damaged(frame, random.Random(seed))
         assert int.from_bytes(broken[:4], "big") == len(broken) - 4
         assert broken[4:14] == bytes(10)
+
+
+def test_reason_why_damage_is_unreadable_is_known() -> None:
+    request = APIS[METADATA].request_class()(topics=[MetadataRequestTopic(name="name")])
+    reasons = {why_unreadable(Asked(request, version, seed)) for version in (4, 12) for seed in range(200)}
+
+    assert {"bytes left", "text that is not UTF-8", "the data ends inside a field", None} <= reasons
 
 
 def test_something_named_twice_is_recognized() -> None:

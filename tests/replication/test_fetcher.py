@@ -25,6 +25,7 @@ from ottla.replication.fetcher_requests import FetcherConfig, LeaderEndpoint
 from ottla.replication.follower_effects import Failed
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import ReplicaFollower
+from ottla.replication.replication_quota import ReplicationQuota
 from tests.fakes.disk import FakeDisk
 from tests.replication.test_replica_follower import data
 from tests.storage.support import NOW, append, batch, new_log
@@ -54,7 +55,7 @@ def take(target: Partition, *, leader: int, epoch: int) -> None:
 
 
 def fetcher_of(*topics: str, records: int = 0) -> Fetcher:
-    fetcher = Fetcher(FetcherKey(1, 0), ENDPOINT, CONFIG)
+    fetcher = Fetcher(FetcherKey(1, 0), ENDPOINT, CONFIG, ReplicationQuota())
     for topic in topics:
         follower = ReplicaFollower(partition(topic, records=records), back_off_ms_max=1000)
         effects = follower.start()

@@ -194,8 +194,8 @@ class TopicOptions:
 
 
 class StoredTopicOptions:
-    """Topic configs that are stored and described for the tools that set them, and have no effect: there are neither
-    replication quotas nor remote storage."""
+    """Topic configs that no log obeys: those of replication quotas, and those of remote storage, which are stored and
+    described for the tools that set them, and have no effect."""
 
     follower_throttled_replicas = throttled_replicas("follower.replication.throttled.replicas")
     leader_throttled_replicas = throttled_replicas("leader.replication.throttled.replicas")

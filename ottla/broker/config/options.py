@@ -225,7 +225,8 @@ def throttled_replicas(name: str) -> Option[tuple[str, ...]]:
             raise ValueError("expected a list of PARTITION:BROKER, or *")
         return items
 
-    meaning = "Replicas whose replication is throttled. Has no effect: there are no replication quotas."
+    side = name.partition(".")[0]
+    meaning = f"Replicas for whose brokers, as {side}s, {side}.replication.throttled.rate holds."
     bounds = "a list of PARTITION:BROKER, or *"
     return Option(name, Kind.LIST, (), meaning, parse=parse, bounds=bounds, update=Update.READ_ONLY)
 

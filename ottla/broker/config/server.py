@@ -55,6 +55,12 @@ class ServerConfig(ServerOptions):
         static.update(parse_setting(setting) for setting in settings)
         return cls(static)
 
+    def of_another_broker(self) -> "ServerConfig":
+        """The same as given at the start, to be altered by itself from now on."""
+        other = ServerConfig(self._static)
+        other.without_effect = self.without_effect
+        return other
+
     def set_dynamic(self, *, of_this_broker: Mapping[str, str], of_all_brokers: Mapping[str, str]) -> None:
         """Take the properties altered at run time, which `check_dynamic` has let through, in place of earlier ones."""
         self._dynamic = {

@@ -1,6 +1,7 @@
 """Server properties of a broker in its cluster: session, shutdown, controller, and how followers replicate."""
 
 from ottla.broker.config.options import Kind, Option, Update, boolean, integer, long
+from ottla.replication.replication_quota import SAMPLE_MS, SAMPLES, UNLIMITED
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -120,6 +121,29 @@ class ReplicationOptions:
         "SO_RCVBUF of a follower's socket, in bytes. The operating system's default applies when this is not set "
         "or -1.",
         at_least=-1,
+    )
+    leader_replication_throttled_rate = long(
+        "leader.replication.throttled.rate",
+        UNLIMITED,
+        "Maximum number of bytes per second that the broker sends to throttled replicas that are not in sync.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
+    )
+    follower_replication_throttled_rate = long(
+        "follower.replication.throttled.rate",
+        UNLIMITED,
+        "Maximum number of bytes per second that the broker fetches of throttled replicas that are not in sync.",
+        at_least=0,
+        update=Update.CLUSTER_WIDE,
+    )
+    replication_quota_window_num = integer(
+        "replication.quota.window.num", SAMPLES, "Number of samples of a replication quota's window.", at_least=1
+    )
+    replication_quota_window_size_seconds = integer(
+        "replication.quota.window.size.seconds",
+        SAMPLE_MS // 1000,
+        "Length of a sample of a replication quota's window, in seconds.",
+        at_least=1,
     )
     replica_selector_class = Option[str | None](
         "replica.selector.class",

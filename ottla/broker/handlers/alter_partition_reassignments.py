@@ -35,9 +35,14 @@ async def handle(
         for partition in topic.partitions
     }
     partitions = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    decide = partial(_reassign, Counter(partitions), targets, metadata.rules_of)
+    keeps_factor = not request.allow_replication_factor_change
+    decide = partial(_reassign, Counter(partitions), targets, metadata.rules_of, keeps_factor=keeps_factor)
     outcomes = await change_partitions(runtime, metadata, targets, decide, timeout_ms=request.timeout_ms)
-    return _response([topic.name for topic in request.topics], partitions, outcomes)
+    response = _response([topic.name for topic in request.topics], partitions, outcomes)
+    if request.topics:
+        # As in Kafka, which looks no further at a request about nothing.
+        response.allow_replication_factor_change = request.allow_replication_factor_change
+    return response
 
 
 def _reassign(
@@ -46,10 +51,12 @@ def _reassign(
     rules_of: RulesOf,
     image: MetadataImage,
     key: PartitionKey,
+    *,
+    keeps_factor: bool,
 ) -> PartitionChange | None:
     if times[key] > 1:
         raise InvalidRequest(f"partition {key[0]}-{key[1]} is named twice")
-    return reassign(image, *key, targets[key], rules_of)
+    return reassign(image, *key, targets[key], rules_of, keeps_factor=keeps_factor)
 
 
 def _response(

@@ -25,7 +25,7 @@ from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.cluster.topics import check_topic_name
-from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
+from ottla.protocol.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -86,6 +86,8 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
         check_broker_name(name, node_id, may_be_all=False)
         return logger_entries(parts.loggers.levels())
     if kind in WITHOUT_CONFIGS:
+        if not name:
+            raise InvalidRequest("the resource has no name")
         return ()
     if kind is ResourceType.TOPIC:
         check_topic_name(name)

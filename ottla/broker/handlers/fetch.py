@@ -18,6 +18,7 @@ from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 from ottla.replication.fetch_session import FetchContext, FetchTarget
@@ -42,7 +43,7 @@ def handle(
     image = replicas.image
     is_follower, replica_id, broker_epoch = _follower(request)
     if is_follower and not context.is_broker(replica_id, runtime.node_id, image):
-        return _refused(context, request)
+        return _refused(image, context, request)
     # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
     if is_follower and broker_epoch != image.brokers[replica_id].epoch:
         return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
@@ -160,32 +161,46 @@ def _failed(context: RequestContext, request: FetchRequest) -> FetchResponse:
     )
 
 
-def _refused(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    """On a listener that is not inter-broker, as without the right to act as a broker; of an unknown broker, as of one
-    without the replica (§15.1.4)."""
-
-    def code_for(asked: FetchPartition) -> ErrorCode:
-        if not context.connection.is_inter_broker:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        has_epoch = asked.current_leader_epoch >= 0
-        return ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
+def _refused(image: MetadataImage, context: RequestContext, request: FetchRequest) -> FetchResponse:
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=asked.partition,
-                        error_code=int(code_for(asked)),
-                        high_watermark=INVALID_HIGH_WATERMARK,
-                        records=b"",
-                        aborted_transactions=None,
-                    )
-                    for asked in topic.partitions
-                ],
+                partitions=[_refused_partition(image, context, topic, asked) for asked in topic.partitions],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
+
+
+def _refused_partition(
+    image: MetadataImage, context: RequestContext, topic: FetchTopic, asked: FetchPartition
+) -> PartitionData:
+    """On a listener that is not inter-broker, as without the right to act as a broker; of an unknown broker, as of one
+    without the replica (§15.1.4), or unknown where there is no such partition."""
+    code = _refusal(image, context, topic, asked)
+    is_unknown = code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return PartitionData(
+        partition_index=asked.partition,
+        error_code=int(code),
+        high_watermark=INVALID_HIGH_WATERMARK,
+        records=b"",
+        aborted_transactions=[] if is_unknown else None,
+    )
+
+
+def _refusal(image: MetadataImage, context: RequestContext, topic: FetchTopic, asked: FetchPartition) -> ErrorCode:
+    if not context.connection.is_inter_broker:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    name = topic.topic
+    if context.api_version >= TOPIC_IDS_SINCE:
+        known = image.topic_by_id(topic.topic_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = known.name
+    if image.partition(name, asked.partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    has_epoch = asked.current_leader_epoch >= 0
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER

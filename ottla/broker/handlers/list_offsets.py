@@ -108,7 +108,9 @@ def _answer(
         if asked.timestamp < EARLIEST and context.api_version < SINCE.get(asked.timestamp, NEVER):
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} means nothing in this version")
         partition = replicas.partition(topic, asked.partition_index)
-        if request.replica_id != ANY_REPLICA:
+        if request.replica_id == ANY_REPLICA:
+            partition.check_epoch(asked.current_leader_epoch)
+        else:
             partition.check_leader(asked.current_leader_epoch)
         if _asks_as_replica(replicas, context, request):
             lookup = _find(partition, asked.timestamp, partition.log.log_end_offset, answer)

@@ -25,7 +25,7 @@ def handle(
 ) -> OffsetCommitResponse | None:
     offsets, errors = _known(metadata, request)
     if not offsets:
-        return _response(request, errors)
+        return _response(metadata, request, errors)
     event = CommitOffsets(
         token=groups.new_token(),
         group_id=request.group_id,
@@ -38,7 +38,9 @@ def handle(
     )
 
     def respond(result: CommitResult) -> OffsetCommitResponse:
-        return _response(request, errors | {(each.topic, each.partition): each.error for each in result.partitions})
+        return _response(
+            metadata, request, errors | {(each.topic, each.partition): each.error for each in result.partitions}
+        )
 
     return groups.ask(context, event, respond)
 
@@ -68,7 +70,7 @@ def _known(
     return offsets, errors
 
 
-def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
+def _response(metadata: ClusterMetadata, request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -82,7 +84,7 @@ def _response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitRespo
                 ],
             )
             for topic in request.topics
-            # As in Kafka, unless the whole request is refused.
-            if topic.partitions or not request.group_id
+            # As in Kafka, which refuses topics that do not exist as they are.
+            if topic.partitions or metadata.image.topic(topic.name) is None
         ]
     )

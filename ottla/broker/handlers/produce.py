@@ -1,8 +1,8 @@
 """Produce: record batches into partitions.
 
 v3 is the oldest with batches of magic 2; v7 allows zstd, v8 names the records that are wrong, v9 is flexible, v10 names
-the leader and its address to a client that asked the wrong broker. Versions 0 to 2 are advertised and not served (see
-the table of APIs).
+the leader and its address to a client that asked the wrong broker, v13 has topic ids instead of names. Versions 0 to 2
+are advertised and not served (see the table of APIs).
 
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
@@ -15,12 +15,15 @@ from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartiti
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.cluster.image import INTERNAL_TOPICS
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.protocol.errors import (
     CorruptMessage,
     ErrorCode,
     InvalidTopicException,
     KafkaError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    error_for,
 )
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -37,6 +40,7 @@ from ottla.storage.validation import NotOneBatch, RecordsRefused
 NO_ACKS = 0
 VALID_ACKS = (-1, 0, 1)
 ZSTD_SINCE = 7
+TOPIC_IDS_SINCE = 13
 NO_OFFSET = -1
 # What the log itself refuses is answered with where the log begins.
 REFUSED_BY_LOG = (
@@ -52,9 +56,11 @@ REFUSED_BY_LOG = (
 def handle(
     replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | None:
+    if context.api_version >= TOPIC_IDS_SINCE:
+        _name_topics(replicas.image, request.topic_data)
     refusal = _refusal(runtime, request)
     if refusal is not None:
-        response = _refused(replicas, request, *refusal)
+        response = _refused(replicas, context, request, *refusal)
         if request.acks != NO_ACKS:
             return response
         _close_on_error(context, response)
@@ -67,6 +73,7 @@ def handle(
     response.responses = [
         TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=[
                 _append(replicas, context, response, request.acks, topic.name, data, awaited)
                 for data in topic.partition_data
@@ -84,16 +91,27 @@ def handle(
     return response
 
 
+def _name_topics(image: MetadataImage, topics: Sequence[TopicProduceData]) -> None:
+    """The names of the topics whose ids the request has; an unknown one stays without."""
+    for topic in topics:
+        known = image.topic_by_id(topic.topic_id)
+        if known is not None:
+            topic.name = known.name
+
+
 def _named_once(topics: Sequence[TopicProduceData]) -> Sequence[TopicProduceData]:
     """As in Kafka, of a partition that is named twice the last data counts, and a topic without partitions does not."""
-    partitions = [(topic.name, data.index) for topic in topics for data in topic.partition_data]
+    partitions = [(topic.name, topic.topic_id, data.index) for topic in topics for data in topic.partition_data]
     if len(set(partitions)) == len(partitions) and all(topic.partition_data for topic in topics):
         return topics
-    last: dict[str, dict[int, PartitionProduceData]] = {}
+    last: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in topics:
         for data in topic.partition_data:
-            last.setdefault(topic.name, {})[data.index] = data
-    return [TopicProduceData(name=name, partition_data=list(of_topic.values())) for name, of_topic in last.items()]
+            last.setdefault((topic.name, topic.topic_id), {})[data.index] = data
+    return [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(of_topic.values()))
+        for (name, topic_id), of_topic in last.items()
+    ]
 
 
 def _waits(replicas: ReplicaManager, awaited: list[ProducePartitionStatus]) -> bool:
@@ -123,7 +141,8 @@ def _append(
         if records is None:
             raise CorruptMessage("the partition's data holds no batch")
         info = replicas.append(partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE)
-    except KafkaError as error:
+    except KafkaError as refused:
+        error = refused if topic else _nameless(context, refused)
         _describe_failure(answer, error)
         context.route.errors[int(error.code)] += 1
         if error.code in REFUSED_BY_LOG and not isinstance(error, NotOneBatch):
@@ -138,6 +157,11 @@ def _append(
     if needs_replicas or partition.log.waits_for_sync:
         awaited.append(ProducePartitionStatus(partition, info, answer, partition.leader_epoch, needs_replicas))
     return answer
+
+
+def _nameless(context: RequestContext, error: KafkaError) -> KafkaError:
+    """Of a topic without a name, the id is what is unknown in versions that have ids."""
+    return error if context.api_version < TOPIC_IDS_SINCE else UnknownTopicId("no topic has this id")
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
@@ -159,25 +183,32 @@ def _refusal(runtime: Runtime, request: ProduceRequest) -> tuple[ErrorCode, str]
     return None
 
 
-def _refused(replicas: ReplicaManager, request: ProduceRequest, code: ErrorCode, why: str) -> ProduceResponse:
+def _refused(
+    replicas: ReplicaManager, context: RequestContext, request: ProduceRequest, code: ErrorCode, why: str
+) -> ProduceResponse:
+    refusal = error_for(code, why)
+
     def answers(topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        return [_refused_partition(replicas, topic.name, data.index, code, why) for data in topic.partition_data]
+        return [_refused_partition(replicas, context, topic.name, data.index, refusal) for data in topic.partition_data]
 
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(name=topic.name, partition_responses=answers(topic))
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers(topic))
             for topic in _named_once(request.topic_data)
         ]
     )
 
 
 def _refused_partition(
-    replicas: ReplicaManager, topic: str, index: int, code: ErrorCode, why: str
+    replicas: ReplicaManager, context: RequestContext, topic: str, index: int, error: KafkaError
 ) -> PartitionProduceResponse:
     """Whether there is such a partition is looked at first."""
     if replicas.image.partition(topic, index) is None:
-        code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
-    return PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET, error_message=why)
+        absent = UnknownTopicOrPartition("there is no such partition")
+        error = absent if topic else _nameless(context, absent)
+    return PartitionProduceResponse(
+        index=index, error_code=int(error.code), base_offset=NO_OFFSET, error_message=str(error)
+    )
 
 
 def _describe_failure(answer: PartitionProduceResponse, error: KafkaError) -> None:

@@ -2,7 +2,8 @@
 
 Only targets that may have changed are looked at (`FollowerSession`), and while there is nothing to send, the request
 waits for its session, not for each of its partitions. What the follower has is noted once, at the first read, and only
-if that succeeds (§14.1.4); the high watermark is sent as it is after that.
+if that succeeds (§14.1.4); the high watermark is sent as it is after that. While the leader's quota is exceeded,
+throttled replicas that are not in sync get no records, and do not end the wait.
 """
 
 from collections.abc import Hashable
@@ -46,7 +47,7 @@ class FollowerColdRead(ColdRead):
 class DelayedFollowerFetch(FetchOperation):
     is_of_follower = True
 
-    __slots__ = ("_broker_epoch", "_is_noted", "_readable", "_session")
+    __slots__ = ("_broker_epoch", "_is_noted", "_readable", "_session", "_throttles")
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class DelayedFollowerFetch(FetchOperation):
         self._session = session
         self._broker_epoch = broker_epoch
         self._is_noted = False
+        self._throttles = replicas.throttles
         # Bytes that could be read of partitions, while that is too little.
         self._readable: dict[PartitionKey, int] = {}
 
@@ -153,7 +155,7 @@ class DelayedFollowerFetch(FetchOperation):
         if target.known_log_start_offset != log.log_start_offset:
             return True
         end_offset = log.log_end_offset
-        if target.fetch_offset == end_offset:
+        if target.fetch_offset == end_offset or self._is_left_out(partition):
             return False
         if self._min_bytes <= 1 or log.is_in_later_segment(end_offset, target.fetch_offset):
             return True
@@ -173,6 +175,8 @@ class DelayedFollowerFetch(FetchOperation):
         end_offset = partition.log.log_end_offset
         wanted = min(target.max_bytes, room)
         at_least_one_batch = self._bytes_read == 0 and not self._cold
+        if self._is_left_out(partition):
+            wanted, at_least_one_batch = 0, False
         try:
             read = read_for_follower(
                 partition,
@@ -198,6 +202,15 @@ class DelayedFollowerFetch(FetchOperation):
         size = read.size_bytes
         self._bytes_read += size
         return size
+
+    def _response(self) -> FetchResponse:
+        if self._throttles.leader.is_active:
+            self._throttles.record_sent(self._fetch.targets, self._answers)
+        return super()._response()
+
+    def _is_left_out(self, partition: Partition) -> bool:
+        throttles = self._throttles
+        return throttles.leader.is_active and throttles.leaves_out(partition, self._session.replica_id)
 
     def _note(self, partition: Partition, fetch: FollowerFetch, leader_end_offset: int) -> None:
         now_ms = self._runtime.clock.now_ms()

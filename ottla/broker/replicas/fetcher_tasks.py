@@ -24,6 +24,7 @@ from ottla.replication.fetcher_manager import FetcherManager
 from ottla.replication.fetcher_requests import SYNC_WAIT_MS, FetcherConfig, FetcherRequest, LeaderEndpoint
 from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, Fenced, Fetched, Restarted, Truncated
 from ottla.replication.partition import Partition
+from ottla.replication.replication_quota import ReplicationQuota
 from ottla.storage.durability import FlushWork
 from ottla.storage.log_producers import ProducersRestore
 
@@ -65,6 +66,7 @@ class FetcherTasks:
         replicas: CopiedReplicas,
         network: Network,
         recovery_points_fell: Callable[[Callable[[], None] | None], None],
+        quota: ReplicationQuota,
     ) -> None:
         config = runtime.config
         self._runtime = runtime
@@ -85,6 +87,7 @@ class FetcherTasks:
                 back_off_ms=config.replica_fetch_backoff_ms,
             ),
             fetchers_per_leader=config.num_replica_fetchers,
+            quota=quota,
         )
         self._tasks: dict[Fetcher, FetcherTask] = {}
         # Before they had a task.

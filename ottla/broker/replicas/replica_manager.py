@@ -16,6 +16,7 @@ from ottla.broker.replicas.disk_sync import DiskSync
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
 from ottla.broker.replicas.log_end_reports import LogEndReports
+from ottla.broker.replicas.replication_throttles import ReplicationThrottles
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
 from ottla.cluster.image import MetadataImage, PartitionInfo, TopicInfo
@@ -72,6 +73,7 @@ class ReplicaManager:
         self.traffic: dict[str, TopicTraffic] = {}
         """By topic."""
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
+        self.throttles = ReplicationThrottles(runtime)
         self._disk_sync = DiskSync(runtime, self._synced, self._write_failed)
         appends = self._appends = Appends(runtime, self._disk_sync, self._write_failed)
         # Called for every batch and at the end of every event: so they are the methods of `Appends` themselves.
@@ -339,7 +341,12 @@ class ReplicaManager:
             from ottla.broker.replicas.fetcher_tasks import FetcherTasks
 
             self._fetching = FetcherTasks(
-                self._runtime, self._metadata, self, self._network, self._checkpoints.recovery_points_fell
+                self._runtime,
+                self._metadata,
+                self,
+                self._network,
+                self._checkpoints.recovery_points_fell,
+                self.throttles.follower,
             )
         return self._fetching
 

@@ -40,7 +40,7 @@ API_VERSIONS = 18
 
 _ROWS = (
     # librdkafka up to 2.11.0 looks for Produce v0 before it compresses with gzip, snappy or lz4 (KAFKA-18659).
-    Api(PRODUCE, "Produce", "produce", 3, 11, advertised_min=0),
+    Api(PRODUCE, "Produce", "produce", 3, 13, advertised_min=0),
     Api(FETCH, "Fetch", "fetch", 4, 18),
     Api(2, "ListOffsets", "list_offsets", 1, 10),
     Api(METADATA, "Metadata", "metadata", 0, 13),
@@ -61,17 +61,20 @@ _ROWS = (
     Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
     Api(32, "DescribeConfigs", "describe_configs", 1, 4),
     Api(33, "AlterConfigs", "alter_configs", 0, 2),
+    Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
     Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 4),
     Api(37, "CreatePartitions", "create_partitions", 0, 3),
     Api(42, "DeleteGroups", "delete_groups", 0, 2),
     Api(43, "ElectLeaders", "elect_leaders", 0, 2),
     Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
-    Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 0),
+    Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
     Api(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     Api(47, "OffsetDelete", "offset_delete", 0, 0),
+    Api(55, "DescribeQuorum", "describe_quorum", 0, 2),
     Api(60, "DescribeCluster", "describe_cluster", 0, 2),
     Api(61, "DescribeProducers", "describe_producers", 0, 0),
     Api(64, "UnregisterBroker", "unregister_broker", 0, 0),
+    Api(74, "ListConfigResources", "list_config_resources", 0, 1),
     Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 )
 

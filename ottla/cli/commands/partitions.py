@@ -12,6 +12,7 @@ from ottla.cli.commands.offsets import producers
 from ottla.cli.names import CommandGroup, complete_topics
 from ottla.cli.operations import partitions as operations
 from ottla.cli.operations.partitions import ElectionType, MoveProgress, PartitionOutcome
+from ottla.cli.operations.throttles import remove_throttles, throttle
 from ottla.cli.output import progress_bar
 from ottla.cli.session import Session, broker_options
 from ottla.protocol.errors import ErrorCode
@@ -118,8 +119,24 @@ def plan(session: Session, topics: Sequence[str], node_ids: tuple[int, ...] | No
     type=click.FloatRange(min=0, min_open=True),
     help="Stop waiting after SECONDS; the reassignment continues.",
 )
+@click.option(
+    "--throttle",
+    "bytes_per_s",
+    metavar="BYTES",
+    type=click.IntRange(min=1),
+    help="Copy at most BYTES a second from and to each broker, until --wait, --verify or --cancel ends it.",
+)
+@click.option("--verify", is_flag=True, help="Move nothing: say whether it is done, and if so, end the throttle.")
 @broker_options
-def reassign(session: Session, places: Sequence[str], cancel: bool, wait: bool, wait_s: float | None) -> None:
+def reassign(
+    session: Session,
+    places: Sequence[str],
+    cancel: bool,
+    wait: bool,
+    wait_s: float | None,
+    bytes_per_s: int | None,
+    verify: bool,
+) -> None:
     """Move partitions to other brokers.
 
     The brokers become the replicas of the partition, the first of them the preferred one. The old replicas are removed
@@ -127,15 +144,25 @@ def reassign(session: Session, places: Sequence[str], cancel: bool, wait: bool, 
     """
     if wait_s is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
+    if cancel + verify + wait > 1 or (bytes_per_s is not None and (cancel or verify)):
+        raise click.UsageError("--cancel and --verify go with no other option")
     arguments = [parse_partition(place) for place in places]
     if cancel:
         _cancel(session, [_without_replicas(argument) for argument in arguments])
         return
     targets = _targets(arguments)
-    outcomes = session.run(lambda client: operations.reassign(client, targets))
-    _report(session, outcomes, done="moving", quiet=wait)
-    if wait:
-        _report_moves(session, targets, session.run(lambda client: _moved(client, targets, wait_s)))
+    if not verify:
+        if bytes_per_s is not None:
+            session.run(lambda client: throttle(client, targets, bytes_per_s))
+        outcomes = session.run(lambda client: operations.reassign(client, targets))
+        _report(session, outcomes, done="moving", quiet=wait)
+    if wait or verify:
+        replicas = session.run(
+            lambda client: operations.replicas_of(client, targets) if verify else _moved(client, targets, wait_s)
+        )
+        if verify or bytes_per_s is not None:
+            session.run(lambda client: remove_throttles(client, {name for name, _ in targets}))
+        _report_moves(session, targets, replicas)
 
 
 async def _moved(
@@ -154,6 +181,7 @@ async def _moved(
 def _cancel(session: Session, arguments: Sequence[PartitionArgument]) -> None:
     keys, topics = _split(arguments)
     outcomes = session.run(lambda client: operations.cancel_reassignments(client, keys, topics))
+    session.run(lambda client: remove_throttles(client, {*topics, *(name for name, _ in keys)}))
     _report(session, outcomes, done="cancelled")
 
 

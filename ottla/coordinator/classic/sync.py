@@ -29,7 +29,7 @@ from ottla.protocol.errors import ErrorCode
 def sync_group(context: GroupContext, event: SyncGroup) -> None:
     group = context.groups.get(event.group_id)
     error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _error_in(group, event)
-    if event.requires_protocol and not (event.protocol_type and event.protocol_name):
+    if event.requires_protocol and None in (event.protocol_type, event.protocol_name):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group is None or error is not None:
         assert error is not None, "an unknown group has an error"

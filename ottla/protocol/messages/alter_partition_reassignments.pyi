@@ -5,11 +5,13 @@ TABLE: str
 
 class AlterPartitionReassignmentsRequest(Message):
     timeout_ms: int
+    allow_replication_factor_change: bool
     topics: list[ReassignableTopic]
     def __init__(
         self,
         *,
         timeout_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
         topics: list[ReassignableTopic] = ...,
     ) -> None: ...
 
@@ -35,6 +37,7 @@ class ReassignablePartition(Message):
 
 class AlterPartitionReassignmentsResponse(Message):
     throttle_time_ms: int
+    allow_replication_factor_change: bool
     error_code: int
     error_message: str | None
     responses: list[ReassignableTopicResponse]
@@ -42,6 +45,7 @@ class AlterPartitionReassignmentsResponse(Message):
         self,
         *,
         throttle_time_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
         error_code: int = ...,
         error_message: str | None = ...,
         responses: list[ReassignableTopicResponse] = ...,

@@ -8,24 +8,28 @@ By version:
 - 9 is flexible.
 - 10 can return the new leader and its address (KIP-951).
 - 11 knows another error of transactions (KIP-890).
+- 12 is as 11 for all that is not transactional (KIP-890).
+- 13 has topic ids instead of names (KIP-516).
 """
 
 from ottla.protocol.schema import define
 
 TABLE = """
-ProduceRequest  key 0  versions 3-11  flexible 9+
+ProduceRequest  key 0  versions 3-13  flexible 9+
   transactional_id  string                  3+  null = null
   acks              int16                   3+
   timeout_ms        int32                   3+
   topic_data        []TopicProduceData      3+
-    name            string                  3+
+    name            string                  3-12
+    topic_id        uuid                    13+
     partition_data  []PartitionProduceData  3+
       index         int32                   3+
       records       records                 3+  null
 
-ProduceResponse  key 0  versions 3-11  flexible 9+
+ProduceResponse  key 0  versions 3-13  flexible 9+
   responses                        []TopicProduceResponse       3+
-    name                           string                       3+
+    name                           string                       3-12
+    topic_id                       uuid                         13+
     partition_responses            []PartitionProduceResponse   3+
       index                        int32                        3+
       error_code                   int16                        3+

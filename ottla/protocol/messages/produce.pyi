@@ -20,11 +20,13 @@ class ProduceRequest(Message):
 
 class TopicProduceData(Message):
     name: str
+    topic_id: bytes
     partition_data: list[PartitionProduceData]
     def __init__(
         self,
         *,
         name: str = ...,
+        topic_id: bytes = ...,
         partition_data: list[PartitionProduceData] = ...,
     ) -> None: ...
 
@@ -55,11 +57,13 @@ class ProduceResponse(Message):
 
 class TopicProduceResponse(Message):
     name: str
+    topic_id: bytes
     partition_responses: list[PartitionProduceResponse]
     def __init__(
         self,
         *,
         name: str = ...,
+        topic_id: bytes = ...,
         partition_responses: list[PartitionProduceResponse] = ...,
     ) -> None: ...
 
