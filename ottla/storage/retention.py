@@ -90,7 +90,7 @@ class Retention:
         """Delete the segments below `offset`, which the checkpoint has as the log start. Their files are renamed now
         and due for removal later."""
         local = self._local
-        # The log may have been begun anew at a lower one since.
+        # The log may have been restarted at a lower one since.
         offset = min(offset, local.log_start_offset)
         inactive = local.segments.up_to_active()
         ends = [segment.base_offset for segment in list(local.segments)[1:]]

@@ -22,7 +22,7 @@ STEPS = 40
 
 
 class RefusingWalk:
-    """The replica follows: it appends, learns of a high watermark, is cut or begun anew, and compacts."""
+    """The replica follows: it appends, learns of a high watermark, is cut or restarted, and compacts."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -31,7 +31,7 @@ class RefusingWalk:
         self._replica = self._made(new_log(self._disk, CONFIG))
 
     def run(self) -> None:
-        steps = [self._append] * 4 + [self._commit] * 2 + [self._compact] * 3 + [self._cut, self._begin_anew]
+        steps = [self._append] * 4 + [self._commit] * 2 + [self._compact] * 3 + [self._cut, self._restart_log]
         for n in range(STEPS):
             if self._rng.random() < 0.3:
                 self._refuse()
@@ -79,7 +79,7 @@ class RefusingWalk:
         offset = self._rng.randint(self._replica.high_watermark, self._replica.log.log_end_offset)
         self._until_done(partial(follower_log.truncate, self._replica, offset))
 
-    def _begin_anew(self, _: int) -> None:
+    def _restart_log(self, _: int) -> None:
         offset = self._replica.log.log_end_offset + self._rng.randint(0, 3)
         self._records.clear()
         self._until_done(partial(follower_log.restart, self._replica, offset))

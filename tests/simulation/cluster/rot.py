@@ -1,6 +1,6 @@
 """A bit of a record that all replicas have flips on a disk.
 
-Base offset and leader epoch of a batch lie outside its checksum: in Kafka's format nothing can tell that one of them
+Base offset and leader epoch of a batch lie outside its checksum: in Kafka's format nothing can show that one of them
 has flipped, as long as it still fits between those of the batches around it. No broker can be asked to notice that, so
 it does not happen here.
 """
