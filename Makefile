@@ -77,6 +77,7 @@ nightly: SIEGE_MINUTES = 10
 nightly: N = 5000000
 nightly: $(VENV)/ready-dev
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
+	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)

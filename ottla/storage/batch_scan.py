@@ -1,7 +1,10 @@
-"""Reading a log file batch by batch, a large piece at a time: for recovery, truncation, compaction and look-ups."""
+"""Reading a log file batch by batch, a large piece at a time: for recovery, truncation, compaction and look-ups.
+
+Base offsets and leader epochs lie outside a batch's checksum. Only its neighbours can contradict them: `BatchOrder`.
+"""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ottla.protocol.records.batch import (
     BATCH_HEADER_SIZE,
@@ -12,6 +15,7 @@ from ottla.protocol.records.batch import (
     parse_batch_header,
 )
 from ottla.storage.files import File
+from ottla.storage.leader_epoch_cache import LeaderEpochCache
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -61,3 +65,61 @@ def _header_at(chunk: memoryview, at: int, position: int, end: int) -> BatchHead
     if position + header.size_bytes > end:
         raise InvalidBatchError(position, "a batch that the file does not hold whole", is_torn=True)
     return header
+
+
+Segment = TypeVar("Segment")
+
+
+class Fault(NamedTuple, Generic[Segment]):
+    """Where a log stops being sound."""
+
+    segment: Segment
+    position: int
+    reason: str
+    is_torn: bool = False
+
+
+class _Seen(NamedTuple, Generic[Segment]):
+    segment: Segment
+    position: int
+    leader_epoch: int
+    is_in_epoch: bool
+    """Whether anything else says that a batch of that epoch is there."""
+    follows_gap: bool
+
+
+class BatchOrder(Generic[Segment]):
+    """Holds each batch of a log against the one before it.
+
+    Base offsets and leader epochs rise along a log. Where one falls, either of two batches is damaged. It is the
+    earlier one, unless something speaks for it: that it follows without a gap, or that the batch before it, or the
+    checkpoint of leader epochs, has its epoch too.
+    """
+
+    def __init__(self, stored_epochs: LeaderEpochCache, *, may_have_gaps: bool) -> None:
+        self._stored_epochs = stored_epochs
+        self._may_have_gaps = may_have_gaps
+        self._previous: _Seen[Segment] | None = None
+
+    def fault_at(
+        self, segment: Segment, position: int, header: BatchHeader, expected: int, bound: int
+    ) -> Fault[Segment] | None:
+        """What is wrong with the next batch, where offset `expected` is due and `bound` the next segment begins."""
+        previous, base, epoch = self._previous, header.base_offset, header.partition_leader_epoch
+        if base < expected or (base > expected and not self._may_have_gaps):
+            is_here = previous is None or base > expected or not previous.follows_gap
+            reason = f"base offset {base} where {expected} was due, at {position}"
+        elif header.next_offset > bound:
+            is_here = True
+            reason = f"a batch that ends before offset {header.next_offset}, beyond the segment's end {bound}"
+        elif previous is not None and epoch < previous.leader_epoch:
+            is_here = previous.is_in_epoch
+            reason = f"leader epoch {epoch} after {previous.leader_epoch}, at {position}"
+        else:
+            shares = previous is not None and previous.leader_epoch == epoch
+            is_in_epoch = shares or self._stored_epochs.epoch_at(base) == epoch
+            self._previous = _Seen(segment, position, epoch, is_in_epoch, follows_gap=base > expected)
+            return None
+        if is_here or previous is None:
+            return Fault(segment, position, reason)
+        return Fault(previous.segment, previous.position, reason)

@@ -194,6 +194,8 @@ class Durability:
             raise storage_error("flush", local.directory, work.open_error) from work.open_error
         if work.truncations != local.truncations:
             return
+        if work.directory is not None:
+            local.is_start_durable = True
         for segment in work.flushed_segments:
             segment.is_flushed = True
         if work.epochs_error is not None:

@@ -136,6 +136,8 @@ class LocalLog:
         """How often segments were truncated, deleted or replaced. What was prepared before that no longer fits."""
         self.directory_changed = False
         """Whether names of files are not durable yet."""
+        self.is_start_durable = False
+        """Whether the names of the segments say, durably, that the log begins with the first one."""
         self._roll_jitter_ms = 0
         self.configure(config)
         self.set_active(self.active)

@@ -72,6 +72,8 @@ class Log:
     sync_required_offset: int = _field_of("durability.sync_required_offset")
     needs_flush: bool = _field_of("durability.needs_flush")
     """Whether acknowledgements wait: of offsets below `sync_required_offset`, until `flushed_offset` is there."""
+    is_start_durable: bool = _field_of("_local.is_start_durable")
+    """Whether the names of the segments say, durably, that the log begins with the first one."""
     cleaned_offset: int = _field_of("swaps.cleaned_offset")
     has_pending_writes: bool = _field_of("_queue.has_pending_writes")
     pending_records: Sequence[bytes | bytearray | memoryview] = _field_of("_queue.batches")
@@ -148,9 +150,15 @@ class Log:
         """Raise the log start offset; segments below it go with the next retention pass. Raises OffsetOutOfRange."""
         self._retention.delete_records_before(offset)
 
-    def apply_retention(self, now_wall_ms: int, high_watermark: int) -> list[Expired]:
-        """Delete old segments: which, and why. Their files are renamed now and due for removal later."""
-        return self._retention.apply(now_wall_ms, high_watermark)
+    def expire(self, now_wall_ms: int, high_watermark: int) -> list[Expired]:
+        """Raise the log start offset above old segments: which segments are below it now, and why.
+
+        When the checkpoint of log starts has been written, call `delete_expired`."""
+        return self._retention.expire(now_wall_ms, high_watermark)
+
+    def delete_expired(self, offset: int, now_wall_ms: int) -> None:
+        """Delete the segments below `offset`, which the checkpoint has as the log start."""
+        self._retention.delete_expired(offset, now_wall_ms)
 
     # Reading
 

@@ -228,11 +228,11 @@ class LogDirectory:
         return self._checkpoint(checkpoints.HIGH_WATERMARKS, high_watermarks)
 
     def log_start_checkpoint(self) -> "Checkpoint":
-        """Logs that begin with their first segment need no line."""
+        """Logs that begin with their first segment need no line, if a crash cannot bring back one before it."""
         starts = {
             key: log.log_start_offset
             for key, log in self._logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > (log.segments[0].base_offset if log.is_start_durable else 0)
         }
         return self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
 

@@ -12,11 +12,12 @@ and no leader has acknowledged it.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage import checkpoints
-from ottla.storage.batch_scan import InvalidBatchError, scan
+from ottla.storage.batch_scan import BatchOrder, Fault, InvalidBatchError, scan
 from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments
@@ -106,11 +107,12 @@ class _Opening(NamedTuple):
         names = finish_interrupted_work(self.files, self.directory, self.notices)
         bases = bases_of(names, LOG_SUFFIX)
         self._remove_orphans(names, set(bases))
-        loaded = [self._load_segment(base) for base in bases]
+        loaded = [self._load_segment(base) for base in self._without_deleted(bases)]
         in_file: Sequence[EpochEntry] = self._read_epochs()
         epochs, stored_epochs = LeaderEpochCache(in_file), LeaderEpochCache(in_file)
         in_file = stored_epochs.entries
-        loaded, log_end_offset = self._find_end(loaded, epochs)
+        order: BatchOrder[Segment] = BatchOrder(stored_epochs, may_have_gaps=self.has_gaps)
+        loaded, log_end_offset = self._find_end(loaded, epochs, order)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
         if not loaded or log_end_offset < log_start_offset:
             loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
@@ -135,27 +137,40 @@ class _Opening(NamedTuple):
 
     # Segments
 
+    def _without_deleted(self, bases: list[int]) -> list[int]:
+        """Those of the segments that are not below the log start as a whole.
+
+        The others were about to be deleted. Where the disk keeps no order between names, some may be back, with holes
+        between them."""
+        deleted = [base for base, end in pairwise(bases) if end <= self.history.log_start_offset]
+        for base in deleted:
+            for suffix in reversed(SEGMENT_SUFFIXES):
+                self.files.remove(self.directory / file_name(base, suffix))
+        return bases[len(deleted) :]
+
     def _load_segment(self, base: int) -> Segment:
         segment = Segment(self.files, self.directory, base)
         segment.size = segment.end_position = self.files.size(segment.path(LOG_SUFFIX))
         return segment
 
-    def _find_end(self, segments: list[Segment], epochs: LeaderEpochCache) -> tuple[list[Segment], int]:
+    def _find_end(
+        self, segments: list[Segment], epochs: LeaderEpochCache, order: BatchOrder[Segment]
+    ) -> tuple[list[Segment], int]:
         """The segments that are sound, indexed, and the offset where they end."""
         first_suspect = self._first_suspect(segments, epochs)
         end_offset = segments[0].base_offset if segments else 0
         for n, segment in enumerate(segments):
-            is_last = n == len(segments) - 1
-            if n < first_suspect and not is_last and self._adopt(segment):
-                end_offset = segments[n + 1].base_offset
-                continue
-            if n < first_suspect and is_last and self._adopt(segment):
-                found = self._end_of_trusted(segment)
-                if found is not None:
-                    return segments, found
-            begin = end_offset if n else segment.base_offset
-            end_offset, is_whole = self._recover(segment, epochs, begin, is_last=is_last)
-            if not is_whole or (not is_last and self._misses_records(segment, end_offset, segments[n + 1])):
+            following = segments[n + 1] if n + 1 < len(segments) else None
+            found = self._adopt(segment, following) if n < first_suspect else None
+            if found is not None:
+                end_offset = found
+            else:
+                begin = end_offset if n else segment.base_offset
+                bound = following.base_offset if following is not None else INT64_MAX
+                end_offset, fault = self._recover(segment, epochs, order, max(begin, segment.base_offset), bound)
+                if fault is not None:
+                    return self._cut(segments, fault, end_offset)
+            if following is not None and self._misses_records(segment, end_offset, following):
                 self._remove(segments[n + 1 :])
                 return segments[: n + 1], end_offset
         return segments, end_offset
@@ -171,16 +186,24 @@ class _Opening(NamedTuple):
         before = [n for n, segment in enumerate(segments) if segment.base_offset < self.history.recovery_point]
         return before[-1] if before else 0
 
-    def _adopt(self, segment: Segment) -> bool:
-        """Take a trusted segment as it is, if its indexes are sound."""
+    def _adopt(self, segment: Segment, following: Segment | None) -> int | None:
+        """Take a trusted segment as it is, if its indexes are sound: the offset where it ends, or None.
+
+        Its file is looked at where it is the last one, and where names may have changed in any order: a truncation that
+        had dropped `following` too may have left it."""
         if not segment.indexes_are_sound(self.config.index_interval_bytes):
             self.notices(f"{segment.name}: an index is missing or damaged and is rebuilt")
-            return False
+            return None
         last = segment.time_index.last
         if last is not None:
             segment.max_timestamp, segment.max_timestamp_offset = last[0], segment.base_offset + last[1]
         segment.is_flushed = True
-        return True
+        if following is not None and (self.history.was_closed_cleanly or self.has_gaps):
+            return following.base_offset
+        end_offset = self._end_of_trusted(segment)
+        if following is None and end_offset is not None:
+            segment.begin_timestamp()
+        return end_offset
 
     def _end_of_trusted(self, segment: Segment) -> int | None:
         """The offset after the last batch, found from the last index entry on; None if the file is not whole."""
@@ -192,34 +215,21 @@ class _Opening(NamedTuple):
         except InvalidBatchError as error:
             self.notices(f"{segment.name}: not as it was closed, {error}; recovering it")
             return None
-        segment.begin_timestamp()
         return end_offset
 
-    def _recover(self, segment: Segment, epochs: LeaderEpochCache, begin: int, *, is_last: bool) -> tuple[int, bool]:
-        """Check every batch, index it, and cut the file at the first bad one: (end offset, was it whole?)."""
+    def _recover(
+        self, segment: Segment, epochs: LeaderEpochCache, order: BatchOrder[Segment], end_offset: int, bound: int
+    ) -> tuple[int, Fault[Segment] | None]:
+        """Check every batch and index it: the offset after the last good one, and what is wrong after it."""
         size, segment.size = segment.size, 0
-        end_offset, problem, is_torn = self._note_batches(segment, size, epochs, max(begin, segment.base_offset))
-        segment.size = segment.end_position
-        self.progress.bytes_checked += size
-        if problem:
-            if not (is_torn and is_last and self._was_never_acknowledged(end_offset)):
-                self.when_lost()
-            self.notices(f"{segment.name}: {problem}; cut from {size} to {segment.size} bytes, end offset {end_offset}")
-            segment.file.truncate(segment.size)
-        segment.write_indexes()
-        return end_offset, not problem
-
-    def _note_batches(
-        self, segment: Segment, size: int, epochs: LeaderEpochCache, end_offset: int
-    ) -> tuple[int, str, bool]:
-        """The offset after the last good batch, what is wrong with the one after it, and whether that one is torn."""
         segment.clear()
+        self.progress.bytes_checked += size
         try:
             for batch in scan(segment.file, 0, size):
                 header = batch.header
-                if header.base_offset != end_offset and not self._is_gap(header.base_offset, end_offset):
-                    problem = f"base offset {header.base_offset} where {end_offset} was due, at {batch.position}"
-                    return end_offset, problem, False
+                fault = order.fault_at(segment, batch.position, header, end_offset, bound)
+                if fault is not None:
+                    return end_offset, fault
                 segment.note_scanned(header, self.config.index_interval_bytes)
                 if 0 <= header.partition_leader_epoch != epochs.epoch_at(header.base_offset):
                     # The file and the log became durable apart; what a batch says of itself counts.
@@ -227,8 +237,33 @@ class _Opening(NamedTuple):
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                 end_offset = header.next_offset
         except InvalidBatchError as error:
-            return end_offset, str(error), error.is_torn
-        return end_offset, "", False
+            return end_offset, Fault(segment, error.position, str(error), error.is_torn)
+        segment.size = segment.end_position
+        segment.write_indexes()
+        return end_offset, None
+
+    def _cut(self, segments: list[Segment], fault: Fault[Segment], end_offset: int) -> tuple[list[Segment], int]:
+        """End the log at the first batch that may be damaged: what is left, and the offset where it ends."""
+        segment = fault.segment
+        n = segments.index(segment)
+        if segment.end_position > fault.position:
+            # Only a later batch has shown it.
+            end_offset = segment.base_offset
+            segment.clear()
+            for batch in scan(segment.file, 0, fault.position, check_crc=False):
+                segment.note_scanned(batch.header, self.config.index_interval_bytes)
+                end_offset = batch.header.next_offset
+        if not (fault.is_torn and n == len(segments) - 1 and self._was_never_acknowledged(end_offset)):
+            self.when_lost()
+        segment.size = segment.end_position
+        size = segment.file.size()
+        self.notices(
+            f"{segment.name}: {fault.reason}; cut from {size} to {segment.size} bytes, end offset {end_offset}"
+        )
+        segment.file.truncate(segment.size)
+        segment.write_indexes()
+        self._remove(segments[n + 1 :])
+        return segments[: n + 1], end_offset
 
     def _was_never_acknowledged(self, torn_offset: int) -> bool:
         """Whether a torn batch is what a killed process was writing. A damaged length looks the same."""

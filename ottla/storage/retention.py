@@ -1,4 +1,9 @@
-"""Retention: old segments are deleted when they are too old, too many, or below the log start offset."""
+"""Retention: old segments are deleted when they are too old, too many, or below the log start offset.
+
+First the log start offset rises above them (`expire`). When the checkpoint of log starts says so, their files are
+renamed (`delete_expired`). For a disk may keep no order between names: after a loss of power some of the segments may
+be back, with holes between them. Recovery removes what lies below the log start.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -51,15 +56,20 @@ class Retention:
             local.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
 
-    def apply(self, now_wall_ms: int, high_watermark: int) -> list[Expired]:
-        """Delete old segments: which, and why. Their files are renamed now and due for removal later."""
-        removed: list[Expired] = []
-        while (expired := self._expired(now_wall_ms, high_watermark)) is not None:
-            self._expire(expired, now_wall_ms)
-            removed.append(expired)
-        return removed
+    def expire(self, now_wall_ms: int, high_watermark: int) -> list[Expired]:
+        """Raise the log start offset above old segments: which segments are below it now, and why."""
+        segments = self._local.segments
+        expired: list[Expired] = []
+        begin = 0
+        while (found := self._next_expired(begin, now_wall_ms, high_watermark)) is not None:
+            if found.segments[-1] is self._local.active:
+                self._queue.roll()
+            expired.append(found)
+            begin += len(found.segments)
+            self.delete_records_before(segments[begin].base_offset)
+        return expired
 
-    def _expired(self, now_wall_ms: int, high_watermark: int) -> Expired | None:
+    def _next_expired(self, begin: int, now_wall_ms: int, high_watermark: int) -> Expired | None:
         local = self._local
         if local.failure is not None:
             raise local.failure
@@ -67,6 +77,7 @@ class Retention:
             return expired_segments(
                 local.segments,
                 local.config,
+                begin,
                 log_start_offset=local.log_start_offset,
                 log_end_offset=local.log_end_offset,
                 high_watermark=high_watermark,
@@ -75,13 +86,17 @@ class Retention:
         except OSError as error:
             raise storage_error("look for old segments of", local.directory, error) from error
 
-    def _expire(self, expired: Expired, now_wall_ms: int) -> None:
+    def delete_expired(self, offset: int, now_wall_ms: int) -> None:
+        """Delete the segments below `offset`, which the checkpoint has as the log start. Their files are renamed now
+        and due for removal later."""
         local = self._local
-        if expired.segments[-1] is local.active:
-            self._queue.roll()
-        oldest = list(expired.segments)
-        self.delete_records_before(local.segments[len(oldest)].base_offset)
-        local.attempt("delete old segments of", lambda: self._delete(oldest, now_wall_ms))
+        # The log may have been restarted at a lower one since.
+        offset = min(offset, local.log_start_offset)
+        inactive = local.segments.up_to_active()
+        ends = [segment.base_offset for segment in list(local.segments)[1:]]
+        oldest = [segment for segment, end in zip(inactive, ends, strict=True) if end <= offset]
+        if oldest:
+            local.attempt("delete old segments of", lambda: self._delete(oldest, now_wall_ms))
 
     def _delete(self, segments: list[Segment], now_wall_ms: int) -> None:
         """Oldest first. Raises OSError; those that could not be renamed stay in the log."""
@@ -95,6 +110,7 @@ class Retention:
         finally:
             local.segments.exchange(deleted, [])
             local.directory_changed = True
+            local.is_start_durable = False
         for segment in deleted:
             self._snapshots.remove(segment.base_offset)
 
@@ -102,20 +118,22 @@ class Retention:
 def expired_segments(
     segments: Segments,
     config: LogConfig,
+    begin: int = 0,
     *,
     log_start_offset: int,
     log_end_offset: int,
     high_watermark: int,
     now_wall_ms: int,
 ) -> Expired | None:
-    """The next segments to delete, for one reason; ask again after that. None when all may stay.
+    """The next segments to delete, from the `begin`-th on, for one reason. None when all others may stay.
 
     Nothing at or above the high watermark is given up, nor an empty active segment.
     """
+    candidates = list(enumerate(segments))[begin:]
 
     def oldest_that(is_expired: Callable[[Segment, int], bool]) -> tuple[Segment, ...]:
         chosen: list[Segment] = []
-        for n, segment in enumerate(segments):
+        for n, segment in candidates:
             end_offset = segments.end_of(n, log_end_offset)
             is_unused = segment.size == 0 and segment is segments.active
             if is_unused or end_offset > high_watermark or not is_expired(segment, end_offset):
@@ -123,8 +141,7 @@ def expired_segments(
             chosen.append(segment)
         return tuple(chosen)
 
-    below_start = oldest_that(lambda _, end_offset: end_offset <= log_start_offset)
-    if below_start:
+    if below_start := oldest_that(lambda _, end_offset: end_offset <= log_start_offset):
         return Expired(below_start, f"below log start offset {log_start_offset}")
     if not config.deletes_old_segments:
         return None
@@ -133,15 +150,14 @@ def expired_segments(
         if too_old:
             return Expired(too_old, f"older than retention.ms {config.retention_ms}")
     if config.retention_bytes >= 0:
-        excess = segments.size_bytes - config.retention_bytes
+        excess = sum(segment.size for _, segment in candidates) - config.retention_bytes
 
         def is_excess(segment: Segment, _: int) -> bool:
             nonlocal excess
             excess -= segment.size
             return excess >= 0
 
-        too_many = oldest_that(is_excess)
-        if too_many:
+        if too_many := oldest_that(is_excess):
             return Expired(too_many, f"beyond retention.bytes {config.retention_bytes}")
     return None
 

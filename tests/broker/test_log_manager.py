@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from ottla.protocol.messages.produce import ProduceResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import compaction
 from ottla.storage.files import OsFile, OsFileSystem
+from ottla.storage.local_log import LocalLog
 from tests.broker.asking import close_nothing_cleanly
 from tests.broker.wire import (
     WAIT_S,
@@ -42,9 +44,8 @@ async def test_old_segments_are_deleted(tmp_path: Path) -> None:
         for _ in range(6):
             await produce(client, "t", bytes(500_000))
 
-        await until(broker, lambda: log.log_start_offset > 0)
+        await until(broker, lambda: log.log_start_offset > 0 and len(log.segments) < 4)
 
-    assert len(log.segments) < 4
     assert broker.log_manager.retention_deleted_bytes >= 2 * 500_000
 
 
@@ -134,6 +135,25 @@ async def test_files_of_old_segments_are_removed(tmp_path: Path, monkeypatch: py
         again = await fetch(client, "t", 3)
 
     assert (again.error_code, again.log_start_offset, again.high_watermark) == (0, 3, 3)
+
+
+async def test_log_start_is_stored_before_old_segments_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """§16.6.1: after a loss of power any of them may be back."""
+    stored: list[str] = []
+    delete = LocalLog.schedule_delete
+
+    def note(*arguments: Any) -> None:
+        stored.append((tmp_path / "log-start-offset-checkpoint").read_text())
+        delete(*arguments)
+
+    monkeypatch.setattr(LocalLog, "schedule_delete", note)
+    async with running_broker(tmp_path, log_retention_check_interval_ms=20) as broker, client_of(broker) as client:
+        await three_old_segments(client, "t")
+        log = broker.replicas.partition("t", 0).log
+        await until(broker, lambda: log.log_start_offset == 3 and len(log.segments) == 1)
+
+    assert len(stored) >= 3
+    assert all("t 0 " in content for content in stored)
 
 
 async def test_silent_producers_are_forgotten(tmp_path: Path) -> None:

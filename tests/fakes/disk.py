@@ -29,12 +29,6 @@ class Loss(Enum):
     UNORDERED = auto()
 
 
-IN_ORDER = (Loss.NOTHING, Loss.UNSYNCED, Loss.SOME, Loss.TORN)
-"""All that a file system with a journal may do. Retention and truncation rename segments one after the other and sync
-the directory once: without that order a hole may be left. Files that are replaced, and segments that are swapped, do
-without it."""
-
-
 HOLE_BYTES = 64
 """Smaller than a page, as the files of tests are smaller than real ones."""
 

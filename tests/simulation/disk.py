@@ -57,9 +57,10 @@ class SimulatedDisk(FakeDisk):
         inode.synced = bytes(inode.content[: len(inode.synced)])
         self._trace.note("disk rots", path, position, bit)
 
-    def lose_power(self, rng: random.Random) -> None:
+    def lose_power(self, rng: random.Random, *, orders_names: bool = True) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""
-        self._lose(rng.choice([Loss.UNSYNCED, Loss.SOME, Loss.TORN]), rng)
+        torn = Loss.TORN if orders_names else Loss.UNORDERED
+        self._lose(rng.choice([Loss.UNSYNCED, Loss.SOME, torn]), rng)
         for inode in self._inodes.values():
             inode.synced = bytes(inode.content)
         self._durable_names = {directory: dict(names) for directory, names in self._names.items()}

@@ -9,6 +9,7 @@ from ottla.storage.compaction import CompactionResult, begin_swap
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
+from ottla.storage.retention import Expired
 from ottla.storage.segment_swap import SwapStep
 from tests.fakes.disk import FakeDisk
 
@@ -118,3 +119,10 @@ def apply_compaction(log: Log, result: CompactionResult, *, now_wall_ms: int) ->
         if step is SwapStep.SYNC:
             swap.sync()
     return not swap.is_abandoned
+
+
+def apply_retention(log: Log, now_wall_ms: int, high_watermark: int) -> list[Expired]:
+    """Both halves, as when the checkpoint of log starts has been written in between."""
+    expired = log.expire(now_wall_ms, high_watermark)
+    log.delete_expired(log.log_start_offset, now_wall_ms)
+    return expired

@@ -18,7 +18,7 @@ from ottla.storage.leader_epoch_cache import (
 )
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from tests.fakes.disk import IN_ORDER, FakeDisk, Loss
+from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (
     NOW,
     ROOT,
@@ -337,6 +337,8 @@ class FollowersLife:
         self.disk = FakeDisk()
         self.directory = open_directory(self.disk, self.CONFIG)
         self.log = self.directory.create_log("t", 0, TOPIC_ID, self.CONFIG, now_wall_ms=NOW)
+        # Of a log that was never flushed, a disk that keeps no order may lose the first segment and keep another.
+        self.log.flush()
         self.rng = random.Random(seed)
         self.epoch = 0
         for n in range(60):
@@ -373,7 +375,7 @@ class FollowersLife:
         self.log = self.directory.logs["t", 0]
 
 
-@pytest.mark.parametrize("loss", IN_ORDER)
+@pytest.mark.parametrize("loss", list(Loss))
 @pytest.mark.parametrize("seed", range(6))
 def test_every_record_is_in_its_batchs_epoch_after_any_crash(seed: int, loss: Loss) -> None:
     journal = FollowersLife(seed).disk.journal

@@ -15,6 +15,7 @@ from tests.storage.support import (
     ROOT,
     TOPIC_ID,
     append,
+    apply_retention,
     batch,
     check_indexes,
     new_log,
@@ -173,7 +174,7 @@ def test_gap_wider_than_a_segment_can_index_begins_a_segment() -> None:
     for found in (log, reopened(disk)):
         assert (found.log_start_offset, read_all(found)) == (0, expected)
         check_indexes(found)
-    log.apply_retention(NOW + 10 * LogConfig().retention_ms, log.log_end_offset)
+    apply_retention(log, NOW + 10 * LogConfig().retention_ms, log.log_end_offset)
     assert log.log_start_offset == log.log_end_offset
 
 

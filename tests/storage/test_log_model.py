@@ -6,7 +6,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
-from tests.storage.support import NOW, append, batch, check_indexes, new_log, read_all, records_in, reopened
+from tests.storage.support import (
+    NOW,
+    append,
+    apply_retention,
+    batch,
+    check_indexes,
+    new_log,
+    read_all,
+    records_in,
+    reopened,
+)
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_bytes=3000, retention_ms=-1)
 Batch = list[tuple[int, bytes]]
@@ -73,7 +83,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def retain(self) -> None:
-        self.log.apply_retention(NOW + self.clock, self.end)
+        apply_retention(self.log, NOW + self.clock, self.end)
         self.start = self.log.log_start_offset
         assert self.log.size_bytes <= 3000 + 700
         self._forget_batches()

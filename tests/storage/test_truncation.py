@@ -1,6 +1,7 @@
 """Truncation: what is left agrees with the records, costs little, and stands wherever a disk that refuses stops it."""
 
 import errno
+from itertools import product
 from random import Random
 
 import pytest
@@ -10,7 +11,17 @@ from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import Segment
 from tests.fakes.disk import FakeDisk, FakeFile, Loss
-from tests.storage.support import NOW, append, batch, check_indexes, new_log, open_directory, read_all, reopened
+from tests.storage.support import (
+    NOW,
+    append,
+    apply_retention,
+    batch,
+    check_indexes,
+    new_log,
+    open_directory,
+    read_all,
+    reopened,
+)
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=400)
 
@@ -181,11 +192,11 @@ def test_old_segments_whose_rename_failed_go_with_the_next_pass() -> None:
     disk.fail("rename", OSError(errno.ENOSPC, "full"), after=4)
 
     with pytest.raises(KafkaStorageError):
-        log.apply_retention(NOW + 2000, high_watermark=12)
+        apply_retention(log, NOW + 2000, high_watermark=12)
     assert log.failure is None
     assert log.segments[0].base_offset > 0
 
-    log.apply_retention(NOW + 2000, high_watermark=12)
+    apply_retention(log, NOW + 2000, high_watermark=12)
     assert (log.log_start_offset, read_all(log)) == (12, [])
     append(log, batch("y"))
     assert read_all(reopened(disk, config)) == [(12, b"y")]
@@ -233,3 +244,23 @@ def test_a_directory_that_cannot_be_synced_fails_the_log() -> None:
         log.flush()
 
     assert log.failure is not None
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("offset", [0, 3, 5])
+def test_crash_at_any_step_of_a_truncation_leaves_no_hole(offset: int, loss: Loss) -> None:
+    """The recovery point still says that all was durable: segments are not read, and some may be back."""
+    disk = FakeDisk()
+    directory = open_directory(disk, SMALL_SEGMENTS)
+    log = directory.create_log("t", 0, bytes(16), SMALL_SEGMENTS, now_wall_ms=NOW)
+    append(log, *[batch(f"{n:02}" + "x" * 80) for n in range(12)])
+    log.flush()
+    directory.recovery_point_checkpoint().write()
+    before = read_all(log)
+    begin = len(disk.journal)
+    log.truncate_to(offset)
+
+    for operations, seed in product(range(begin, len(disk.journal) + 1), range(5)):
+        found = reopened(FakeDisk.after(disk.journal[:operations], loss, seed=seed), SMALL_SEGMENTS)
+        assert read_all(found) == before[: found.log_end_offset]
+        assert found.log_end_offset >= offset

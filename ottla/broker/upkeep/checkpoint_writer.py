@@ -60,10 +60,11 @@ class RecoveryCheckpoints:
     def __init__(self, runtime: Runtime, directory: "LogDirectory") -> None:
         self._cleaned_offsets = CheckpointWriter(runtime, "cleaned offsets", directory.cleaner_checkpoint)
         self._recovery_points = CheckpointWriter(runtime, "recovery points", directory.recovery_point_checkpoint)
+        self._log_starts = CheckpointWriter(runtime, "log starts", directory.log_start_checkpoint)
 
     @property
     def has_failed(self) -> bool:
-        return self._cleaned_offsets.has_failed or self._recovery_points.has_failed
+        return any(writer.has_failed for writer in (self._cleaned_offsets, self._recovery_points, self._log_starts))
 
     def cleaned_offsets_changed(self) -> None:
         """A log was compacted."""
@@ -74,3 +75,7 @@ class RecoveryCheckpoints:
 
         `done` is called when the checkpoint no longer says so."""
         self._recovery_points.request(done)
+
+    def log_starts_rose(self, done: Callable[[], None] | None = None) -> None:
+        """Records were deleted. `done` is called when the checkpoint says so, or could not be written."""
+        self._log_starts.request(done)

@@ -6,6 +6,7 @@ others from being looked after.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from ottla.broker.runtime import Runtime
@@ -58,7 +59,6 @@ class LogManager:
 
     def start(self) -> None:
         config = self._runtime.config
-        directory = self._directory
         self._every(config.log_retention_check_interval_ms, "retention", self._for_each_log(self._apply_retention))
         self._every(
             config.producer_id_expiration_check_interval_ms,
@@ -75,8 +75,8 @@ class LogManager:
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._checkpoints.recovery_points_fell
         )
-        self._checkpoint_every(
-            config.log_flush_start_offset_checkpoint_interval_ms, "log starts", directory.log_start_checkpoint
+        self._every(
+            config.log_flush_start_offset_checkpoint_interval_ms, "log starts", self._checkpoints.log_starts_rose
         )
         self._cleaner.start()
 
@@ -104,11 +104,14 @@ class LogManager:
                 try:
                     action(partition)
                 except KafkaError as error:
-                    self._runtime.log.error(
-                        "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
-                    )
+                    self._log_failure(partition, error)
 
         return run
+
+    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+        self._runtime.log.error(
+            "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
+        )
 
     def _checkpoint_every(self, interval_ms: int, name: str, make: "Callable[[], Checkpoint]") -> None:
         writer = CheckpointWriter(self._runtime, name, make)
@@ -133,9 +136,10 @@ class LogManager:
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log
         log.release_idle()
-        removed = log.apply_retention(self._runtime.clock.wall_ms(), partition.high_watermark)
+        removed = log.expire(self._runtime.clock.wall_ms(), partition.high_watermark)
         if removed:
             partition.sessions.mark_dirty()
+            self._checkpoints.log_starts_rose(partial(self._delete_expired, partition, log.log_start_offset))
         for expired in removed:
             self.retention_deleted_bytes += expired.size_bytes
             self._runtime.log.info(
@@ -146,6 +150,16 @@ class LogManager:
                 why=expired.reason,
                 log_start_offset=log.log_start_offset,
             )
+
+    def _delete_expired(self, partition: Partition, log_start_offset: int) -> None:
+        """The checkpoint of log starts has been written. If it could not be, the disk may be full of old segments."""
+        log = partition.log
+        if not self._timers or log.failure is not None:
+            return
+        try:
+            log.delete_expired(log_start_offset, self._runtime.clock.wall_ms())
+        except KafkaError as error:
+            self._log_failure(partition, error)
 
     def _forget_producers(self, partition: Partition) -> None:
         partition.log.producers.expire(self._runtime.clock.wall_ms())

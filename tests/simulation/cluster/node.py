@@ -12,6 +12,7 @@ from ottla.cluster.image import BrokerState
 from tests.simulation.broker_process import DATA_DIR, BrokerProcess, JudgedLog
 from tests.simulation.cluster.inspector import BrokerInspector
 from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.rot import Place, draw_bit, places_of
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import Crash, Process, VirtualClock
 from tests.simulation.network import Listener, Transport
@@ -172,23 +173,22 @@ class Node:
 
     def lose_power(self) -> None:
         """The machine is restarted. Of a broker that had been stopped in an orderly way nothing may be lost."""
-        self.disk.lose_power(self._rng)
+        self.disk.lose_power(self._rng, orders_names=self._world.plan.orders_names)
         self._boots += 1
 
     def rot(self, partitions: list[tuple[str, int]]) -> bool:
         """Damage some record that all replicas of one of these partitions have. Whether there is one."""
-        found = []
+        found: list[Place] = []
         for topic, index in partitions:
             replica = self.broker.replicas.find(topic, index)
-            for segment in [] if replica is None else replica.log.segments:
-                for batch in segment.batches_from(0):
-                    if replica.log.log_start_offset <= batch.header.base_offset < replica.high_watermark:
-                        found.append((segment.path(".log"), batch.position, batch.header.size_bytes))
+            if replica is not None:
+                found += places_of(replica.log, replica.high_watermark)
         if not found:
             return False
-        path, position, size = self._rng.choice(found)
+        place = self._rng.choice(found)
+        byte, bit = draw_bit(self._rng, place)
         self.has_rotten_disk = self.has_lost_records = True
-        self.disk.rot(path, position + self._rng.randrange(size), self._rng.randrange(8))
+        self.disk.rot(place.path, place.position + byte, bit)
         return True
 
     def replace_disk(self) -> None:

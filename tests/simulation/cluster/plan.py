@@ -58,6 +58,9 @@ class ClusterPlan:
     """A client looks for offsets by time."""
     has_racks: bool
     """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
+    orders_names: bool
+    """A loss of power takes the last changes of names in a directory, as where the file system has a journal, and not
+    any of them."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -89,6 +92,7 @@ class ClusterPlan:
             expires_producers=False,
             searches=False,
             has_racks=False,
+            orders_names=True,
         )
         # Drawn last, so that what is drawn before does not depend on it.
         plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
@@ -112,6 +116,9 @@ class ClusterPlan:
         self.expires_producers = "clock" not in self.faults and make_rng("producer ids").random() < 0.15
         self.searches = make_rng("time index").random() < 0.15
         self.has_racks = make_rng("racks").random() < 0.15
+        # A log that rolls before its first flush may begin with its second segment then: that is not promised.
+        rolls = self.compacts or self.segment_bytes < 1 << 30
+        self.orders_names = rolls or make_rng("order of names").random() < 0.5
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""

@@ -1,4 +1,4 @@
-"""Seeded bugs around disks that fail or rot, swaps, tombstones, deleted offsets, and the metadata store.
+"""Seeded bugs around disks that rot, compaction, tombstones, deleted offsets, and the metadata store.
 
 Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. `docs/seeded-bugs.md` lists them.
 """
@@ -6,53 +6,13 @@ Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. 
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.replicas import follower_log
 from ottla.cluster.embedded import EmbeddedSession
 from ottla.coordinator import group_removal
 from ottla.coordinator.offsets import delete
 from ottla.storage import compaction, segment_reader
-from ottla.storage.segment import Segment
-from ottla.storage.segment_swap import SegmentSwaps
 from tests.simulation.cluster.store import RemoteWatch
 
 Patch = Any
-
-
-def keeps_the_high_watermark_of_a_broken_truncation(patch: Patch) -> None:
-    def restart(partition: Any, offset: int) -> None:
-        partition.log.truncate_fully_and_start_at(offset)
-        partition.log.epochs.clear()
-        partition.log_truncated()
-
-    patch.setattr(follower_log, "restart", restart)
-
-
-def abandons_the_last_swap_too_late(patch: Patch) -> None:
-    """Files of the next compaction, which has the same names for them, are removed with those of the last one."""
-    begin, abandon = SegmentSwaps.begin, SegmentSwaps.abandon
-
-    def late(self: SegmentSwaps, groups: Any, **named: Any) -> Any:
-        abandon(self)
-        return begin(self, groups, **named)
-
-    def rename(self: Segment, suffix: str) -> None:
-        for path in self.existing_paths():
-            kind = "." + path.name.split(".")[1]
-            self._files.rename(path, path.with_name(path.name.split(".")[0] + kind + suffix))
-        self._suffix = suffix
-
-    plan = compaction.plan_compaction
-
-    def hasty(log: Any, **named: Any) -> Any:
-        patch.setattr(SegmentSwaps, "abandon", lambda _: None)
-        try:
-            return plan(log, **named)
-        finally:
-            patch.setattr(SegmentSwaps, "abandon", abandon)
-
-    patch.setattr(compaction, "plan_compaction", hasty)
-    patch.setattr(SegmentSwaps, "begin", late)
-    patch.setattr(Segment, "rename", rename)
 
 
 def reads_without_checksums(patch: Patch) -> None:
@@ -120,8 +80,6 @@ def commits_whatever_was_expected(patch: Patch) -> None:
 
 
 SEEDED_UPKEEP_BUGS: dict[str, Callable[[Patch], None]] = {
-    "keeps the high watermark of a broken truncation": keeps_the_high_watermark_of_a_broken_truncation,
-    "abandons the last swap too late": abandons_the_last_swap_too_late,
     "reads without checksums": reads_without_checksums,
     "compacts beyond the high watermark": compacts_beyond_the_high_watermark,
     "removes a tombstone before its record": removes_a_tombstone_before_its_record,

@@ -43,6 +43,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(130, id="session-that-ends-before-its-activation-begins"),
         pytest.param(174, id="epoch-of-a-log-that-was-lost"),
         pytest.param(1012, id="high-watermark-above-a-log-whose-restart-the-disk-refused"),
+        pytest.param(1117, id="leader-epoch-that-rotted"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
 )
