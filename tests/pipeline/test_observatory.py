@@ -1,6 +1,7 @@
 """The tables of the observatory on small frames with known truth."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,7 +93,8 @@ class Log:
         return self.spark.createDataFrame(rows, RECORDS)
 
     def parsed(self) -> Any:
-        return events_of(self.frame())
+        """Cached as for the tables: Spark would plan it again for each use."""
+        return events_of(self.frame()).cache()
 
 
 def when(at_ms: int) -> datetime:
@@ -104,8 +106,9 @@ def rows_of(frame: Any, *names: str, order: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def log(spark: Any) -> Log:
-    return Log(spark)
+def log(spark: Any) -> Iterator[Log]:
+    yield Log(spark)
+    spark.catalog.clearCache()
 
 
 # Events

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.pipeline.observatory.tables import write_tables
 from ottla.pipeline.report.page import write_report
-from ottla.pipeline.report.reading import POINTS_OF_LAG, lag_over_time, read_tables, slowest_members
+from ottla.pipeline.report.reading import POINTS_OF_LAG, Findings, lag_over_time, read_tables, slowest_members
 from tests.pipeline.test_observatory import START_MS, Log, sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -44,8 +44,13 @@ def tables(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     return directory
 
 
-def test_the_page_says_what_the_tables_say(spark: Any, tables: str, tmp_path: Path) -> None:
-    page = write_report(read_tables(spark, tables), tmp_path / "report")
+@pytest.fixture(scope="module")
+def findings(spark: Any, tables: str) -> Findings:
+    return read_tables(spark, tables)
+
+
+def test_the_page_says_what_the_tables_say(findings: Findings, tmp_path: Path) -> None:
+    page = write_report(findings, tmp_path / "report")
     text = page.read_text()
 
     assert "2 rebalances of 1 groups" in text
@@ -61,8 +66,8 @@ def test_the_page_says_what_the_tables_say(spark: Any, tables: str, tmp_path: Pa
     assert [title for title in re.findall(r">([^<>]+)</(?:text|h2)>", text) if title in titles] == titles
 
 
-def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tables: str, tmp_path: Path) -> None:
-    page = write_report(read_tables(spark, tables), tmp_path / "report")
+def test_the_page_needs_nothing_else_and_its_plots_are_files_too(findings: Findings, tmp_path: Path) -> None:
+    page = write_report(findings, tmp_path / "report")
     text = page.read_text()
 
     assert text.count("<svg ") == 5
@@ -72,8 +77,8 @@ def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tab
     assert all(ElementTree.parse(page.parent / name).getroot().tag.endswith("svg") for name in files)
 
 
-def test_all_plots_below_each_other_make_one_picture(spark: Any, tables: str, tmp_path: Path) -> None:
-    directory = write_report(read_tables(spark, tables), tmp_path / "report").parent
+def test_all_plots_below_each_other_make_one_picture(findings: Findings, tmp_path: Path) -> None:
+    directory = write_report(findings, tmp_path / "report").parent
     whole = ElementTree.parse(directory / "report.svg").getroot()
 
     sizes = [plot.get("height", "") for plot in whole.iter() if plot.get("height", "").endswith("pt")]
@@ -85,13 +90,14 @@ def test_all_plots_below_each_other_make_one_picture(spark: Any, tables: str, tm
     assert whole.get("viewBox", "").split() == ["0", "0", "1008", f"{sum(heights_px):g}"]
 
 
-def test_only_the_groups_asked_for(spark: Any, tables: str) -> None:
+def test_only_the_groups_asked_for(spark: Any, tables: str, findings: Findings) -> None:
+    assert len(findings.rebalances) == 2
     assert len(read_tables(spark, tables, ["g"]).rebalances) == 2
     assert not read_tables(spark, tables, ["another"]).rebalances
 
 
-def test_only_partitions_that_had_more_than_one_leader_are_shown(spark: Any, tables: str) -> None:
-    terms = [tuple(row) for row in read_tables(spark, tables).leadership]
+def test_only_partitions_that_had_more_than_one_leader_are_shown(findings: Findings) -> None:
+    terms = [tuple(row) for row in findings.leadership]
     assert terms == [
         ("t-0", 1, START_MS, START_MS + 5000, None),
         ("t-0", 1, START_MS + 6000, None, 1000),
