@@ -126,9 +126,11 @@ def checkpoint(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark_jars(spark: Any) -> Path:
-    """A directory with the jars that the session has fetched: jobs that begin with it ask no repository."""
-    listed = spark.sparkContext._conf.get("spark.jars", "")
-    directories = {Path(name.removeprefix("file://")).parent for name in listed.split(",") if name}
-    (directory,) = directories
+def spark_jars(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the jars of the session, and not those of other versions beside them: jobs that begin with it
+    ask no repository."""
+    directory = tmp_path_factory.mktemp("jars")
+    for name in filter(None, spark.sparkContext._conf.get("spark.jars", "").split(",")):
+        jar = Path(name.removeprefix("file://"))
+        (directory / jar.name).symlink_to(jar)
     return directory
