@@ -63,7 +63,7 @@ def paste(block: str, bootstrap: str, directory: Path, jars: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=4 * JOB_WITHIN_S,
+        timeout=JOB_WITHIN_S,
     )
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout

@@ -40,7 +40,7 @@ def events_topic(spark: Any, broker: ServedBroker) -> None:
     produce(broker, EVENTS, [bytes(row.value).decode() for row in rows], key="g")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_standalone_cluster_makes_the_same_tables(
     spark: Any, broker: ServedBroker, spark_jars: Path, tmp_path: Path
 ) -> None:
