@@ -5,6 +5,9 @@ BIN = $(VENV)/bin
 # Spark's jobs have an environment of their own: `make test` stays without PySpark, and short.
 PIPELINE_VENV ?= .venv-pipeline
 PIPELINE_BIN = $(PIPELINE_VENV)/bin
+# The newest Spark that the jobs fit, beside the one that constraints.txt pins.
+NEWEST_SPARK = 4.1.1
+NEWEST_VENV = .venv-pipeline-newest
 SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
@@ -12,7 +15,7 @@ SIEGE_MINUTES ?= 4
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline test-pipeline-newest check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -26,6 +29,10 @@ pipeline: $(PIPELINE_VENV)/ready
 # The jobs on Spark, and Spark's connector. What needs Java or Spark's jars skips where they cannot be had.
 test-pipeline: $(PIPELINE_VENV)/classes
 	$(PIPELINE_BIN)/python -m pytest tests/pipeline --numprocesses $(JOBS) --maxprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# The same with the newest Spark that fits.
+test-pipeline-newest: $(NEWEST_VENV)/ready
+	$(MAKE) test-pipeline PIPELINE_VENV=$(NEWEST_VENV)
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
@@ -75,7 +82,9 @@ nightly: SEEDS = 3000
 nightly: MINUTES = 60
 nightly: SIEGE_MINUTES = 10
 nightly: N = 5000000
-nightly: $(VENV)/ready-dev
+nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
+	OTTLA_ARCHIVE_KILLS=10 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_archive.py
+	$(MAKE) test-pipeline-newest
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
 	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py
 	$(MAKE) sim SEEDS=$(SEEDS)
@@ -114,10 +123,18 @@ $(PIPELINE_VENV)/ready: pyproject.toml constraints.txt
 	$(PIPELINE_BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev --group pipeline
 	@touch $@
 
+$(NEWEST_VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(NEWEST_VENV)
+	$(NEWEST_VENV)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	grep -v '^pyspark==' constraints.txt > $(NEWEST_VENV)/constraints.txt
+	$(NEWEST_VENV)/bin/python -m pip install --quiet --constraint $(NEWEST_VENV)/constraints.txt \
+		--editable . --group dev deltalake duckdb polars pyspark==$(NEWEST_SPARK)
+	@touch $@
+
 # Spark's classes as Java starts fastest with; where they cannot be had, the tests say so, or do without.
 $(PIPELINE_VENV)/classes: $(PIPELINE_VENV)/ready
 	-$(PIPELINE_BIN)/python -m tests.pipeline.classes
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PIPELINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PIPELINE_VENV) $(NEWEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

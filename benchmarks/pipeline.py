@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import cpu_seconds
 from ottla.pipeline import archive
+from ottla.pipeline.jobs.job import load_table
 from ottla.pipeline.observatory.tables import write_tables
 from ottla.pipeline.session import fit_to_size
-from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
+from ottla.pipeline.versions import DELTA_SETTINGS, installed_spark, packages
 from tests.served import ServedBroker
 
 TOPIC = "bench"
@@ -59,7 +60,11 @@ def main(records: int, events: int) -> None:
 
 def session() -> SparkSession:
     builder = SparkSession.builder.master("local[*]").appName("ottla benchmarks")
-    settings = {**DELTA_SETTINGS, "spark.jars.packages": ",".join(PACKAGES), "spark.ui.enabled": "false"}
+    settings = {
+        **DELTA_SETTINGS,
+        "spark.jars.packages": ",".join(packages(installed_spark() or "")),
+        "spark.ui.enabled": "false",
+    }
     for key, value in {**settings, "spark.driver.memory": "3g", "spark.sql.session.timeZone": "UTC"}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
@@ -126,7 +131,10 @@ def bench_observatory(spark: SparkSession, directory: Path, events: int) -> None
     texts = spark.read.text(str(lines))
     texts.selectExpr("'ottla.events' AS topic", "CAST(value AS BINARY) AS value").write.format("delta").save(table)
     taken = measured(
-        spark, lambda: write_tables(spark, table, f"{directory}/tables", no_progress_ms=60_000, report=lambda _: None)
+        spark,
+        lambda: write_tables(
+            load_table(spark, table), f"{directory}/tables", no_progress_ms=60_000, report=lambda _: None
+        ),
     )
     print(
         f"observatory: {events:,} events in {taken.wall_s:.1f} s, {events / taken.wall_s:,.0f} events/s, {taken.cost}"

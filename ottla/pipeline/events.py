@@ -1,5 +1,7 @@
 """The broker's events (docs/events.md) as a frame: from archived records to one row per event."""
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
@@ -25,10 +27,32 @@ SCHEMA = ", ".join(
 partitions, other events one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Times of day in milliseconds since 1970, the last one exclusive; None is no bound."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def of(self, frame: DataFrame, milliseconds: str = "wall_ms") -> DataFrame:
+        """The rows of this period."""
+        if self.since_ms is not None:
+            frame = frame.where(F.col(milliseconds) >= self.since_ms)
+        return frame if self.until_ms is None else frame.where(F.col(milliseconds) < self.until_ms)
+
+
+EVER = Period()
+# The client's own reasons when it leaves because the application has not polled: of Java's consumer, of librdkafka.
+_POLL_TIMEOUT_WORDS = ("poll timeout", "max.poll.interval")
+POLL_TIMEOUT = "max.poll.interval.ms exceeded"
+
+
 def events_of(records: DataFrame) -> DataFrame:
     """Each event once, of archived records of any topics; what is no event of a version known here is left out.
 
-    `incarnation` counts how often the group had been created again before: its generations restart with it."""
+    `incarnation` counts how often the group had been created again before: its generations restart with it.
+    `times_empty` counts how often it had lost its last member, `is_empty` says that it has none now; null: not known.
+    """
     values = records.where(F.col("topic") == EVENTS_TOPIC).select(
         F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
     )
@@ -40,7 +64,21 @@ def events_of(records: DataFrame) -> DataFrame:
     once = known.withColumn("is_copy", identity.eqNullSafe(F.lag(identity).over(of_group))).where(~F.col("is_copy"))
     is_recreated = (F.col("to_state") == "Dead") | (F.col("type") == "group_loaded")
     so_far = of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return once.drop("is_copy").withColumn("incarnation", F.sum(F.when(is_recreated, 1).otherwise(0)).over(so_far))
+    is_emptied = (F.col("type") == "state_changed") & F.col("to_state").isin("Empty", "Dead")
+    is_still_empty = F.when(F.col("type") == "state_changed", is_emptied)
+    return once.drop("is_copy").select(
+        "*",
+        F.sum(F.when(is_recreated, 1).otherwise(0)).over(so_far).alias("incarnation"),
+        F.sum(F.when(is_emptied, 1).otherwise(0)).over(so_far).alias("times_empty"),
+        F.last(is_still_empty, ignorenulls=True).over(so_far).alias("is_empty"),
+    )
+
+
+def cause() -> Column:
+    """Why a rebalance began or a member left, with the one that only the client's own reason shows."""
+    in_reason = [F.contains(F.col("client_reason"), F.lit(words)) for words in _POLL_TIMEOUT_WORDS]
+    is_poll_timeout = in_reason[0] | in_reason[1]
+    return F.when(is_poll_timeout, F.concat("cause", F.lit(f", {POLL_TIMEOUT}"))).otherwise(F.col("cause"))
 
 
 def in_order(*keys: str) -> WindowSpec:

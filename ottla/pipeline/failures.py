@@ -4,17 +4,19 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from ottla.pipeline.versions import PACKAGES
+from ottla.pipeline.versions import installed_spark, packages
 
 
 class PipelineError(Exception):
     """The message is for the user."""
 
 
+NO_TABLE = "there is no table at the path given"
 _SENTENCES = (
     (
         r"Failed to find data source|DATA_SOURCE_NOT_FOUND|ClassNotFoundException",
-        f"Spark does not find its Kafka connector or Delta Lake: add --packages {','.join(PACKAGES)}",
+        "Spark does not find its Kafka connector or Delta Lake: add --packages "
+        + ",".join(packages(installed_spark() or "")),
     ),
     (
         r"Could not parse Master URL",
@@ -41,8 +43,8 @@ _SENTENCES = (
         "another job is writing to the same table",
     ),
     (
-        r"DELTA_TABLE_NOT_FOUND|PATH_NOT_FOUND|is not a Delta table",
-        "there is no table at the path given",
+        r"DELTA_TABLE_NOT_FOUND|PATH_NOT_FOUND|PATH_DOES_NOT_EXIST|is not a Delta table|DELTA_MISSING_DELTA_TABLE",
+        NO_TABLE,
     ),
     (
         r"DELTA_FAILED_TO_MERGE_FIELDS|schema mismatch|_LEGACY_ERROR_TEMP_DELTA_0007",

@@ -114,6 +114,7 @@ def block_with(text: str) -> Block:
     [
         arguments
         for each in blocks()
+        if each.language != "python"
         for arguments in served_arguments(each.text)
         if "--metadata" not in arguments  # There is no etcd.
     ],

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ottla.pipeline.versions import PACKAGES, SPARK
+from ottla.pipeline.versions import installed_spark, packages
 
 EVENT = {"v": 1, "type": "rebalance_started", "wall_ms": 0, "mono_ms": 0, "broker": 1, "run": 1, "seq": 0}
 # Java's warnings about an archive would stand among what a job prints.
@@ -34,7 +34,7 @@ def make_archive() -> int:
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
     options = {"spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={archive} {_QUIET}", **QUICK_SPARK}
     words = [word for option in options.items() for word in ("--conf", "=".join(option))]
-    command = [*submit, "--packages", ",".join(PACKAGES), *words, __file__, "load"]
+    command = [*submit, "--packages", ",".join(packages(installed_spark() or "")), *words, __file__, "load"]
     environment = {**ENVIRONMENT, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -45,7 +45,7 @@ def make_archive() -> int:
 def _archive() -> Path:
     """Beside Spark's jars in the environment, by what it depends on."""
     java = Path(shutil.which("java") or "java").resolve()
-    return Path(sys.prefix) / f"spark-{SPARK}-{java.parent.parent.name}.jsa"
+    return Path(sys.prefix) / f"spark-{installed_spark()}-{java.parent.parent.name}.jsa"
 
 
 def load() -> None:
@@ -60,7 +60,12 @@ def load() -> None:
         stream = spark.readStream.format("delta").load(f"{directory}/events").writeStream.format("delta")
         stream = stream.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True)
         stream.start(f"{directory}/archive").awaitTermination()
-        write_tables(spark, f"{directory}/archive", f"{directory}/tables", no_progress_ms=1, report=lambda _: None)
+        write_tables(
+            spark.read.format("delta").load(f"{directory}/archive"),
+            f"{directory}/tables",
+            no_progress_ms=1,
+            report=lambda _: None,
+        )
     spark.stop()
 
 

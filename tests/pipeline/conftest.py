@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline.versions import DELTA_SETTINGS, PACKAGES
+from ottla.pipeline.versions import DELTA_SETTINGS, installed_spark, packages
 from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed
 from tests.pipeline import classes
 from tests.pipeline.jobs import QUICK_JAVA, QUICK_SPARK
@@ -84,8 +84,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("java is not installed")
     os.environ |= {"PYSPARK_PYTHON": sys.executable, **QUICK_JAVA}
     builder = pyspark.SparkSession.builder.master("local[2]").appName("ottla tests")
-    packages = {"spark.jars.packages": ",".join(PACKAGES)}
-    for key, value in {**SMALL, **DELTA_SETTINGS, **classes.settings(), **packages}.items():
+    jars = {"spark.jars.packages": ",".join(packages(installed_spark() or ""))}
+    for key, value in {**SMALL, **DELTA_SETTINGS, **classes.settings(), **jars}.items():
         builder = builder.config(key, value)
     try:
         with one_at_a_time(tmp_path_factory.getbasetemp().parent / "spark.lock"):
@@ -126,9 +126,11 @@ def checkpoint(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark_jars(spark: Any) -> Path:
-    """A directory with the jars that the session has fetched: jobs that begin with it ask no repository."""
-    listed = spark.sparkContext._conf.get("spark.jars", "")
-    directories = {Path(name.removeprefix("file://")).parent for name in listed.split(",") if name}
-    (directory,) = directories
+def spark_jars(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the jars of the session, and not those of other versions beside them: jobs that begin with it
+    ask no repository."""
+    directory = tmp_path_factory.mktemp("jars")
+    for name in filter(None, spark.sparkContext._conf.get("spark.jars", "").split(",")):
+        jar = Path(name.removeprefix("file://"))
+        (directory / jar.name).symlink_to(jar)
     return directory

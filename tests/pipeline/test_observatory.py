@@ -1,6 +1,7 @@
 """The tables of the observatory on small frames with known truth."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from ottla.pipeline.observatory.tables import TABLES, tables_of
 REBALANCE_COLUMNS = (
     "group_id", "incarnation", "generation", "cause", "cause_member_id", "client_reason", "broker", "started_at",
     "started_ms", "outcome", "duration_ms", "join_phase_ms", "sync_phase_ms", "members", "leader_id", "protocol_name",
-    "slowest_member_id", "slowest_client_id", "slowest_ms", "dropped_members",
+    "slowest_member_id", "slowest_client_id", "slowest_ms", "dropped_members", "is_initial",
 )  # fmt: skip
 LEADERSHIP_COLUMNS = (
     "topic", "partition", "leader", "leader_epoch", "previous_leader", "led_from", "led_until", "led_ms",
@@ -92,7 +93,8 @@ class Log:
         return self.spark.createDataFrame(rows, RECORDS)
 
     def parsed(self) -> Any:
-        return events_of(self.frame())
+        """Cached as for the tables: Spark would plan it again for each use."""
+        return events_of(self.frame()).cache()
 
 
 def when(at_ms: int) -> datetime:
@@ -104,8 +106,9 @@ def rows_of(frame: Any, *names: str, order: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def log(spark: Any) -> Log:
-    return Log(spark)
+def log(spark: Any) -> Iterator[Log]:
+    yield Log(spark)
+    spark.catalog.clearCache()
 
 
 # Events
@@ -145,7 +148,7 @@ def test_rebalance_has_cause_phases_and_slowest_member(log: Log) -> None:
         "client_reason": None, "broker": 1, "started_at": None, "started_ms": START_MS, "outcome": "completed",
         "duration_ms": 2950, "join_phase_ms": 2901, "sync_phase_ms": 49, "members": 2, "leader_id": "a",
         "protocol_name": "range", "slowest_member_id": "b", "slowest_client_id": "app-b", "slowest_ms": 2900,
-        "dropped_members": 0,
+        "dropped_members": 0, "is_initial": False,
     }  # fmt: skip
 
 
@@ -409,7 +412,7 @@ def test_moved_coordinator_has_group_count_and_load_time(spark: Any) -> None:
 
 
 def test_there_is_a_frame_for_every_table_even_of_no_events(spark: Any) -> None:
-    frames = tables_of(spark.createDataFrame([], RECORDS), no_progress_ms=1000)
+    frames = tables_of(events_of(spark.createDataFrame([], RECORDS)), no_progress_ms=1000)
     assert tuple(frames) == TABLES
     assert all(frame.count() == 0 for frame in frames.values())
     spark.catalog.clearCache()

@@ -1,17 +1,21 @@
-"""The report of known tables: one page that needs nothing else, with what the tables say."""
+"""The rows that the report reads from tables, and the page that they make; tests/pipeline/test_page.py has the page."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
+from ottla.pipeline.events import Period, events_of
+from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.observatory.tables import write_tables
 from ottla.pipeline.report.page import write_report
-from ottla.pipeline.report.reading import POINTS_OF_LAG, lag_over_time, read_tables, slowest_members
+from ottla.pipeline.report.reading import POINTS_OF_LAG, TABLES, Findings, lag_over_time, read_tables
 from tests.pipeline.test_observatory import START_MS, Log, sample
 
+GUIDE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 
@@ -34,75 +38,80 @@ def eventful(log: Log) -> Log:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("observatory")
-    archive, directory = f"{path}/archive", f"{path}/tables"
-    eventful(Log(spark)).frame().write.format("delta").save(archive)
+def directory(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of the tables."""
+    path = f"{tmp_path_factory.mktemp('observatory')}/report/tables"
     reported: list[str] = []
-    write_tables(spark, archive, directory, no_progress_ms=60_000, report=reported.append)
+    write_tables(eventful(Log(spark)).frame(), path, no_progress_ms=60_000, report=reported.append)
     assert reported[0] == "rebalances: 2 rows"
-    return directory
+    return path
 
 
-def test_the_page_says_what_the_tables_say(spark: Any, tables: str, tmp_path: Path) -> None:
-    page = write_report(read_tables(spark, tables), tmp_path / "report")
-    text = page.read_text()
+@pytest.fixture(scope="module")
+def tables(spark: Any, directory: str) -> dict[str, Any]:
+    return {name: spark.read.format("delta").load(f"{directory}/{name}") for name in TABLES}
 
-    assert "2 rebalances of 1 groups" in text
-    assert "the longest of 2 completed took 3.1 s" in text
-    assert "gen 2: session &lt;expired&gt; (b) → 2 members" in text
-    assert "waited for app-a" in text
-    assert "once, 3.00 s at most" in text
+
+@pytest.fixture(scope="module")
+def findings(tables: dict[str, Any]) -> Findings:
+    return read_tables(tables)
+
+
+def test_the_page_says_what_the_tables_say(findings: Findings, tmp_path: Path) -> None:
+    text = write_report(findings, tmp_path / "report").read_text()
+
+    assert "<strong>g</strong>: 2 rebalances, 0.1 s without all partitions</p>" in text
+    assert "<td>session &lt;expired&gt;</td><td>b</td>" in text
+    assert "t-1: a from 22:13:20 to 22:13:28, no owner from 22:13:28 to 22:13:28, c since 22:13:28" in text
     assert "<td>no progress</td>" in text
-    titles = [
-        "Generations of g", "How long rebalances took", "Whom the others waited for", "Lag",
-        "Who led the partitions that moved", "Partitions without an owner", "Stuck members",
-    ]  # fmt: skip
-    assert [title for title in re.findall(r">([^<>]+)</(?:text|h2)>", text) if title in titles] == titles
+    assert "Lag of g: 14 records at most, 14 at the end" in text
+    assert "t-0: broker 1 from 22:13:20 to 22:13:25, no leader from 22:13:25 to 22:13:26, broker 1 since" in text
 
 
-def test_the_page_needs_nothing_else_and_its_plots_are_files_too(spark: Any, tables: str, tmp_path: Path) -> None:
-    page = write_report(read_tables(spark, tables), tmp_path / "report")
-    text = page.read_text()
+def test_only_the_groups_and_times_asked_for(tables: dict[str, Any], findings: Findings) -> None:
+    def read(*groups: str, since: int | None = None, until: int | None = None) -> Findings:
+        bounds = (None if at is None else START_MS + at for at in (since, until))
+        return read_tables(tables, groups, Period(*bounds))
 
-    assert text.count("<svg ") == 5
-    assert not re.search(r"<script|<link|<img|src=|@import", text)
-    files = sorted(path.name for path in page.parent.glob("*.svg"))
-    assert files == ["durations.svg", "generations-1.svg", "lag.svg", "leadership.svg", "report.svg", "slowest.svg"]
-    assert all(ElementTree.parse(page.parent / name).getroot().tag.endswith("svg") for name in files)
-
-
-def test_all_plots_below_each_other_make_one_picture(spark: Any, tables: str, tmp_path: Path) -> None:
-    directory = write_report(read_tables(spark, tables), tmp_path / "report").parent
-    whole = ElementTree.parse(directory / "report.svg").getroot()
-
-    sizes = [plot.get("height", "") for plot in whole.iter() if plot.get("height", "").endswith("pt")]
-    heights_px = [float(size.removesuffix("pt")) * 4 / 3 for size in sizes]
-    tops_px = [float(place.get("transform", "")[len("translate(0 ") : -1]) for place in whole if place.get("transform")]
-
-    assert len(heights_px) == 5
-    assert tops_px == pytest.approx([sum(heights_px[:place]) for place in range(5)], abs=0.01)
-    assert whole.get("viewBox", "").split() == ["0", "0", "1008", f"{sum(heights_px):g}"]
+    assert [row.generation for row in findings.rebalances] == [1, 2]
+    assert not read("another").rebalances
+    late = read("g", since=5000)
+    assert [row.generation for row in late.rebalances] == [2]
+    assert [row.lag for row in late.lag] == [6, 7, 8, 9, 10, 11, 12, 13, 14]
+    early = read("g", until=5000)
+    assert ([row.generation for row in early.rebalances], early.stuck) == ([1], [])
+    assert [(row.owner, row.partition) for row in early.ownership] == [("a", 0), ("a", 1)]
 
 
-def test_only_the_groups_asked_for(spark: Any, tables: str) -> None:
-    assert len(read_tables(spark, tables, ["g"]).rebalances) == 2
-    assert not read_tables(spark, tables, ["another"]).rebalances
+def test_recipes_for_polars_and_duckdb_work_as_pasted(directory: str) -> None:
+    polars, duckdb = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+
+    def printed(code: str, package: str) -> str:
+        pytest.importorskip(package)
+        command, where = [sys.executable, "-c", code], Path(directory).parents[1]
+        return subprocess.run(command, cwd=where, capture_output=True, text=True, check=True).stdout
+
+    assert re.search(r"g +┆ app-a +┆ 1 +┆ 3000", printed(polars, "polars"))
+    assert re.search(r"g +│ 2023-11-14 22:00:00 │ +14", printed(duckdb, "duckdb"))
 
 
-def test_only_partitions_that_had_more_than_one_leader_are_shown(spark: Any, tables: str) -> None:
-    terms = [tuple(row) for row in read_tables(spark, tables).leadership]
+def test_an_archive_without_events_is_an_error(spark: Any, tmp_path: Path) -> None:
+    records = eventful(Log(spark)).frame()
+    empty = {"no_progress_ms": 1, "report": lambda _: None}
+    with pytest.raises(PipelineError, match=r"the archive has no events of ottla\.events$"):
+        write_tables(records.limit(0), f"{tmp_path}/tables", **empty)
+    with pytest.raises(PipelineError, match=r"the archive has no events of ottla\.events of that time$"):
+        write_tables(records, f"{tmp_path}/tables", period=Period(None, START_MS), **empty)
+    assert not list(tmp_path.iterdir())
+    assert Period(START_MS + 5000, START_MS + 5001).of(events_of(records)).count() == 2
+
+
+def test_only_partitions_that_had_more_than_one_leader_are_shown(findings: Findings) -> None:
+    terms = [tuple(row) for row in findings.leadership]
     assert terms == [
         ("t-0", 1, START_MS, START_MS + 5000, None),
         ("t-0", 1, START_MS + 6000, None, 1000),
     ]
-
-
-def test_members_are_ranked_by_how_long_others_waited(spark: Any) -> None:
-    rows = [("g", "x", 100), ("g", "y", 900), ("g", "x", 1000), ("g", "z", 0)]
-    frame = spark.createDataFrame(rows, "group_id STRING, slowest_client_id STRING, slowest_ms BIGINT")
-    ranked = [tuple(row) for row in slowest_members(frame).collect()]
-    assert ranked == [("g", "x", 2, 1100, 1000), ("g", "y", 1, 900, 900)]
 
 
 def test_many_samples_of_lag_are_thinned_out_and_peaks_stay(spark: Any) -> None:

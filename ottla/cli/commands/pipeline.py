@@ -1,4 +1,4 @@
-"""`ottla pipeline JOB`: the jobs of the pipeline by way of spark-submit."""
+"""`ottla pipeline JOB`: the jobs of the pipeline, each a process of its own."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.launch import JOBS, environment, submit_command
+from ottla.pipeline.launch import JOBS, environment, job_command, submit_command, submit_options
 
 
 @click.command(
@@ -30,7 +30,7 @@ from ottla.pipeline.launch import JOBS, environment, submit_command
     callback=parse_settings,
     help="Of Spark's configuration.",
 )
-@click.option("--show", is_flag=True, help="Print the spark-submit command and do nothing.")
+@click.option("--show", is_flag=True, help="Print the spark-submit command that does the same, and do nothing.")
 @click.argument("job", type=click.Choice(JOBS))
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def pipeline(
@@ -38,13 +38,15 @@ def pipeline(
 ) -> None:
     """Run a job on Spark: archive topics, replay an archive, make the tables of the observatory, or its report.
 
-    `ottla pipeline archive --help` lists the options of a job. docs/pipeline.md says what it does.
+    `run` makes the archive of ottla.events, the tables and the report with one start of Spark. `ottla pipeline archive
+    --help` lists the options of a job. docs/pipeline.md says what it does.
     """
     try:
-        command = submit_command(job, arguments, master=master, jars=jars, settings=settings)
+        options = submit_options(master, jars=jars, settings=settings)
+        command = submit_command(job, arguments, options) if show else job_command(job, arguments)
     except PipelineError as error:
         raise click.ClickException(str(error)) from error
     if show:
         click.echo(shlex.join(command))
     else:
-        os.execvpe(command[0], command, environment())
+        os.execvpe(command[0], command, environment(options))

@@ -1,10 +1,9 @@
 """spark-submit replay.py --table PATH --from T --to U: records of a table back into a topic (docs/pipeline.md)."""
 
 import argparse
-from datetime import datetime
 
 from ottla.pipeline import cluster, replay
-from ottla.pipeline.jobs.job import bootstrap_option, run, say, table_options
+from ottla.pipeline.jobs.job import bootstrap_option, load_table, run, say, span_options, table_options
 from ottla.pipeline.session import master_of, open_session
 
 
@@ -14,8 +13,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--table", required=True, metavar="PATH")
     made.add_argument("--from", required=True, dest="source", metavar="TOPIC", help="Whose records.")
     made.add_argument("--to", required=True, dest="target", metavar="TOPIC", help="Where to; it must exist.")
-    made.add_argument("--since", type=_moment, metavar="TIME", help="From this moment on: 2026-03-01T12:00:00+01:00.")
-    made.add_argument("--until", type=_moment, metavar="TIME", help="Before this moment.")
+    span_options(made, "records")
     made.add_argument("--first-offset", type=int, metavar="N")
     made.add_argument("--end-offset", type=int, metavar="N", help="Before this offset.")
     made.add_argument("--any-partition", action="store_true", help="By key and not by the partition they came from.")
@@ -29,17 +27,12 @@ def main(arguments: argparse.Namespace) -> None:
     spark = open_session("replay")
     cluster.check_reachable(seen, master_of(spark))
     cluster.check_path(arguments.table, master_of(spark), is_shared=arguments.shared_path)
-    wanted = replay.Range(arguments.since, arguments.until, arguments.first_offset, arguments.end_offset)
-    selected = replay.select_range(spark.read.format("delta").load(arguments.table), arguments.source, wanted)
+    wanted = replay.Range(arguments.since_ms, arguments.until_ms, arguments.first_offset, arguments.end_offset)
+    selected = replay.select_range(load_table(spark, arguments.table), arguments.source, wanted)
     if not arguments.any_partition:
         replay.check_partitions(selected, arguments.target, seen.topics[arguments.target])
     sent = replay.send(selected, arguments.bootstrap, arguments.target, keep_partitions=not arguments.any_partition)
     say(f"replayed {sent:,} records of {arguments.source} to {arguments.target}")
-
-
-def _moment(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    return round((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)
 
 
 if __name__ == "__main__":

@@ -3,29 +3,41 @@
 import argparse
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from ottla.pipeline import cluster
+from ottla.pipeline.events import Period
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jobs.job import run, say, table_options
+from ottla.pipeline.jobs.job import load_table, run, say, span_options, table_options
 from ottla.pipeline.report.page import write_report
-from ottla.pipeline.report.reading import read_tables
+from ottla.pipeline.report.reading import TABLES, read_tables
 from ottla.pipeline.session import master_of, open_session
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("report", description="One page that needs nothing else, and its plots as files.")
+    made = argparse.ArgumentParser("report", description="One page that needs nothing else.")
     made.add_argument("--tables", required=True, metavar="PATH", help="Where the observatory has written its tables.")
-    made.add_argument("--to", required=True, metavar="DIRECTORY", type=Path, help="report.html and the plots go here.")
-    made.add_argument("--group", action="append", dest="groups", help="Only these groups; repeatable.")
+    made.add_argument("--to", required=True, metavar="DIRECTORY", type=Path, help="report.html goes here.")
+    span_options(made, "what happened")
+    group_option(made)
     table_options(made)
     return made
 
 
+def group_option(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--group", action="append", dest="groups", help="Only these groups; repeatable.")
+
+
 def main(arguments: argparse.Namespace) -> None:
-    spark = open_session("report")
+    report(open_session("report"), arguments)
+
+
+def report(spark: SparkSession, arguments: argparse.Namespace) -> None:
     cluster.check_path(arguments.tables, master_of(spark), is_shared=arguments.shared_path)
-    findings = read_tables(spark, arguments.tables, arguments.groups)
+    tables = {name: load_table(spark, f"{arguments.tables}/{name}") for name in TABLES}
+    findings = read_tables(tables, arguments.groups, Period(arguments.since_ms, arguments.until_ms))
     if not findings.rebalances:
-        raise PipelineError(f"the tables in {arguments.tables} have no rebalance of these groups")
+        raise PipelineError(f"the tables in {arguments.tables} have no rebalance of these groups and times")
     say(f"wrote {write_report(findings, arguments.to)}")
 
 

@@ -7,12 +7,18 @@ from ottla.pipeline.events import moment
 
 
 def lag(events: DataFrame) -> DataFrame:
-    """`lag` is null where the coordinator did not know the partition's end."""
+    """`lag` is null where the coordinator did not know the partition's end. `is_empty`: the group had no members then.
+    `times_empty` is how often it had lost its last one before."""
     samples = events.where(F.col("type") == "lag_sampled").withColumn(
         "partition", F.from_json("partition", "ARRAY<INT>")
     )
     each = samples.select(
-        "group_id", "topic", "wall_ms", F.explode(F.arrays_zip("partition", "committed", "end")).alias("one")
+        "group_id",
+        "topic",
+        "wall_ms",
+        "is_empty",
+        "times_empty",
+        F.explode(F.arrays_zip("partition", "committed", "end")).alias("one"),
     )
     return each.select(
         "group_id",
@@ -25,4 +31,6 @@ def lag(events: DataFrame) -> DataFrame:
         F.when(F.col("one.end").isNotNull(), F.greatest(F.col("one.end") - F.col("one.committed"), F.lit(0))).alias(
             "lag"
         ),
+        "is_empty",
+        "times_empty",
     )

@@ -15,7 +15,8 @@ _HELD = "ARRAY<STRUCT<topic: STRING, partition: INT>>"
 def partition_ownership(events: DataFrame) -> DataFrame:
     """One row per partition and stretch of ownership.
 
-    `owner` is the static name of a member, or its id. `unowned_ms` is null of a partition that had no owner before."""
+    `owner` is the static name of a member, or its id. `unowned_ms` is null of a partition that had no owner before, and
+    ends when the group has no members any more. `unowned_from` is when the last owner let go."""
     changes = _changes(events)
     by_partition = Window.partitionBy("group_id", "topic", "partition").orderBy(
         "wall_ms", "taken", "broker", "run", "seq"
@@ -25,6 +26,7 @@ def partition_ownership(events: DataFrame) -> DataFrame:
         .withColumn("was_let_go", ~F.lag("taken").over(by_partition))
         .withColumn("before_ms", F.lag("wall_ms").over(by_partition))
         .withColumn("before_owner", F.lag("owner").over(by_partition))
+        .withColumn("found_ms", F.least("wall_ms", F.lag("emptied_ms").over(by_partition)))
         .where(F.col("taken"))
     )
     return stretches.select(
@@ -39,9 +41,10 @@ def partition_ownership(events: DataFrame) -> DataFrame:
         moment("next_ms").alias("owned_until"),
         (F.col("next_ms") - F.col("wall_ms")).alias("owned_ms"),
         F.col("before_owner").alias("previous_owner"),
-        F.when(F.col("was_let_go"), F.col("wall_ms") - F.col("before_ms"))
+        F.when(F.col("was_let_go"), F.col("found_ms") - F.col("before_ms"))
         .when(F.col("before_ms").isNotNull(), F.lit(0))
         .alias("unowned_ms"),
+        moment("before_ms").alias("unowned_from"),
     )
 
 
@@ -50,7 +53,18 @@ def _changes(events: DataFrame) -> DataFrame:
     holdings = _holdings(events)
     before = F.coalesce(F.lag("held").over(in_order("group_id", "owner")), F.expr(f"CAST(array() AS {_HELD})"))
     changed = holdings.withColumn("before", before)
-    columns = ("group_id", "owner", "member_id", "client_id", "generation", "wall_ms", "broker", "run", "seq")
+    columns = (
+        "group_id",
+        "owner",
+        "member_id",
+        "client_id",
+        "generation",
+        "wall_ms",
+        "broker",
+        "run",
+        "seq",
+        "emptied_ms",
+    )
 
     def exploded(partitions: Column, *, taken: bool) -> DataFrame:
         rows = changed.select(*columns, F.explode(partitions).alias("one"))
@@ -61,8 +75,14 @@ def _changes(events: DataFrame) -> DataFrame:
 
 
 def _holdings(events: DataFrame) -> DataFrame:
-    """What each member holds after each event that changes it. An assignment counts when all have theirs."""
-    selected = events.where(F.col("type").isin("member_assigned", "member_rejoined", "member_removed"))
+    """What each member holds after each event that changes it. An assignment counts when all have theirs. `emptied_ms`
+    is when the group next had no members."""
+    is_emptied = (F.col("type") == "state_changed") & F.col("to_state").isin("Empty", "Dead")
+    ahead = in_order("group_id").rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    emptied_ms = F.first(F.when(is_emptied, F.col("wall_ms")), ignorenulls=True).over(ahead)
+    selected = events.withColumn("emptied_ms", emptied_ms).where(
+        F.col("type").isin("member_assigned", "member_rejoined", "member_removed")
+    )
     by_topic = F.when(F.col("type") == "member_assigned", F.col("assigned")).when(
         F.col("type") == "member_rejoined", F.col("owned")
     )
@@ -85,5 +105,6 @@ def _holdings(events: DataFrame) -> DataFrame:
         "broker",
         "run",
         "seq",
+        "emptied_ms",
         F.coalesce(held, F.expr(f"CAST(array() AS {_HELD})")).alias("held"),
     )

@@ -6,7 +6,7 @@ A rebalance is known by its group, the group's incarnation and the generation th
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
-from ottla.pipeline.events import moment
+from ottla.pipeline.events import cause, moment
 
 KEY = ["group_id", "incarnation", "ended_generation"]
 _EVENT_TYPES = ("rebalance_started", "member_joined", "member_rejoined", "generation_started", "generation_completed")
@@ -18,7 +18,8 @@ def rebalances(events: DataFrame) -> DataFrame:
 
     `generation` is the new one. `outcome` is completed, superseded (by the next rebalance, before it had an
     assignment), emptied or open. Durations are milliseconds; `slowest_ms` is how long the others waited for the last
-    to join, or to be dropped because it did not.
+    to join, or to be dropped because it did not. `is_initial`: the group had no members before, so that the join phase
+    is group.initial.rebalance.delay.ms, and no member was waited for.
     """
     in_turn = Window.partitionBy("group_id", "incarnation").orderBy("started.wall_ms", "ended_generation")
     facts = _facts(events).withColumn("next_mono_ms", F.lead("started.mono_ms").over(in_turn))
@@ -48,10 +49,11 @@ def rebalances(events: DataFrame) -> DataFrame:
         F.array_size("formed.member_ids").alias("members"),
         "formed.leader_id",
         "formed.protocol_name",
-        F.col("slowest.member_id").alias("slowest_member_id"),
-        F.col("slowest.client_id").alias("slowest_client_id"),
-        F.col("slowest.waited_ms").alias("slowest_ms"),
+        _of_slowest("member_id").alias("slowest_member_id"),
+        _of_slowest("client_id").alias("slowest_client_id"),
+        _of_slowest("waited_ms").alias("slowest_ms"),
         "dropped_members",
+        "is_initial",
     )
 
 
@@ -60,7 +62,8 @@ def _facts(events: DataFrame) -> DataFrame:
     is_empty = (F.col("type") == "state_changed") & (F.col("to_state") == "Empty")
     # These events carry the new generation, as does the state of a group that has become empty.
     is_after = F.col("type").isin("generation_started", "generation_completed") | is_empty
-    selected = events.where(F.col("type").isin(*_EVENT_TYPES) | is_empty | _is_held_up()).withColumn(
+    is_first = (F.col("type") == "state_changed") & (F.col("from_state") == "Empty")
+    selected = events.where(F.col("type").isin(*_EVENT_TYPES) | is_empty | is_first | _is_held_up()).withColumn(
         "ended_generation", F.col("generation") - F.when(is_after, 1).otherwise(0)
     )
     is_start = F.col("type") == "rebalance_started"
@@ -71,19 +74,24 @@ def _facts(events: DataFrame) -> DataFrame:
     is_dropped = _is_held_up() & (F.col("mono_ms") > F.col("started_mono_ms"))
     came = F.col("type").isin("member_joined", "member_rejoined") | is_dropped
     return of_started.groupBy(*KEY).agg(
-        _one("rebalance_started", "cause", "member_id", "client_reason", "broker", "wall_ms", "mono_ms").alias(
-            "started"
-        ),
+        _one(
+            "rebalance_started", cause().alias("cause"), "member_id", "client_reason", "broker", "wall_ms", "mono_ms"
+        ).alias("started"),
         _one("generation_started", "join_phase_ms", "member_ids", "leader_id", "protocol_name").alias("formed"),
         _one("generation_completed", "sync_phase_ms", "mono_ms").alias("completed"),
         F.min(F.when(is_empty, F.col("mono_ms"))).alias("emptied_mono_ms"),
         # Of those that came in the same millisecond, the last event.
         F.max(F.when(came, F.struct(waited_ms.alias("waited_ms"), "seq", "member_id", "client_id"))).alias("slowest"),
         F.count_if(is_dropped).cast("int").alias("dropped_members"),
+        (F.count_if(is_first & (F.col("to_state") != "Dead")) > 0).alias("is_initial"),
     )
 
 
-def _one(event_type: str, *fields: str) -> Column:
+def _of_slowest(name: str) -> Column:
+    return F.when(~F.col("is_initial"), F.col(f"slowest.{name}"))
+
+
+def _one(event_type: str, *fields: str | Column) -> Column:
     return F.first(F.when(F.col("type") == event_type, F.struct(*fields)), ignorenulls=True)
 
 

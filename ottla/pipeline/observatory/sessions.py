@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
-from ottla.pipeline.events import moment
+from ottla.pipeline.events import cause, moment
 
 COLUMNS = (
     "group_id", "member_id", "group_instance_id", "client_id", "client_host", "joined_at", "left_at", "left_cause",
@@ -56,7 +56,7 @@ def _moments(events: DataFrame) -> DataFrame:
             "client_id",
             "client_host",
             "wall_ms",
-            "cause",
+            cause().alias("cause"),
             "client_reason",
             "what",
         )

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
-from ottla.pipeline.events import moment
+from ottla.pipeline.events import POLL_TIMEOUT, cause, moment
 from ottla.pipeline.observatory.rebalances import HELD_UP
 
 NO_PROGRESS = "no progress"
@@ -11,17 +11,19 @@ NEVER_SYNCED = "members never synced"
 
 
 def stuck_members(events: DataFrame, lags: DataFrame, ownership: DataFrame, *, no_progress_ms: int) -> DataFrame:
-    """`kind` is the cause that a member was dropped for, or `no progress`: its committed offset stood still for
-    `no_progress_ms` or longer, from sample to sample, while there was lag. Such a row has a topic and a partition."""
+    """`kind` is the cause that a member was dropped for, or left because its application did not poll, or `no
+    progress`: its committed offset stood still for `no_progress_ms` or longer, from sample to sample, while there was
+    lag and the group had members. Such a row has a topic and a partition."""
     return _dropped(events).unionByName(_standing_still(lags, ownership, no_progress_ms))
 
 
 def _dropped(events: DataFrame) -> DataFrame:
-    is_dropped = (F.col("type") == "member_removed") & F.col("cause").isin(*HELD_UP, NEVER_SYNCED)
+    is_delay = F.col("cause").isin(*HELD_UP, NEVER_SYNCED) | F.endswith(cause(), F.lit(POLL_TIMEOUT))
+    is_dropped = (F.col("type") == "member_removed") & is_delay
     nothing = F.lit(None)
     return events.where(is_dropped).select(
         "group_id",
-        F.col("cause").alias("kind"),
+        cause().alias("kind"),
         F.coalesce("group_instance_id", "member_id").alias("owner"),
         "client_id",
         nothing.cast("string").alias("topic"),
@@ -36,8 +38,10 @@ def _dropped(events: DataFrame) -> DataFrame:
 def _standing_still(lags: DataFrame, ownership: DataFrame, no_progress_ms: int) -> DataFrame:
     partition = ["group_id", "topic", "partition"]
     in_time = Window.partitionBy(*partition).orderBy("sampled_ms")
-    moved = (F.col("committed") != F.lag("committed").over(in_time)) | (F.col("lag") == 0)
-    numbered = lags.where(F.col("lag").isNotNull()).withColumn(
+    was_empty = F.col("times_empty") != F.lag("times_empty").over(in_time)
+    moved = (F.col("committed") != F.lag("committed").over(in_time)) | (F.col("lag") == 0) | was_empty
+    of_members = lags.where(F.col("lag").isNotNull() & ~F.coalesce("is_empty", F.lit(False)))
+    numbered = of_members.withColumn(
         "stretch", F.sum(F.when(moved, 1).otherwise(0)).over(in_time.rowsBetween(Window.unboundedPreceding, 0))
     )
     stretches = (

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
-from ottla.pipeline.events import events_of
+from ottla.pipeline.events import EVENTS_TOPIC, EVER, Period, events_of
+from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.observatory.lag import lag
 from ottla.pipeline.observatory.leadership import leadership
 from ottla.pipeline.observatory.ownership import partition_ownership
@@ -16,9 +17,8 @@ from ottla.pipeline.observatory.stuck import stuck_members
 TABLES = ("rebalances", "member_sessions", "partition_ownership", "lag", "stuck_members", "leadership")
 
 
-def tables_of(records: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]:
-    """Of archived records. The frames share what is read of the archive, until `unpersist` of `spark.catalog`."""
-    events = events_of(records).cache()
+def tables_of(events: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]:
+    """Of events that are cached. The frames share what is cached, until `clearCache` of `spark.catalog`."""
     ownership, lags = partition_ownership(events).cache(), lag(events).cache()
     return {
         "rebalances": rebalances(events),
@@ -31,15 +31,19 @@ def tables_of(records: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame
 
 
 def write_tables(
-    spark: SparkSession, archive: str, directory: str, *, no_progress_ms: int, report: Callable[[str], None]
+    records: DataFrame, directory: str, *, no_progress_ms: int, report: Callable[[str], None], period: Period = EVER
 ) -> None:
-    """Each table is replaced in one commit; readers see the old rows or the new."""
-    frames = tables_of(spark.read.format("delta").load(archive), no_progress_ms=no_progress_ms)
+    """Of archived records. Each table is replaced in one commit; readers see the old rows or the new. Raises
+    PipelineError where there are no events."""
+    events = period.of(events_of(records)).cache()
     try:
-        for name, rows in _written(frames, directory):
+        if events.isEmpty():
+            when = "" if period == EVER else " of that time"
+            raise PipelineError(f"the archive has no events of {EVENTS_TOPIC}{when}")
+        for name, rows in _written(tables_of(events, no_progress_ms=no_progress_ms), directory):
             report(f"{name}: {rows:,} rows")
     finally:
-        spark.catalog.clearCache()
+        records.sparkSession.catalog.clearCache()
 
 
 def _written(frames: dict[str, DataFrame], directory: str) -> Iterator[tuple[str, int]]:

@@ -1,14 +1,17 @@
 """The rows that the report shows, read from the tables; whatever grows with time is made small on Spark's side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
+from ottla.pipeline.events import EVER, Period
+
+TABLES = ("rebalances", "partition_ownership", "lag", "stuck_members", "leadership")
 REBALANCES_MAX = 2000
-MEMBERS_MAX = 15
+OWNERSHIP_MAX = 5000
 STUCK_MAX = 50
 PARTITIONS_MAX = 25
 POINTS_OF_LAG = 300
@@ -16,51 +19,56 @@ POINTS_OF_LAG = 300
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Rows have the columns of their tables, except where said."""
+    """Rows have the columns of their tables, except where said. Times are milliseconds since 1970."""
 
     rebalances: Sequence[Any]
     """The latest, in their order."""
-    slowest: Sequence[Any]
-    """`group_id`, `client_id`, `rebalances`, `held_up_ms`, `worst_ms` of those that others waited longest for."""
+    ownership: Sequence[Any]
+    """`group_id`, `topic`, `partition`, `owner`, `member_id`, `client_id`, `from_ms`, `until_ms`, `unowned_from_ms`,
+    `unowned_ms`, `moves`: the latest, in their order."""
     lag: Sequence[Any]
     """`group_id`, `at_ms`, `lag`: sums over partitions, thinned out evenly."""
-    unowned: Sequence[Any]
-    """`group_id`, `topic`, `partition`, `moves`, `unowned_ms`, `longest_ms`."""
     stuck: Sequence[Any]
     leadership: Sequence[Any]
     """`name`, `leader`, `from_ms`, `until_ms`, `leaderless_ms`: the terms of the partitions that moved most."""
 
 
-def read_tables(spark: SparkSession, directory: str, groups: Sequence[str] | None = None) -> Findings:
+def read_tables(
+    tables: Mapping[str, DataFrame], groups: Sequence[str] | None = None, period: Period = EVER
+) -> Findings:
     """Of all groups, or of those given."""
 
-    def table(name: str) -> DataFrame:
-        rows = spark.read.format("delta").load(f"{directory}/{name}")
-        return rows.where(F.col("group_id").isin(*groups)) if groups and "group_id" in rows.columns else rows
+    def of_groups(name: str) -> DataFrame:
+        return tables[name].where(F.col("group_id").isin(*groups)) if groups else tables[name]
 
-    latest = table("rebalances").orderBy(F.desc("started_ms")).limit(REBALANCES_MAX).collect()
+    latest = period.of(of_groups("rebalances"), "started_ms").orderBy(F.desc("started_ms")).limit(REBALANCES_MAX)
+    stuck = period.of(of_groups("stuck_members").withColumn("until_ms", F.unix_millis("until")), "until_ms")
     return Findings(
-        rebalances=latest[::-1],
-        slowest=slowest_members(table("rebalances")).limit(MEMBERS_MAX).collect(),
-        lag=lag_over_time(table("lag")).collect(),
-        unowned=time_without_owner(table("partition_ownership")).limit(MEMBERS_MAX).collect(),
-        stuck=table("stuck_members").orderBy(F.desc("until")).limit(STUCK_MAX).collect(),
-        leadership=moved_most(table("leadership")).collect(),
+        rebalances=latest.collect()[::-1],
+        ownership=latest_ownership(overlapping(of_groups("partition_ownership"), "owned", period)).collect(),
+        lag=lag_over_time(period.of(of_groups("lag"), "sampled_ms")).collect(),
+        stuck=stuck.orderBy(F.desc("until")).limit(STUCK_MAX).collect(),
+        leadership=moved_most(overlapping(tables["leadership"], "led", period)).collect(),
     )
 
 
-def slowest_members(rebalances: DataFrame) -> DataFrame:
-    """By client, for member ids change with every start."""
-    waited_for = rebalances.where(F.col("slowest_ms") > 0)
-    return (
-        waited_for.groupBy("group_id", F.col("slowest_client_id").alias("client_id"))
-        .agg(
-            F.count("*").alias("rebalances"),
-            F.sum("slowest_ms").alias("held_up_ms"),
-            F.max("slowest_ms").alias("worst_ms"),
-        )
-        .orderBy(F.desc("held_up_ms"))
+def overlapping(stretches: DataFrame, verb: str, period: Period) -> DataFrame:
+    """Stretches from `{verb}_from` to `{verb}_until` that have a part in the period, with both in milliseconds."""
+    found = stretches.withColumns(
+        {"from_ms": F.unix_millis(f"{verb}_from"), "until_ms": F.unix_millis(f"{verb}_until")}
     )
+    if period.since_ms is not None:
+        found = found.where(F.col("until_ms").isNull() | (F.col("until_ms") >= period.since_ms))
+    return found if period.until_ms is None else found.where(F.col("from_ms") < period.until_ms)
+
+
+def latest_ownership(ownership: DataFrame) -> DataFrame:
+    is_moved = F.when(F.col("owner") != F.col("previous_owner"), 1).otherwise(0)
+    columns = ("group_id", "topic", "partition", "owner", "member_id", "client_id", "from_ms", "until_ms", "unowned_ms")
+    found = ownership.orderBy(F.desc("from_ms")).limit(OWNERSHIP_MAX)
+    return found.select(
+        *columns, F.unix_millis("unowned_from").alias("unowned_from_ms"), is_moved.alias("moves")
+    ).orderBy("group_id", "topic", "partition", "from_ms")
 
 
 def lag_over_time(lag: DataFrame) -> DataFrame:
@@ -75,32 +83,14 @@ def lag_over_time(lag: DataFrame) -> DataFrame:
     return thinned.where(F.col("lag").isNotNull()).select("group_id", "at_ms", "lag").orderBy("group_id", "at_ms")
 
 
-def time_without_owner(ownership: DataFrame) -> DataFrame:
-    moved = ownership.where(F.col("unowned_ms") > 0)
-    return (
-        moved.groupBy("group_id", "topic", "partition")
-        .agg(
-            F.sum(F.when(F.col("owner") != F.col("previous_owner"), 1).otherwise(0)).alias("moves"),
-            F.sum("unowned_ms").alias("unowned_ms"),
-            F.max("unowned_ms").alias("longest_ms"),
-        )
-        .orderBy(F.desc("unowned_ms"))
-    )
-
-
 def moved_most(leadership: DataFrame) -> DataFrame:
-    """The terms of partitions that had more than one, in the order of names and time."""
+    """The terms of partitions that had more than one, in the order of names and time. `leadership` has the times in
+    milliseconds."""
     partition = ["topic", "partition"]
     moves = leadership.groupBy(*partition).agg(F.count("*").alias("terms")).where(F.col("terms") > 1)
     chosen = moves.orderBy(F.desc("terms"), *partition).limit(PARTITIONS_MAX)
     return (
         leadership.join(F.broadcast(chosen), partition)
-        .orderBy(*partition, "led_from")
-        .select(
-            F.concat_ws("-", *partition).alias("name"),
-            "leader",
-            F.unix_millis("led_from").alias("from_ms"),
-            F.unix_millis("led_until").alias("until_ms"),
-            "leaderless_ms",
-        )
+        .orderBy(*partition, "from_ms")
+        .select(F.concat_ws("-", *partition).alias("name"), "leader", "from_ms", "until_ms", "leaderless_ms")
     )
