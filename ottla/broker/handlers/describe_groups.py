@@ -1,5 +1,7 @@
 """DescribeGroups: state and members of groups (§10.1)."""
 
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -36,16 +38,13 @@ def handle(
 
 async def _response(results: list[DescribeResult], version: int, operations: int) -> DescribeGroupsResponse:
     members = iter(await in_slices(_member, (member for result in results for member in result.members)))
-
-    def described(result: DescribeResult) -> DescribedGroup:
-        return _group(result, list(islice(members, len(result.members))), version, operations)
-
-    return DescribeGroupsResponse(groups=await in_slices(described, results))
+    return DescribeGroupsResponse(groups=await in_slices(partial(_group, members, version, operations), results))
 
 
 def _group(
-    result: DescribeResult, members: list[DescribedGroupMember], version: int, operations: int
+    members: Iterator[DescribedGroupMember], version: int, operations: int, result: DescribeResult
 ) -> DescribedGroup:
+    """`members` begin with those of the group."""
     error, message = result.error, None
     if not error and not result.exists and version >= _GROUP_ID_NOT_FOUND_FROM:
         error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {result.group_id}"
@@ -57,7 +56,7 @@ def _group(
         group_state=result.state,
         protocol_type=result.protocol_type,
         protocol_data=result.protocol_name,
-        members=members,
+        members=list(islice(members, len(result.members))),
         authorized_operations=operations,
     )
 

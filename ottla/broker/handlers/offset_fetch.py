@@ -4,6 +4,7 @@ What version 9 says of the member (KIP-848) means nothing to a classic group and
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
@@ -36,12 +37,12 @@ def handle(
         FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable)
         for each in ([request] if version < _SEVERAL_GROUPS_FROM else request.groups)
     ]
+    return groups.ask_each(context, events, partial(_respond, events, version))
 
-    def respond(results: list[FetchResult]) -> Any:
-        size = len(results) + sum(len(result.partitions) for result in results)
-        return now_or_later(_response(events, results, version), size)
 
-    return groups.ask_each(context, events, respond)
+def _respond(events: list[FetchOffsets], version: int, results: list[FetchResult]) -> Any:
+    size = len(results) + sum(len(result.partitions) for result in results)
+    return now_or_later(_response(events, results, version), size)
 
 
 def _topics(topics: Sequence[Any] | None) -> Topics | None:
@@ -84,17 +85,16 @@ async def _shaped(
 ) -> list[Any]:
     """One entry per topic, also where no partition of it is asked for."""
     topics: dict[str, list[Any]] = {name: [] for name, _ in named or ()}
-
-    def add(each: FetchedOffset) -> None:
-        topics.setdefault(each.topic, []).append(
-            partition_class(
-                partition_index=each.partition,
-                committed_offset=each.offset,
-                committed_leader_epoch=each.leader_epoch,
-                metadata=each.metadata,
-                error_code=int(each.error),
-            )
-        )
-
-    await in_slices(add, partitions)
+    await in_slices(partial(_add, topics, partition_class), partitions)
     return [topic_class(name=name, partitions=entries) for name, entries in topics.items()]
+
+
+def _add(topics: dict[str, list[Any]], partition_class: Any, each: FetchedOffset) -> None:
+    entry = partition_class(
+        partition_index=each.partition,
+        committed_offset=each.offset,
+        committed_leader_epoch=each.leader_epoch,
+        metadata=each.metadata,
+        error_code=int(each.error),
+    )
+    topics.setdefault(each.topic, []).append(entry)
