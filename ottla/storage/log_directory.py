@@ -24,6 +24,7 @@ from ottla.storage.files import FileSystem, Lock, OsFileSystem, reason_of, stora
 from ottla.storage.local_log import mark_without_gaps
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_start_file import LogStartCheckpoint, LogStartFile
 from ottla.storage.meta_properties import DataDirectoryError, MetaProperties, claim
 from ottla.storage.recovery import LogHistory, Notices, RecoveryProgress, open_log
 
@@ -90,6 +91,7 @@ class LogDirectory:
         self._not_renamed: dict[Path, _Deleted] = {}
         self._removed: list[tuple[int, Path]] = []
         self._removed_count = 0
+        self._log_starts = LogStartFile(files, path / checkpoints.LOG_START_OFFSETS)
 
     @classmethod
     def open(
@@ -146,6 +148,9 @@ class LogDirectory:
         """A new, empty log. Raises KafkaStorageError."""
         assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
         directory = self.path / f"{topic}-{partition}"
+        if self._log_starts.may_have_line_of((topic, partition)):
+            # Of a log that was deleted. After a crash it would cut off records of this one.
+            self.log_start_checkpoint().write()
         try:
             if self._files.exists(directory):
                 # Of a log that was deleted, or that could not be created. None of its records may come into this one.
@@ -227,14 +232,14 @@ class LogDirectory:
     def high_watermark_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> "Checkpoint":
         return self._checkpoint(checkpoints.HIGH_WATERMARKS, high_watermarks)
 
-    def log_start_checkpoint(self) -> "Checkpoint":
+    def log_start_checkpoint(self) -> LogStartCheckpoint:
         """Logs that begin with their first segment need no line, if a crash cannot bring back one before it."""
         starts = {
             key: log.log_start_offset
             for key, log in self._logs.items()
             if log.log_start_offset > (log.segments[0].base_offset if log.is_start_durable else 0)
         }
-        return self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
+        return self._log_starts.content(starts)
 
     def cleaner_checkpoint(self) -> "Checkpoint":
         cleaned = {key: log.cleaned_offset for key, log in self._logs.items() if log.cleaned_offset}
@@ -347,6 +352,7 @@ class LogDirectory:
 
     def _histories(self, recovery_points: Mapping[TopicPartition, int]) -> Callable[[TopicPartition], LogHistory]:
         starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
+        self._log_starts.found(starts)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         cleaned = self._read_offsets(checkpoints.CLEANED_OFFSETS)
 

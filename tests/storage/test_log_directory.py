@@ -285,3 +285,33 @@ def test_logs_unchanged_since_the_clean_stop_are_not_written() -> None:
     again = open_directory(FakeDisk.after(disk.journal, Loss.UNSYNCED))
     assert again.was_closed_cleanly
     assert [len(read_all(again.logs[topic, 0])) for topic in ("busy", "quiet")] == [2, 1]
+
+
+def test_log_start_of_a_deleted_log_cuts_nothing_off_the_next() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(log, batch("a", "b"), batch("c"))
+    log.delete_records_before(2)
+    directory.log_start_checkpoint().write()
+
+    directory.delete_log("t", 0, now_wall_ms=NOW)
+    append(directory.create_log("t", 0, bytes(15) + b"x", LogConfig(), now_wall_ms=NOW), batch("d"))
+
+    assert read_all(reopened(disk)) == [(0, b"d")]
+
+
+def test_older_log_starts_are_not_written_over_newer_ones() -> None:
+    """A thread may have begun to write them before the log was deleted."""
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(log, batch("a"))
+    log.delete_records_before(1)
+    begun = directory.log_start_checkpoint()
+
+    directory.delete_log("t", 0, now_wall_ms=NOW)
+    append(directory.create_log("t", 0, bytes(15) + b"x", LogConfig(), now_wall_ms=NOW), batch("b"))
+    begun.write()
+
+    assert read_all(reopened(disk)) == [(0, b"b")]

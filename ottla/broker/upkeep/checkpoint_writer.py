@@ -5,12 +5,13 @@ from collections.abc import Callable
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.storage.log_directory import Checkpoint, LogDirectory
+from ottla.storage.log_start_file import LogStartCheckpoint
 
 
 class CheckpointWriter:
     """Of one file: what it says is gathered on the loop when a thread is free to write it."""
 
-    def __init__(self, runtime: Runtime, name: str, make: "Callable[[], Checkpoint]") -> None:
+    def __init__(self, runtime: Runtime, name: str, make: "Callable[[], Checkpoint | LogStartCheckpoint]") -> None:
         self._runtime = runtime
         self._name = name
         self._make = make
