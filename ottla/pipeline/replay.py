@@ -7,6 +7,7 @@ partition, in the order of offsets, idempotent. A task that fails and is run aga
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -60,7 +61,7 @@ def send(selected: DataFrame, bootstrap: str, target: str, *, keep_partitions: b
     def send_rows(rows: Iterable[Row]) -> Iterator[int]:
         yield asyncio.run(_send_all(rows, bootstrap, target, keep_partitions=keep_partitions))
 
-    return int(selected.rdd.mapPartitions(send_rows).sum())
+    return selected.rdd.mapPartitions(send_rows).fold(0, add)
 
 
 async def _send_all(rows: Iterable[Row], bootstrap: str, target: str, *, keep_partitions: bool) -> int:
