@@ -28,6 +28,7 @@ LONGEST_PAUSE_S = 1.0
 GROUP_KEY_TYPE = 0
 # The newest versions whose layout this client fills in: the next ones name topics by id alone.
 METADATA_HIGHEST = 12
+PRODUCE_HIGHEST = 12
 OFFSET_APIS_HIGHEST = 9
 
 LATEST = -1

@@ -204,7 +204,7 @@ async def test_old_leader_names_the_new_one(tmp_path: Path) -> None:
         await move_leader(cluster)
 
         for asked in (old, bystander):
-            assert found(await ask(asked, produce_request("t", batch(b"x")))) == leader_1(cluster, NOT_LEADER)
+            assert found(await ask(asked, produce_request("t", batch(b"x")), 12)) == leader_1(cluster, NOT_LEADER)
             assert found(await ask(asked, fetch_of_t(cluster, epoch=before))) == leader_1(cluster, FENCED)
         fetch = fetch_of_t(cluster, epoch=before, replica_state=follower)
         assert found(await ask(old, fetch)) == leader_1(cluster, FENCED)

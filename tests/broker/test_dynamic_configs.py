@@ -5,7 +5,8 @@ the topic and by way of the server property behind it, for all brokers and for o
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTI
 from ottla.broker.config.options import Update
 from ottla.broker.server.connection import HELD_BY_THROTTLE
 from ottla.protocol.errors import InvalidConfig
+from ottla.replication.replication_quota import ReplicationQuota
 from tests.broker.dynamic_configs import (
     CHECK_MS,
     COMPACTED,
@@ -108,12 +110,32 @@ async def log_level_revert_ms(stage: Stage) -> None:
     assert loggers.levels() == at_start
 
 
+async def leader_throttled_rate(stage: Stage) -> None:
+    await is_exceeded_at_the_old_rate_alone(stage, lambda node: node.broker.replicas.throttles.leader)
+
+
+async def follower_throttled_rate(stage: Stage) -> None:
+    await is_exceeded_at_the_old_rate_alone(stage, lambda node: node.broker.replicas.throttles.follower)
+
+
+async def is_exceeded_at_the_old_rate_alone(stage: Stage, quota_of: Callable[[Any], ReplicationQuota]) -> None:
+    await stage.start()
+    await stage.alter(1000)
+    quota, now_ms = quota_of(stage.node), stage.node.broker.runtime.clock.now_ms()
+    quota.record(100_000, now_ms)
+    assert quota.is_exceeded(now_ms)
+    await stage.alter(200_000)
+    assert not quota.is_exceeded(now_ms)
+
+
 def newest_is_throttled(stage: Stage) -> bool:
     newest = list(stage.node.broker.server.connections)[-1]
     return bool(newest._holds & HELD_BY_THROTTLE)
 
 
 SERVER_PROOFS: dict[str, Proof] = {
+    "follower.replication.throttled.rate": follower_throttled_rate,
+    "leader.replication.throttled.rate": leader_throttled_rate,
     "log.cleaner.backoff.ms": log_cleaner_backoff_ms,
     "max.connections": max_connections,
     "max.connections.per.ip": max_connections,

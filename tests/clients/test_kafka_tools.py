@@ -161,7 +161,7 @@ NOT_SERVED = [
     Tool(
         "console-share-consumer",
         TOOLS + "consumer.ConsoleShareConsumer",
-        f"{AT} --topic t --timeout-ms 3000",
+        f"{AT} --topic t --timeout-ms 30000",
         "",
         1,
     ),

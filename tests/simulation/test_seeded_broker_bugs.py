@@ -51,7 +51,7 @@ def assignments_go_to_the_next_member(patch):
     def rotated(context, group, assignments):
         members = list(group.members)
         following = dict(zip(members, members[1:] + members[:1], strict=True))
-        hand_out(context, group, {member: assignments.get(following[member], b"") for member in members})
+        yield from hand_out(context, group, {member: assignments.get(following[member], b"") for member in members})
 
     patch.setattr(sync, "_hand_out", rotated)
 

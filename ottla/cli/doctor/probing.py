@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from time import time
 
-from ottla.cli.client import Client, TopicPartition
+from ottla.cli.client import PRODUCE_HIGHEST, Client, TopicPartition
 from ottla.cli.doctor.asker import Asker
 from ottla.cli.doctor.sample import WaitingRecord
 from ottla.cli.doctor.sampling import PROBE_TOPIC
@@ -83,7 +83,7 @@ async def _appended(asker: Asker, node_id: int, index: int) -> int:
         acks=1, timeout_ms=asker.client.timeout_ms, topic_data=[TopicProduceData(name=PROBE_TOPIC, partition_data=rows)]
     )
     asker.requests += 1
-    response = await asker.client.ask_at(asker.brokers[node_id], request, ProduceResponse)
+    response = await asker.client.ask_at(asker.brokers[node_id], request, ProduceResponse, highest=PRODUCE_HIGHEST)
     row = response.responses[0].partition_responses[0]
     check(f"cannot produce to {PROBE_TOPIC}-{index}", row.error_code)
     return int(row.log_append_time_ms)
