@@ -61,7 +61,7 @@ def send(selected: DataFrame, bootstrap: str, target: str, *, keep_partitions: b
     def send_rows(rows: Iterable[Row]) -> Iterator[int]:
         yield asyncio.run(_send_all(rows, bootstrap, target, keep_partitions=keep_partitions))
 
-    return selected.rdd.mapPartitions(send_rows).fold(0, add)
+    return int(selected.rdd.mapPartitions(send_rows).fold(0, add))
 
 
 async def _send_all(rows: Iterable[Row], bootstrap: str, target: str, *, keep_partitions: bool) -> int:
