@@ -195,7 +195,9 @@ class HostedPartition(Generic[S]):
                     self._now_ms, self._wall_ms = now_ms, wall_ms
                     break
         finally:
-            self._end_slice()
+            self._stepping = self._goes_on = False
+            if self._queue or self.coordinator.rest:
+                self._end_slice()
 
     def _end_slice(self) -> None:
         """The rest of a long step comes in the next step of the loop; so do the many events that have waited for it."""

@@ -155,7 +155,7 @@ class DelayedFollowerFetch(FetchOperation):
         if target.known_log_start_offset != log.log_start_offset:
             return True
         end_offset = log.log_end_offset
-        if target.fetch_offset == end_offset or self._is_left_out(partition):
+        if target.fetch_offset == end_offset or (self._throttles.leader.is_active and self._is_left_out(partition)):
             return False
         if self._min_bytes <= 1 or log.is_in_later_segment(end_offset, target.fetch_offset):
             return True
@@ -175,7 +175,7 @@ class DelayedFollowerFetch(FetchOperation):
         end_offset = partition.log.log_end_offset
         wanted = min(target.max_bytes, room)
         at_least_one_batch = self._bytes_read == 0 and not self._cold
-        if self._is_left_out(partition):
+        if self._throttles.leader.is_active and self._is_left_out(partition):
             wanted, at_least_one_batch = 0, False
         try:
             read = read_for_follower(
@@ -203,14 +203,8 @@ class DelayedFollowerFetch(FetchOperation):
         self._bytes_read += size
         return size
 
-    def _response(self) -> FetchResponse:
-        if self._throttles.leader.is_active:
-            self._throttles.record_sent(self._fetch.targets, self._answers)
-        return super()._response()
-
     def _is_left_out(self, partition: Partition) -> bool:
-        throttles = self._throttles
-        return throttles.leader.is_active and throttles.leaves_out(partition, self._session.replica_id)
+        return self._throttles.leaves_out(partition, self._session.replica_id)
 
     def _note(self, partition: Partition, fetch: FollowerFetch, leader_end_offset: int) -> None:
         now_ms = self._runtime.clock.now_ms()

@@ -151,7 +151,9 @@ class FetchOperation(DelayedOperation):
 
     def _response(self) -> FetchResponse:
         """To be sent; the session remembers it as sent."""
-        fetch, answers = self._fetch, self._answers
+        fetch, answers, throttles = self._fetch, self._answers, self._replicas.throttles
+        if self.is_of_follower and throttles.leader.is_active:
+            throttles.record_sent(fetch.targets, answers)
         included = fetch.answered(answers, self._runtime.clock.now_ms())
         response = FetchResponse(session_id=fetch.session_id)
         topics = response.responses

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import MetadataImage, TopicInfo
+from ottla.cluster.image import MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.replication.fetch_session import FetchTarget
 from ottla.replication.partition import Partition
@@ -28,15 +28,19 @@ class ReplicationThrottles:
         self.follower = ReplicationQuota(samples=samples, sample_ms=sample_ms)
         """Of what is fetched from leaders."""
         self._runtime = runtime
+        self._config = config
 
-    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
-        config = self._runtime.config
-        self.leader.bytes_per_s = config.leader_replication_throttled_rate
-        self.follower.bytes_per_s = config.follower_replication_throttled_rate
+    def on_metadata_update(self, _before: MetadataImage, update: ImageUpdate) -> None:
+        config, leader, follower = self._config, self.leader, self.follower
+        leader.bytes_per_s = config.leader_replication_throttled_rate
+        follower.bytes_per_s = config.follower_replication_throttled_rate
         for name in update.topics:
-            old, new = before.topic(name), update.image.topic(name)
-            self._configure(self.leader, LEADER_REPLICAS, name, old, new)
-            self._configure(self.follower, FOLLOWER_REPLICAS, name, old, new)
+            topic = update.image.topic(name)
+            configs = topic.configs if topic is not None else {}
+            if leader.is_active or LEADER_REPLICAS in configs:
+                self._configure(leader, name, configs.get(LEADER_REPLICAS, ""))
+            if follower.is_active or FOLLOWER_REPLICAS in configs:
+                self._configure(follower, name, configs.get(FOLLOWER_REPLICAS, ""))
 
     def leaves_out(self, partition: Partition, follower_id: int) -> bool:
         """Whether a follower gets no records of the partition now (`ReplicaManager.shouldLeaderThrottle`)."""
@@ -55,17 +59,11 @@ class ReplicationThrottles:
             if records and quota.is_throttled(target.topic, target.partition):
                 quota.record(_size_bytes(records), now_ms)
 
-    def _configure(
-        self, quota: ReplicationQuota, config: str, name: str, old: TopicInfo | None, new: TopicInfo | None
-    ) -> None:
-        had = "" if old is None else old.configs.get(config, "")
-        has = "" if new is None else new.configs.get(config, "")
-        if has == had:
-            return
-        if has == ALL_REPLICAS:
-            quota.throttle_all(name)
+    def _configure(self, quota: ReplicationQuota, topic: str, replicas: str) -> None:
+        if replicas == ALL_REPLICAS:
+            quota.throttle_all(topic)
         else:
-            quota.throttle(name, self._partitions_here(has))
+            quota.throttle(topic, self._partitions_here(replicas))
 
     def _partitions_here(self, replicas: str) -> list[int]:
         pairs = (each.split(":") for each in replicas.split(",") if each)

@@ -199,7 +199,8 @@ def end_join_phase_if_complete(context: GroupContext, group: ClassicGroup) -> No
 
 def _end_join_phase(context: GroupContext, group: ClassicGroup, phase: JoinPhase) -> Iterator[None]:
     late = [member for member in group.members.values() if member.parked_join is None and not member.is_static]
-    yield from _drop(context, group, late, Cause.NOT_REJOINED)
+    if late:
+        yield from _drop(context, group, late, Cause.NOT_REJOINED)
     if group.members and not group.parked_joins:
         # Only static members are left and none has come back: their sessions will drain the group.
         phase.is_initial = False

@@ -55,15 +55,20 @@ class StepContext:
     def run(self, slices: Iterator[None]) -> None:
         """Does the first slice now, and leaves the others for `go_on`. A handler calls it last: what stands behind the
         call comes before the other slices."""
-        if self.rest or _has_more(slices):
-            self.rest.append(slices)
+        if not self.rest:
+            for _ in slices:
+                break
+            else:
+                return
+        self.rest.append(slices)
 
     def go_on(self) -> None:
         """Does the next slice, for a step that has a rest."""
         self.effects = []
         slices = self.rest.popleft()
-        if _has_more(slices):
+        for _ in slices:
             self.rest.appendleft(slices)
+            return
 
     def finish(self) -> None:
         """Does all that is left of the step at once. The effects come behind those there are."""
@@ -89,10 +94,3 @@ class StepContext:
         self.effects.append(Append(append_id, tuple(records)))
         if self.on_append is not None:
             self.on_append(append_id, records)
-
-
-def _has_more(slices: Iterator[None]) -> bool:
-    """Does one slice."""
-    for _ in slices:
-        return True
-    return False
