@@ -4,7 +4,7 @@
 replicas, PARTITION:BROKER or `*`, are configs of topics. `kafka-reassign-partitions --throttle` sets all four.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.broker.runtime import Runtime
@@ -30,13 +30,13 @@ class ReplicationThrottles:
         self._runtime = runtime
         self._config = config
 
-    def on_metadata_update(self, _before: MetadataImage, update: ImageUpdate) -> None:
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:  # noqa: ARG002
         config, leader, follower = self._config, self.leader, self.follower
         leader.bytes_per_s = config.leader_replication_throttled_rate
         follower.bytes_per_s = config.follower_replication_throttled_rate
         for name in update.topics:
             topic = update.image.topic(name)
-            configs = topic.configs if topic is not None else {}
+            configs: Mapping[str, str] = topic.configs if topic is not None else {}
             if leader.is_active or LEADER_REPLICAS in configs:
                 self._configure(leader, name, configs.get(LEADER_REPLICAS, ""))
             if follower.is_active or FOLLOWER_REPLICAS in configs:
