@@ -18,6 +18,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from tests.broker.requests import commit, delete_offsets, fetch_offsets, heartbeat, join, leave, sync
 from tests.differential.connection import Address, Answer
 from tests.differential.exchange import Asked, Exchange, Pair, compared
+from tests.differential.intended import elects_another_leader
 from tests.differential.readiness import Ranges
 from tests.differential.world import OURS, World
 
@@ -66,7 +67,11 @@ class Dialogue:
                 free = [client for client in self._clients if client.waits_for is None]
                 if not free:
                     return
-                yield from self._step(self._rng.choice(free))
+                for exchange in self._step(self._rng.choice(free)):
+                    yield exchange
+                    if elects_another_leader(exchange):
+                        # Other members wait for other leaders from here on.
+                        return
         finally:
             for client in self._clients:
                 client.pair.close()

@@ -258,7 +258,22 @@ def _is_about_loggers(exchange: Exchange, difference: Difference) -> bool:
     return "[8/" in difference.path
 
 
+def elects_another_leader(exchange: Exchange) -> bool:
+    """Both answer a join of the same generation, and name another member its leader."""
+    return exchange.asked.api.name == "JoinGroup" and any(each.path == "leader" for each in exchange.differences)
+
+
+def _follows_another_leader(exchange: Exchange, difference: Difference) -> bool:
+    is_of_leader = difference.path == "leader" or without_names(difference.path).startswith("members")
+    return is_of_leader and elects_another_leader(exchange)
+
+
 INTENDED: tuple[Intended, ...] = (
+    Intended(
+        "elected leaders",
+        "a leader that has not rejoined is replaced: here by the oldest member that has, in Kafka by the hashes of ids",
+        _follows_another_leader,
+    ),
     Intended("versions", "ApiVersions lists what is served, and no features: those of KRaft.", _lists_fewer_versions),
     Intended("broker configs", "What has no effect is not among a broker's configs.", _is_an_unknown_broker_config),
     Intended("configs of ours", "Ottla has properties that Kafka has not.", _is_a_config_of_ours),
