@@ -5,8 +5,7 @@ and needs no etcd.
 """
 
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +17,7 @@ from tests.cluster.etcd_server import MISSING as ETCD_MISSING
 from tests.cluster.etcd_server import EtcdServer
 from tests.ports import free_ports
 from tests.served import ServedBroker
+from tests.waiting import wait_for
 
 __all__ = ["ETCD_MISSING", "ClusterProcesses", "RunningCluster", "etcd_is_installed", "wait_for"]
 
@@ -133,14 +133,3 @@ class ClusterProcesses(RunningCluster):
 
 def etcd_is_installed() -> bool:
     return shutil.which("etcd") is not None
-
-
-def wait_for(
-    condition: Callable[[], bool], within_s: float, complaint: str | Callable[[], str], *, every_s: float = 0.02
-) -> None:
-    """Asks until the condition holds; AssertionError with the complaint after `within_s` seconds."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(complaint if isinstance(complaint, str) else complaint())
-        time.sleep(every_s)

@@ -5,8 +5,6 @@ All of it blocks until etcd has done it.
 
 import base64
 import json
-import signal
-import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException
@@ -14,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.etcd_server import EtcdServer, three_members
+from tests.waiting import wait_for
 
 TIMEOUT_S = 60
 # The metadata's keys have a namespace before this.
 BROKERS = b"/brokers/"
-
-
-class EtcdError(AssertionError):
-    """No member has done in time what was asked of it."""
 
 
 class EtcdMembers:
@@ -48,24 +43,17 @@ class EtcdMembers:
         for member in self.members:
             member.kill()
 
-    def pause(self) -> None:
-        for member in self.members:
-            member.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        for member in self.members:
-            member.send_signal(signal.SIGCONT)
-
     def leader(self) -> EtcdServer:
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline:
+        found: list[EtcdServer] = []
+
+        def is_found() -> bool:
             leader_id = self._ask_any("maintenance/status").get("leader")
             ids = {each.get("name"): each["ID"] for each in self._listed()}
-            for member in self.members:
-                if ids.get(member.name, "none") == leader_id:
-                    return member
-            time.sleep(0.05)
-        raise EtcdError("etcd has no leader")
+            found[:] = [member for member in self.members if ids.get(member.name, "none") == leader_id]
+            return bool(found)
+
+        wait_for(is_found, TIMEOUT_S, "etcd has no leader")
+        return found[0]
 
     def move_leader(self) -> None:
         """To another member, if there is one. Nothing is done where the leader has just changed."""
@@ -95,14 +83,18 @@ class EtcdMembers:
 
     def _ask_any(self, path: str, **fields: Any) -> dict[str, Any]:
         """The first member that answers, again and again: those that were just started may not be ready."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline:
+        answers: list[dict[str, Any]] = []
+
+        def is_answered() -> bool:
             for member in self.members:
                 answer = self._ask(member, path, **fields) if member.is_running else None
                 if answer is not None:
-                    return answer
-            time.sleep(0.05)
-        raise EtcdError(f"no member of etcd has answered {path} within {TIMEOUT_S} s")
+                    answers.append(answer)
+                    return True
+            return False
+
+        wait_for(is_answered, TIMEOUT_S, f"no member of etcd has answered {path} within {TIMEOUT_S} s")
+        return answers[0]
 
     def _ask(self, member: EtcdServer, path: str, **fields: Any) -> dict[str, Any] | None:
         """None: it has refused, or does not answer."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from benchmarks.figure import NotMeasured
 from tests.differential.brokers import both
 from tests.differential.connection import Address
-from tests.differential.dialogue import ANSWERED_AFTER_S, Dialogue
+from tests.differential.dialogue import Dialogue
 from tests.differential.episode import Episode
 from tests.differential.exchange import Exchange
 from tests.differential.intended import name_of
@@ -66,13 +66,10 @@ def _exchanges(
 
 
 def _dialogue(number: int, seed: int, addresses: tuple[Address, Address], ranges: Ranges) -> list[Exchange]:
-    """One that differs is held again, three times at most; what was only a matter of time is then gone."""
-    exchanges: list[Exchange] = []
-    for attempt in range(len(ANSWERED_AFTER_S)):
-        exchanges = list(Dialogue(number, seed, addresses, ranges, attempt=attempt).run())
-        if all(name_of(exchange, each) is not None for exchange in exchanges for each in exchange.differences):
-            break
-    return exchanges
+    """One that differs is held again; what was only a matter of time is then gone."""
+    exchanges = list(Dialogue(number, seed, addresses, ranges).run())
+    is_odd = any(name_of(exchange, each) is None for exchange in exchanges for each in exchange.differences)
+    return list(Dialogue(number, seed, addresses, ranges, is_again=True).run()) if is_odd else exchanges
 
 
 def _parse_options() -> argparse.Namespace:

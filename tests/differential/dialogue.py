@@ -24,8 +24,7 @@ from tests.differential.world import OURS, World
 
 STEPS = 25
 CLIENTS = 4
-# How long a dialogue waits for an answer, the first time that it is held and the following ones.
-ANSWERED_AFTER_S = (0.004, 0.08, 0.2, 0.4)
+ANSWERED_AFTER_S = 0.004
 ALIKE_WITHIN_S = 0.4
 STRANGER = "stranger"
 SESSION_TIMEOUT_MS = 600_000
@@ -46,15 +45,13 @@ class GroupClient:
 
 class Dialogue:
     def __init__(
-        self, number: int, seed: int, addresses: tuple[Address, Address], ranges: Ranges, *, attempt: int = 0
+        self, number: int, seed: int, addresses: tuple[Address, Address], ranges: Ranges, *, is_again: bool = False
     ) -> None:
-        """A later attempt is the same dialogue with another group, and slower: what two clients send at nearly the same
-        time may be handled in another order by one of the brokers."""
+        """`is_again` is the same dialogue with another group, and slower: what two clients send at nearly the same time
+        may be handled in another order by one of the brokers."""
         self._rng = rng = random.Random(f"{seed}/dialogue {number}")
-        self._world = World(f"e{number}-again{attempt}-" if attempt else f"e{number}-")
-        self._answered_after_s = ANSWERED_AFTER_S[attempt]
-        # Those that a join or a sync has kept waiting are answered together, at least by a quick broker.
-        self._next_after_s = ANSWERED_AFTER_S[attempt - 1] if attempt else 0
+        self._world = World(f"e{number}-again-" if is_again else f"e{number}-")
+        self._answered_after_s = ANSWERED_AFTER_S * (20 if is_again else 1)
         self._ranges = ranges
         self._group = self._world.groups[0]
         self._control = Pair(addresses)
@@ -94,7 +91,7 @@ class Dialogue:
             exchange = self._on_control(request, version)
             if not exchange.differences or time.monotonic() > deadline:
                 return exchange
-            time.sleep(ANSWERED_AFTER_S[0])
+            time.sleep(ANSWERED_AFTER_S)
 
     def _answers(self) -> Iterator[Exchange]:
         """Those that have come, until no more do."""
@@ -102,7 +99,7 @@ class Dialogue:
         while ready := [
             client
             for client in self._clients
-            if client.waits_for and client.pair.has_answer(self._answered_after_s if is_first else self._next_after_s)
+            if client.waits_for and client.pair.has_answer(self._answered_after_s if is_first else 0)
         ]:
             is_first = False
             for client in ready:

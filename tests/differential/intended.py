@@ -259,8 +259,12 @@ def _is_about_loggers(exchange: Exchange, difference: Difference) -> bool:
 
 
 def elects_another_leader(exchange: Exchange) -> bool:
-    """Both answer a join of the same generation, and name another member its leader."""
-    return exchange.asked.api.name == "JoinGroup" and any(each.path == "leader" for each in exchange.differences)
+    """Both answer a join of the same generation, and name another member its leader. That of the first generation has
+    joined first, by both brokers' rules."""
+    paths = {each.path for each in exchange.differences}
+    if exchange.asked.api.name != "JoinGroup" or "leader" not in paths or "generation_id" in paths:
+        return False
+    return isinstance(exchange.ours, Answer) and exchange.ours.message.generation_id > 1
 
 
 def _follows_another_leader(exchange: Exchange, difference: Difference) -> bool:

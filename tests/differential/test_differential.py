@@ -8,13 +8,16 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest
 from tests.differential.__main__ import run
 from tests.differential.brokers import SHARED
-from tests.differential.connection import Address
+from tests.differential.comparing import Difference
+from tests.differential.connection import Address, Answer
 from tests.differential.drawing import Drawing, names_something_twice
-from tests.differential.exchange import Asked, damaged, is_alike, why_unreadable
+from tests.differential.exchange import Asked, Exchange, damaged, is_alike, why_unreadable
+from tests.differential.intended import name_of
 from tests.differential.readiness import shared_ranges
 from tests.differential.report import Report
 from tests.differential.world import World
@@ -53,6 +56,16 @@ def test_seeded_difference_is_found_and_printed(original: Address, capsys: pytes
     assert "DIFFERENT OffsetCommit" in printed
     assert "ours 0, Kafka's 12" in printed
     assert "--seed 7 --episode" in printed
+
+
+@pytest.mark.parametrize(("generation", "name"), [(1, None), (2, "elected leaders")])
+def test_leader_of_the_first_generation_may_not_differ(generation: int, name: str | None) -> None:
+    answer = Answer(JoinGroupResponse(generation_id=generation))
+    difference = Difference("leader", "ours", "theirs")
+    exchange = Exchange(Asked(JoinGroupRequest(), 9), answer, answer, [difference])
+
+    assert name_of(exchange, difference) == name
+    assert name_of(exchange, Difference("error_code", 0, 25)) is None
 
 
 def test_same_seed_draws_the_same_requests() -> None:

@@ -195,15 +195,14 @@ class HostedPartition(Generic[S]):
                     self._now_ms, self._wall_ms = now_ms, wall_ms
                     break
         finally:
-            self._stepping = self._goes_on = False
+            self._stepping = False
             if self._queue or self.coordinator.rest:
-                self._end_slice()
+                self._go_on_later()
 
-    def _end_slice(self) -> None:
+    def _go_on_later(self) -> None:
         """The rest of a long step comes in the next step of the loop; so do the many events that have waited for it."""
-        self._stepping = self._goes_on = bool(self.coordinator.rest or self._queue)
-        if self._goes_on:
-            self._runtime.soon(self._go_on)
+        self._stepping = self._goes_on = True
+        self._runtime.soon(self._go_on)
 
     def _go_on(self) -> None:
         """One slice of the step that is under way, or a few events; nothing after `unload`, which ended both."""
@@ -221,7 +220,9 @@ class HostedPartition(Generic[S]):
             for effect in self._without_facts(self.coordinator.go_on(), now_ms, wall_ms):
                 self._perform(effect, now_ms, wall_ms)
         finally:
-            self._end_slice()
+            self._stepping = False
+            if self._queue or self.coordinator.rest:
+                self._go_on_later()
 
     def _perform_all(self, effects: list[Effect], now_ms: int, wall_ms: int) -> None:
         """Within another step, or by itself."""

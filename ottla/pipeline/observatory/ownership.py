@@ -53,18 +53,7 @@ def _changes(events: DataFrame) -> DataFrame:
     holdings = _holdings(events)
     before = F.coalesce(F.lag("held").over(in_order("group_id", "owner")), F.expr(f"CAST(array() AS {_HELD})"))
     changed = holdings.withColumn("before", before)
-    columns = (
-        "group_id",
-        "owner",
-        "member_id",
-        "client_id",
-        "generation",
-        "wall_ms",
-        "broker",
-        "run",
-        "seq",
-        "emptied_ms",
-    )
+    columns = [name for name in holdings.columns if name != "held"]
 
     def exploded(partitions: Column, *, taken: bool) -> DataFrame:
         rows = changed.select(*columns, F.explode(partitions).alias("one"))
