@@ -5,7 +5,8 @@ the topic and by way of the server property behind it, for all brokers and for o
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,13 @@ import pytest
 from ottla.broker.config.alter import Alteration, Operation
 from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS, TOPIC_OPTIONS
 from ottla.broker.config.options import Update
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.topic import log_config
+from ottla.broker.metadata import dynamic_configs
 from ottla.broker.server.connection import HELD_BY_THROTTLE
 from ottla.protocol.errors import InvalidConfig
 from ottla.replication.replication_quota import ReplicationQuota
+from ottla.storage.log_config import LogConfig
 from tests.broker.dynamic_configs import (
     CHECK_MS,
     COMPACTED,
@@ -26,6 +31,7 @@ from tests.broker.dynamic_configs import (
 )
 from tests.broker.topic_config_proofs import TOPIC_PROOFS
 from tests.broker.virtual_cluster import Cluster
+from tests.broker.wire import client_of, create_topic, running_broker
 
 
 async def producer_id_expiration_ms(stage: Stage) -> None:
@@ -186,3 +192,24 @@ def test_min_insync_replicas_of_one_broker_is_refused(cluster: Cluster) -> None:
             await node.broker.config_admin.alter_broker(lambda: {"min.insync.replicas": "1"}, of_all_brokers=False)
 
     cluster.run(story())
+
+
+async def test_topics_without_configs_of_their_own_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of a default, and at the start: for each of thousands it would be one long step of the loop."""
+    made: list[Mapping[str, str]] = []
+
+    def counted(configs: Mapping[str, str], config: ServerConfig) -> LogConfig:
+        made.append(configs)
+        return log_config(configs, config)
+
+    monkeypatch.setattr(dynamic_configs, "log_config", counted)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        for name in ("a", "b", "c"):
+            await create_topic(client, name)
+        await create_topic(client, "own", retention_ms=5)
+        made.clear()
+        await broker.config_admin.alter_broker(lambda: {"log.retention.ms": "1234"}, of_all_brokers=True)
+
+        assert made == [{}, {"retention.ms": "5"}]
+        assert {broker.replicas.partition(name, 0).log.config.retention_ms for name in "abc"} == {1234}
+        assert broker.replicas.partition("own", 0).log.config.retention_ms == 5
