@@ -1,4 +1,4 @@
-"""Waiting for what another process does, which nothing but asking again can tell."""
+"""Waiting for what another process does, which only asking again can show."""
 
 import time
 from collections.abc import Callable
