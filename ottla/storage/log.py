@@ -119,6 +119,7 @@ class Log:
         self.write_pending = self._queue.write_pending
         self.read = self._reader.read
         self.bytes_between = self._reader.bytes_between
+        self.aborted_transactions = self._reader.aborted_transactions
         self.truncate_to = self._truncation.truncate_to
         self.begin_flush = self.durability.begin_flush
         self.finish_flush = self.durability.finish_flush
@@ -173,6 +174,10 @@ class Log:
     def offset_of_max_timestamp(self, upper_bound: int) -> FoundTimestamp | None:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
         return self._reader.offset_of_max_timestamp(upper_bound)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop: below it every transaction is over. Raises KafkaStorageError."""
+        return self._producers.manager.last_stable_offset(high_watermark, self._local.log_start_offset)
 
     # Leader epochs
 
