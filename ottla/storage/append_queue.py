@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.records.batch import CONTROL_BIT, BatchHeader, assign_offset_and_epoch
+from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import marker_of
 from ottla.storage.deletions import DUE_AT_ONCE
@@ -196,6 +196,8 @@ class AppendQueue:
             if self._durability.flushed_offset == local.log_end_offset:
                 self._durability.oldest_unflushed_ms = now_wall_ms
         if header.producer_id >= 0:
+            if header.attributes & TRANSACTIONAL_BIT:
+                local.may_have_transactions = True
             if header.attributes & CONTROL_BIT:
                 self._end_transaction(records, header, base_offset, now_wall_ms)
             else:

@@ -74,6 +74,8 @@ class Log:
     """Whether acknowledgements wait: of offsets below `sync_required_offset`, until `flushed_offset` is there."""
     is_start_durable: bool = _field_of("_local.is_start_durable")
     """Whether the names of the segments say, durably, that the log begins with the first one."""
+    may_have_transactions: bool = _field_of("_local.may_have_transactions")
+    """False: readers of committed records see all below the high watermark."""
     cleaned_offset: int = _field_of("swaps.cleaned_offset")
     has_pending_writes: bool = _field_of("_queue.has_pending_writes")
     pending_records: Sequence[bytes | bytearray | memoryview] = _field_of("_queue.batches")
@@ -177,7 +179,9 @@ class Log:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop: below it every transaction is over. Raises KafkaStorageError."""
-        return self._producers.manager.last_stable_offset(high_watermark, self._local.log_start_offset)
+        producers = self._producers.manager
+        self._local.may_have_transactions = producers.has_transactions
+        return producers.last_stable_offset(high_watermark, self._local.log_start_offset)
 
     # Leader epochs
 

@@ -135,6 +135,7 @@ class LogProducers:
         return self.has_loaded and not self.manager
 
     def forget(self) -> None:
+        self._local.may_have_transactions = True
         self.__dict__.pop("manager", None)
 
     def clear(self) -> None:

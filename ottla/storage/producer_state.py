@@ -104,6 +104,11 @@ class ProducerStateManager:
         return MappingProxyType(self._states)
 
     @property
+    def has_transactions(self) -> bool:
+        """Whether any is open, or has ended and was not known to be over when the stable offset was last asked for."""
+        return bool(self._transactions)
+
+    @property
     def open_transactions(self) -> Mapping[int, int]:
         """First offsets by producer id, rising."""
         return MappingProxyType(self._transactions.open)
@@ -221,8 +226,6 @@ class ProducerStateManager:
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """See `Transactions.last_stable_offset`."""
-        if not self._transactions:
-            return high_watermark
         return self._transactions.last_stable_offset(high_watermark, log_start_offset)
 
     def expire(self, now_wall_ms: int) -> list[int]:
