@@ -92,7 +92,7 @@ class World:
         self.clock = VirtualClock(self.loop)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = Judge(self.trace)
-        self.plan = Plan.draw(self._rng("plan"))
+        self.plan = self.draw_plan(self._rng("plan"))
         self.network = SimulatedNetwork(self.loop, self._rng("network"), self.trace)
         self.topics = ["alpha", "beta"]
         self.partitions = [(topic, index) for topic in self.topics for index in range(2)]
@@ -105,11 +105,18 @@ class World:
         self._thread_rng = self._rng("threads")
         self._commits = 0
         machine_rng = self._rng("machine")
-        self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.plan.settings())
+        self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.settings())
         self._broker: BrokerProcess | None = None
         self._inspector: Inspector | None = None
         self._next_crash_takes_power = False
         self._load_check: LoadCheck | None = None
+
+    def draw_plan(self, rng: random.Random) -> Plan:
+        return Plan.draw(rng)
+
+    def settings(self) -> dict[str, str]:
+        """Of the broker."""
+        return self.plan.settings()
 
     def run(self) -> Outcome:
         self.loop.after_step = self._after_step
@@ -215,12 +222,16 @@ class World:
                 member = Member(self, rng, Habits.draw(rng, f"group{group_number}", number))
                 self.members.append(member)
                 lives.append(member.live())
-        lives += [Producer(self, self._rng(f"producer {number}"), number, number == 0).live() for number in range(2)]
-        lives += [Reader(self, self._rng(f"reader {number}"), self.partitions[number]).live() for number in range(2)]
-        tasks = [self.loop.create_task(life) for life in lives]
+        tasks = [self.loop.create_task(life) for life in [*lives, *self._lives()]]
         for task in tasks:
             task.add_done_callback(self._client_ended)
         return tasks
+
+    def _lives(self) -> list[Any]:
+        """Of clients that are members of no group."""
+        lives = [Producer(self, self._rng(f"producer {number}"), number, number == 0).live() for number in range(2)]
+        lives += [Reader(self, self._rng(f"reader {number}"), self.partitions[number]).live() for number in range(2)]
+        return lives
 
     def _client_ended(self, task: "asyncio.Task[None]") -> None:
         error = task.exception()
