@@ -126,10 +126,13 @@ def _digest(key: bytes) -> bytes:
     return key if len(key) < EXACT_KEY_BYTES_MAX else blake2b(key, digest_size=EXACT_KEY_BYTES_MAX).digest()
 
 
-def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> CompactionPlan | None:
+def plan_compaction(
+    log: Log, *, now_wall_ms: int, upper_bound: int, note_dirty_ratio: Callable[[float], None] | None = None
+) -> CompactionPlan | None:
     """A pass over `log` below `upper_bound`, the last stable offset; None if it does not need one now.
 
-    Hand a plan to `compact`, which closes what the plan has opened. Raises KafkaStorageError.
+    Hand a plan to `compact`, which closes what the plan has opened. `note_dirty_ratio` is called with the part of the
+    log, by bytes, that no pass has seen yet, where there is any. Raises KafkaStorageError.
     """
     config = log.config
     if not config.is_compacted or log.failure is not None:
@@ -145,6 +148,8 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
     if dirty_bytes == 0:
         return None
     ratio = dirty_bytes / sum(segment.size for segment in cleanable)
+    if note_dirty_ratio is not None:
+        note_dirty_ratio(ratio)
     if ratio < config.min_cleanable_dirty_ratio and not _is_overdue(dirty[0], config, now_wall_ms):
         return None
     try:
@@ -160,15 +165,16 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
         sources=sources,
         dirty_from=max(log.swaps.cleaned_offset, dirty[0].base_offset),
         config=config,
-        last_offsets_of_producers={
-            producer_id: state.batches[-1].last_offset
-            for producer_id, state in log.producers.states.items()
-            if state.batches
-        },
+        last_offsets_of_producers=_last_offsets_of_producers(log),
         write_epochs=log.durability.begin_epochs_write(),
         now_wall_ms=now_wall_ms,
         truncations=log.truncations,
     )
+
+
+def _last_offsets_of_producers(log: Log) -> dict[int, int]:
+    states = log.producers.states.items()
+    return {producer_id: state.batches[-1].last_offset for producer_id, state in states if state.batches}
 
 
 def _cleanable_segments(log: Log, now_wall_ms: int, upper_bound: int) -> list[Segment]:

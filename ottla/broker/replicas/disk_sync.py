@@ -5,12 +5,15 @@ a time; what is appended during it goes with the next (group commit).
 """
 
 from collections.abc import Callable
+from functools import partial
 
+from ottla.broker.histogram import Histogram
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.durability import Flushable, Flusher
 from ottla.storage.log_config import NEVER
+from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry
 
 # What failed without harm to the log, as for want of space, is tried again.
@@ -26,7 +29,8 @@ class DiskSync:
         self._runtime = runtime
         self._write_failed = write_failed
         self._synced = synced
-        self._flusher = Flusher(runtime.offload, self._flushed)
+        self.flush_times = Histogram()
+        self._flusher = Flusher(self._offload, self._flushed)
         self._partition_of: dict[int, Partition] = {}
         # Partitions whose `flush.ms` is running.
         self._timers: dict[Partition, TimerEntry] = {}
@@ -71,6 +75,14 @@ class DiskSync:
         self._partition_of.pop(id(partition.log), None)
         self._stop_timer(partition)
 
+    def _offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        timed = _TimedWork(self._runtime.clock, work)
+        self._runtime.offload(timed.run, partial(self._finish, timed, done))
+
+    def _finish(self, timed: "_TimedWork", done: Callable[[], None]) -> None:
+        self.flush_times.observe(timed.duration_ns)
+        done()
+
     def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
         partition = self._partition_of.get(id(log))
         if partition is None:
@@ -86,3 +98,17 @@ class DiskSync:
     def _try_again(self, partition: Partition) -> None:
         if id(partition.log) in self._partition_of and partition.log.failure is None and partition.log.needs_flush:
             self.request(partition)
+
+
+class _TimedWork:
+    """Work for a thread, and how long it took there."""
+
+    def __init__(self, clock: Clock, work: Callable[[], None]) -> None:
+        self.duration_ns = 0
+        self._clock = clock
+        self._work = work
+
+    def run(self) -> None:
+        began_ns = self._clock.now_ns()
+        self._work()
+        self.duration_ns = self._clock.now_ns() - began_ns

@@ -80,6 +80,7 @@ class ReplicaManager:
         self.append = appends.append
         self.flush_and_notify = appends.flush_and_notify
         self.shared_reads = appends.shared_reads
+        self.write_times, self.flush_times = appends.write_times, self._disk_sync.flush_times
         self.delayed_produce = appends.delayed_produce
         self.delayed_fetch = appends.delayed_fetch
         self.delayed_delete_records = appends.delayed_delete_records

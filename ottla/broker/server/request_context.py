@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla.broker.runtime import Runtime, next_step
+from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_interfaces import ClientConnection
 from ottla.broker.server.dispatch import Route
 from ottla.cluster.image import MetadataImage
@@ -145,7 +146,7 @@ class RequestContext:
         except KafkaError as error:
             self.fail(error)
         except Exception:
-            self.close_connection(f"{self.route.api.name} failed unexpectedly")
+            self.connection.close(CloseReason.UNHANDLED_ERROR, f"{self.route.api.name} failed unexpectedly")
             raise
 
     async def _built(self, response: Any) -> Any:
@@ -165,9 +166,10 @@ class RequestContext:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
         response = self.route.error_response(error)
         if response is None:
-            self.connection.close(f"{self.route.api.name} failed: {error}")
+            self.close_connection(f"{self.route.api.name} failed: {error}")
         else:
             self.complete(response)
 
-    def close_connection(self, reason: str) -> None:
-        self.connection.close(reason)
+    def close_connection(self, why: str) -> None:
+        """For an error that the response has no place for."""
+        self.connection.close(CloseReason.REQUEST_FAILED, why)
