@@ -44,6 +44,8 @@ def handle(
     replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | None:
     repeated = _repeated(request)
+    # As in Kafka, a request that is refused as a whole has its topics without partitions in the answer too.
+    is_refused = request.isolation_level not in ISOLATION_LEVELS
     # Looking for a time reads the log, and may wait for the disk.
     lookups: list[tuple[Any, Lookup]] = []
     response = ListOffsetsResponse(
@@ -64,7 +66,7 @@ def handle(
                 ],
             )
             for topic in request.topics
-            if topic.partitions
+            if topic.partitions or is_refused
         ]
     )
     if not lookups:
