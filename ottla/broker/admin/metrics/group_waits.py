@@ -142,11 +142,13 @@ class _Ownership:
         self.unowned_ms = 0
         self.silent_ms = 0
         self._since_ms = now_ms
-        # Of members; and of the generation that is handed out, as far as it is known.
+        # Of members; and of the generation that is handed out, as far as it is known. There may be ten thousand
+        # partitions, so they are put together member by member.
         self._owned: dict[str, Partitions] = {}
         self._next: dict[str, Partitions] = {}
+        self._next_all: set[tuple[str, int]] = set()
         # All that should have an owner, and how many of them have none.
-        self._all: Partitions = NO_PARTITIONS
+        self._all: set[tuple[str, int]] = set()
         self._unowned = 0
 
     def charge(self, now_ms: int) -> None:
@@ -157,7 +159,8 @@ class _Ownership:
         self.charge(now_ms)
         match fact:
             case MemberAssigned():
-                self._next[fact.member_id] = _assigned(fact)
+                partitions = self._next[fact.member_id] = _assigned(fact)
+                self._next_all |= partitions
             case GenerationCompleted():
                 self._completed()
             case MemberRejoined():
@@ -169,16 +172,18 @@ class _Ownership:
             case StaticMemberReplaced():
                 self._owned[fact.new_member_id] = self._owned.pop(fact.old_member_id, NO_PARTITIONS)
             case StateChanged(to_state=GroupState.EMPTY | GroupState.DEAD):
-                self._owned, self._next, self._all, self._unowned = {}, {}, NO_PARTITIONS, 0
+                self._owned, self._next, self._next_all, self._all, self._unowned = {}, {}, set(), set(), 0
             case _:
                 pass
 
     def _completed(self) -> None:
         self._owned, self._next = self._next, {}
-        owned = NO_PARTITIONS.union(*self._owned.values())
-        topics = {topic for topic, _ in owned}
-        left_out = [each for each in self._all - owned if each[0] in topics]
-        self._all = owned.union(left_out)
+        left_out = self._all - self._next_all
+        if left_out:
+            topics = {topic for topic, _ in self._next_all}
+            left_out = {each for each in left_out if each[0] in topics}
+            self._next_all |= left_out
+        self._all, self._next_all = self._next_all, set()
         self._unowned = len(left_out)
 
     def _keep(self, member_id: str, kept: Partitions) -> None:
