@@ -136,7 +136,7 @@ async def is_exceeded_at_the_old_rate_alone(stage: Stage, quota_of: Callable[[An
 
 def newest_is_throttled(stage: Stage) -> bool:
     newest = list(stage.node.broker.server.connections)[-1]
-    return bool(newest._holds & HELD_BY_THROTTLE)
+    return bool(newest.holds & HELD_BY_THROTTLE)
 
 
 SERVER_PROOFS: dict[str, Proof] = {
