@@ -116,9 +116,7 @@ class ClusterPlan:
         self.expires_producers = "clock" not in self.faults and make_rng("producer ids").random() < 0.15
         self.searches = make_rng("time index").random() < 0.15
         self.has_racks = make_rng("racks").random() < 0.15
-        # A log that rolls before its first flush may begin with its second segment then: that is not promised.
-        rolls = self.compacts or self.segment_bytes < 1 << 30
-        self.orders_names = rolls or make_rng("order of names").random() < 0.5
+        self.orders_names = make_rng("order of names").random() < 0.5
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""
