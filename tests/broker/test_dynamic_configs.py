@@ -150,7 +150,7 @@ async def verification_enable(stage: Stage) -> None:
 
 def newest_is_throttled(stage: Stage) -> bool:
     newest = list(stage.node.broker.server.connections)[-1]
-    return bool(newest._holds & HELD_BY_THROTTLE)
+    return bool(newest.holds & HELD_BY_THROTTLE)
 
 
 SERVER_PROOFS: dict[str, Proof] = {

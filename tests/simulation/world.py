@@ -25,6 +25,7 @@ from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoo
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.replay import LoadCheck, differences, replayed, snapshots
+from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.traffic import Producer, Reader, Traffic
 from tests.simulation.wire import Wire, connect
@@ -123,7 +124,8 @@ class World:
         self.loop.on_crash = self._crash
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS + 2_000
         try:
-            self.loop.run_until_complete(self._story())
+            with slices_of_one(self._rng("slices").random() < 0.3):
+                self.loop.run_until_complete(self._story())
         except Violated:
             pass
         except NothingLeftToDo as nothing:

@@ -1,6 +1,6 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -81,10 +81,16 @@ class GroupCoordinator:
         return self.topic.pending.ask(self._send, context, request, build_response)
 
     def ask_each(
-        self, context: ParkingContext, requests: Sequence[GroupRequest], build_response: Callable[[list[Any]], Any]
+        self,
+        context: ParkingContext,
+        requests: Iterable[GroupRequest],
+        count: int,
+        build_response: Callable[[list[Any]], Any],
     ) -> Any | None:
-        """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
-        return self.topic.pending.ask_each(self._send, context, requests, build_response)
+        """As `ask`, for one response to `count` requests: `build_response` gets their results in the same order.
+
+        The requests are taken when they are sent, a few in a step."""
+        return self.topic.pending.ask_each(self._send, context, requests, count, build_response)
 
     def _send(self, request: GroupRequest) -> None:
         """To its group, or to refusal where that is not served here."""
@@ -110,14 +116,16 @@ class GroupCoordinator:
         hosted = list(self.topic)
         loaded = [partition for partition in hosted if not partition.is_loading]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if len(loaded) < len(hosted) else ErrorCode.NONE
-        requests = [ListGroups(self.new_token(), tuple(states), tuple(types)) for _ in loaded]
+        requests = (ListGroups(self.new_token(), tuple(states), tuple(types)) for _ in loaded)
         partitions = iter(loaded)
 
         def respond(results: list[ListResult]) -> Any:
             groups: list[ListedGroup] = [group for result in results for group in result.groups]
             return build_response(ListResult(error, tuple(groups)))
 
-        return self.topic.pending.ask_each(lambda request: next(partitions).handle(request), context, requests, respond)
+        return self.topic.pending.ask_each(
+            lambda request: next(partitions).handle(request), context, requests, len(loaded), respond
+        )
 
     def coordinator_of(self, group_id: str) -> BrokerInfo | None:
         """The broker that serves the group, by the metadata; None while the topic or its leader is missing."""

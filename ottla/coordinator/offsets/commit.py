@@ -42,6 +42,9 @@ def _store(context: GroupContext, event: CommitOffsets) -> Iterator[None]:
     if records:
         context.append(event.group_id, records, CommitStored(event, result, len(records)))
     else:
+        if event.offsets:
+            # As in Kafka, a simple group is there when it commits, though nothing of that can be stored.
+            context.create_empty(event.group_id)
         context.reply(event.token, result)
 
 

@@ -1,5 +1,6 @@
 """The runtime with a tenant that is no group: counters, whose records change the state when they are appended."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -102,8 +103,9 @@ class Counters:
     def on_committed(self, owner: str) -> None:
         self.owners.append(owner)
 
-    def on_elected(self) -> None:
+    def on_elected(self) -> Iterator[None]:
         self.context.set_timer("tick", 10)
+        return iter(())
 
     def on_resigned(self) -> None:
         self.context.cancel_timer("tick")
