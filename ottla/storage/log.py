@@ -266,7 +266,12 @@ class Log:
         return self.truncations == 0 and ends == self._durable_when_loaded and self._snapshots.has(self.log_end_offset)
 
     def _write_all(self) -> None:
-        self._local.active.write_indexes()
+        active = self._local.active
+        active.write_indexes()
+        if active.aborted:
+            # Other indexes are made again where they are missing. A segment without this one has nothing aborted.
+            active.sync_transaction_index()
+            self._local.names_changed()
         self._producers.write_snapshot(self.log_end_offset)
 
     def release(self) -> None:
