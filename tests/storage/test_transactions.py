@@ -77,6 +77,24 @@ def test_index_survives_a_loss_of_power_after_a_clean_stop(rolls: bool) -> None:
     assert committed(after.logs["t", 0], 0, high_watermark=2) == []
 
 
+@pytest.mark.parametrize("loss", [Loss.NOTHING, Loss.UNSYNCED])
+@pytest.mark.parametrize("rolls", [False, True])
+def test_index_is_there_after_a_crash_behind_the_recovery_point(rolls: bool, loss: Loss) -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, bytes(16), LogConfig(), now_wall_ms=NOW)
+    write(log, "a", producer=7)
+    end(log, producer=7, commit=ABORT)
+    if rolls:
+        log.roll()
+    log.flush()
+    directory.recovery_point_checkpoint().write()
+
+    after = open_directory(FakeDisk.after(disk.journal, loss))
+
+    assert committed(after.logs["t", 0], 0, high_watermark=2) == []
+
+
 def test_open_transaction_holds_back_what_comes_after_it(log: Log) -> None:
     """§42.1, §42.5: later transactions are decided, and wait for the first."""
     append(log, batch("a"))
