@@ -1,5 +1,7 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -19,6 +21,12 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
     """A broker process with an empty data directory of its own."""
     with ServedBroker(tmp_path / "data", QUICK_GROUPS) as served:
         yield served
+
+
+@pytest.fixture
+def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of every disk is free, for the brokers of this process: on one that is nearly full they are degraded."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=100, free=50))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

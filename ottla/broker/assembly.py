@@ -20,6 +20,7 @@ from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
+from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.runtime import LoopRuntime
 from ottla.broker.server.dispatch import PreparedFrames
 from ottla.broker.server.listeners import Listeners
@@ -73,6 +74,7 @@ class Parts:
         )
         self.replicas.on_leadership(self.group_loader.topic_name, self.group_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
+        self.transaction_markers = TransactionMarkers(runtime, self.replicas)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()

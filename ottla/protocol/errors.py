@@ -241,6 +241,10 @@ class InvalidTxnState(KafkaError):
     code = ErrorCode.INVALID_TXN_STATE
 
 
+class TransactionCoordinatorFenced(KafkaError):
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
 class KafkaStorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 

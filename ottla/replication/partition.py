@@ -408,8 +408,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark: this broker has no transactions that could hold it back."""
-        return self.high_watermark
+        """The high watermark, or where the first transaction begins that is not over (§42.1)."""
+        high_watermark = self.high_watermark
+        # Of every fetch this is asked.
+        return self.log.last_stable_offset(high_watermark) if self.log.may_have_transactions else high_watermark
 
     def upper_bound(self, isolation_level: int) -> int:
         """The first offset a consumer does not see yet (§15.3.2)."""

@@ -74,6 +74,8 @@ class Log:
     """Whether acknowledgements wait: of offsets below `sync_required_offset`, until `flushed_offset` is there."""
     is_start_durable: bool = _field_of("_local.is_start_durable")
     """Whether the names of the segments say, durably, that the log begins with the first one."""
+    may_have_transactions: bool = _field_of("_local.may_have_transactions")
+    """False: readers of committed records see all below the high watermark."""
     cleaned_offset: int = _field_of("swaps.cleaned_offset")
     has_pending_writes: bool = _field_of("_queue.has_pending_writes")
     pending_records: Sequence[bytes | bytearray | memoryview] = _field_of("_queue.batches")
@@ -119,6 +121,7 @@ class Log:
         self.write_pending = self._queue.write_pending
         self.read = self._reader.read
         self.bytes_between = self._reader.bytes_between
+        self.aborted_transactions = self._reader.aborted_transactions
         self.truncate_to = self._truncation.truncate_to
         self.begin_flush = self.durability.begin_flush
         self.finish_flush = self.durability.finish_flush
@@ -173,6 +176,12 @@ class Log:
     def offset_of_max_timestamp(self, upper_bound: int) -> FoundTimestamp | None:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
         return self._reader.offset_of_max_timestamp(upper_bound)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop: below it every transaction is over. Raises KafkaStorageError."""
+        producers = self._producers.manager
+        self._local.may_have_transactions = producers.has_transactions
+        return producers.last_stable_offset(high_watermark, self._local.log_start_offset)
 
     # Leader epochs
 

@@ -4,8 +4,12 @@ Per producer id: its epoch and its last five batches. A retry that equals one of
 the first try got. Five, because a producer may have five requests in flight on a connection, and any of them may come
 again. Everything else must follow on what came before, or the producer has lost something and gets an error.
 
-The order of use: `check` before the offset is assigned, `update` once it is; then `confirm` when the batch is written,
-or `undo` when it could not be. `replay` does for batches read from the log what `update` does for new ones, unchecked.
+A producer with a transactional id has at most one transaction open here (`transactions`); the marker that ends it says
+which coordinator has sent it, so that an older one is known from it.
+
+The order of use: `check` or `check_marker` before the offset is assigned, `update` or `update_by_marker` once it is;
+then `confirm` when the batch is written, or `undo` when it could not be. `replay` does for batches read from the log
+what the updates do for new ones, unchecked.
 Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do.
 """
 
@@ -16,7 +20,13 @@ from struct import error as struct_error
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from ottla.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
@@ -25,6 +35,8 @@ from ottla.protocol.records.batch import (
     BatchHeader,
     crc32c,
 )
+from ottla.protocol.records.control import TransactionMarker, marker_of
+from ottla.storage.transactions import AbortedTxn, Transactions
 
 EXPIRATION_MS = 86400000
 """The default of `producer.id.expiration.ms`."""
@@ -82,11 +94,24 @@ class ProducerStateManager:
         self._states: dict[int, ProducerState] = {}
         # Invariant: holds, for each producer changed since the last `confirm`, what it was then, or None.
         self._unconfirmed: dict[int, ProducerState | None] = {}
+        self._transactions = Transactions()
+        # As they were at the last `confirm`, if one has begun or ended since.
+        self._confirmed_transactions: Transactions | None = None
 
     @property
     def states(self) -> Mapping[int, ProducerState]:
         """Every remembered producer by its id."""
         return MappingProxyType(self._states)
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether any is open, or has ended and was not known to be over when the stable offset was last asked for."""
+        return bool(self._transactions)
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """First offsets by producer id, rising."""
+        return MappingProxyType(self._transactions.open)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -116,22 +141,64 @@ class ProducerStateManager:
         _check_order(producer_id, state, header)
         return None
 
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, marker: TransactionMarker, transaction_version: int
+    ) -> None:
+        """Whether a marker may be appended (§39.2). A repeated one may: its first answer was lost, and it ends nothing.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced. From transaction version 2 on, each end of a
+        transaction raises the epoch: a marker with the epoch of the open transaction belongs to the one before it.
+        """
+        state = self._states.get(producer_id)
+        if state is None:
+            return
+        is_late = transaction_version >= 2 and producer_epoch == state.epoch and state.transaction_first_offset >= 0
+        if producer_epoch < state.epoch or is_late:
+            raise InvalidProducerEpoch(f"epoch {producer_epoch} of producer {producer_id}, {state.epoch} was seen")
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"coordinator epoch {marker.coordinator_epoch}, {state.coordinator_epoch} was seen"
+            )
+
     def update(self, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
-        """Remember a batch that was given `base_offset` and is about to be written; without producer id, nothing."""
+        """Remember a batch, not a control batch, that was given `base_offset` and is about to be written; without
+        producer id, nothing."""
         producer_id = header.producer_id
         if producer_id < 0:
             return
         before = self._states.get(producer_id)
         if producer_id not in self._unconfirmed:
             self._unconfirmed[producer_id] = before
-        if header.attributes & CONTROL_BIT:
-            self._states[producer_id] = _after_marker(before, header, now_wall_ms)
-        else:
-            self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        after = self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        if after.transaction_first_offset == base_offset:
+            self._keep_transactions()
+            self._transactions.begin(producer_id, base_offset)
+
+    def update_by_marker(
+        self, header: BatchHeader, marker: TransactionMarker | None, base_offset: int, now_wall_ms: int
+    ) -> AbortedTxn | None:
+        """As `update`, of a control batch. The entry for the index if it has aborted a transaction."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        before = self._states.get(producer_id)
+        if producer_id not in self._unconfirmed:
+            self._unconfirmed[producer_id] = before
+        self._states[producer_id] = _after_marker(before, header, marker, now_wall_ms)
+        if marker is None or producer_id not in self._transactions.open:
+            return None
+        self._keep_transactions()
+        entry = self._transactions.end(producer_id, base_offset)
+        return None if marker.is_commit else entry
+
+    def _keep_transactions(self) -> None:
+        if self._confirmed_transactions is None:
+            self._confirmed_transactions = self._transactions.copy()
 
     def confirm(self) -> None:
         """Everything updated so far is in the log."""
         self._unconfirmed.clear()
+        self._confirmed_transactions = None
 
     def undo(self) -> None:
         """Nothing that was updated since `confirm` came into the log: forget it."""
@@ -141,11 +208,25 @@ class ProducerStateManager:
             else:
                 self._states[producer_id] = before
         self._unconfirmed.clear()
+        if self._confirmed_transactions is not None:
+            self._transactions, self._confirmed_transactions = self._confirmed_transactions, None
 
-    def replay(self, header: BatchHeader, now_wall_ms: int) -> None:
-        """Take in a batch of the log, with its real offsets: on recovery, after a truncation."""
-        self.update(header, header.base_offset, now_wall_ms)
-        self.confirm()
+    def replay(self, batch: Buffer, header: BatchHeader, now_wall_ms: int) -> AbortedTxn | None:
+        """Take in a batch of the log, with its real offsets: on recovery, after a truncation.
+
+        The entry for the index if it has aborted a transaction."""
+        aborted = None
+        if header.producer_id >= 0:
+            if header.attributes & CONTROL_BIT:
+                aborted = self.update_by_marker(header, marker_of(batch), header.base_offset, now_wall_ms)
+            else:
+                self.update(header, header.base_offset, now_wall_ms)
+            self.confirm()
+        return aborted
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
+        """See `Transactions.last_stable_offset`."""
+        return self._transactions.last_stable_offset(high_watermark, log_start_offset)
 
     def expire(self, now_wall_ms: int) -> list[int]:
         """Forget producers that have not written for the expiration time and have no open transaction; their ids."""
@@ -163,6 +244,7 @@ class ProducerStateManager:
         """Forget everything: the log has been emptied, or is about to be replayed."""
         self._states.clear()
         self._unconfirmed.clear()
+        self._transactions, self._confirmed_transactions = Transactions(), None
 
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
@@ -187,8 +269,12 @@ class ProducerStateManager:
         Each producer counts as seen now: how long it has been silent stands in no file.
         """
         states = dict(_snapshot_states(snapshot, now_wall_ms))
+        self.clear()
         self._states = states
-        self._unconfirmed.clear()
+        began = [(state.transaction_first_offset, producer_id) for producer_id, state in states.items()]
+        for first_offset, producer_id in sorted(began):
+            if first_offset >= 0:
+                self._transactions.begin(producer_id, first_offset)
 
 
 _NO_BATCH = ProducerBatch(
@@ -207,14 +293,19 @@ _new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]]
 )
 
 
-def _after_marker(before: ProducerState | None, header: BatchHeader, now_wall_ms: int) -> ProducerState:
-    """The end of a transaction closes it. Which coordinator ended it stands inside the batch and is not kept."""
+def _after_marker(
+    before: ProducerState | None, header: BatchHeader, marker: TransactionMarker | None, now_wall_ms: int
+) -> ProducerState:
+    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone."""
     same_epoch = before is not None and before.epoch == header.producer_epoch
+    coordinator_epoch = before.coordinator_epoch if before is not None else -1
+    first_offset = before.transaction_first_offset if before is not None and marker is None else NO_OFFSET
     return ProducerState(
         epoch=header.producer_epoch,
         batches=before.batches if before is not None and same_epoch else (),
         last_timestamp=header.max_timestamp,
-        coordinator_epoch=before.coordinator_epoch if before is not None else -1,
+        coordinator_epoch=coordinator_epoch if marker is None else marker.coordinator_epoch,
+        transaction_first_offset=first_offset,
         seen_ms=now_wall_ms,
     )
 

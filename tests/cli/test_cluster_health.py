@@ -11,6 +11,7 @@ from tests.cli.runner import run
 from tests.ports import free_ports
 
 
+@pytest.mark.usefixtures("roomy_disk")
 def test_sound_cluster_is_healthy_until_a_broker_is_killed() -> None:
     listener = f"127.0.0.1:{free_ports(1)[0]}"
     with ClusterThread(brokers=3, settings={"ottla.admin.listener": listener}) as cluster:

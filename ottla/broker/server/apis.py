@@ -59,6 +59,8 @@ _ROWS = (
     Api(21, "DeleteRecords", "delete_records", 0, 2),
     Api(22, "InitProducerId", "init_producer_id", 0, 5),
     Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
+    # v2 is of Kafka 4.2.
+    Api(27, "WriteTxnMarkers", "write_txn_markers", 1, 2),
     Api(32, "DescribeConfigs", "describe_configs", 1, 4),
     Api(33, "AlterConfigs", "alter_configs", 0, 2),
     Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),

@@ -23,6 +23,8 @@ from tests.broker.wire import RecordingLog, running_broker
 from tests.fakes.disk import FakeDisk
 from tests.simulation.network import Conditions
 
+pytestmark = pytest.mark.usefixtures("roomy_disk")
+
 PAGES = ("/health/startup", "/health/live", "/health/ready")
 
 
