@@ -53,7 +53,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Hand the command to the coordinator's own shell; what comes of it is an event that the command names."""
+    """Hand the command to the coordinator's own shell; its outcome is an event that the command names."""
 
     command: Any
 

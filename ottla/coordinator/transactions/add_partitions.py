@@ -30,13 +30,14 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
 
 def _add_error(entry: TransactionalIdEntry | None, request: AddPartitions) -> ErrorCode | None:
     """A pending transition comes first: while an exhausted epoch is rolled over, the client already has the new pair,
-    and must not be told that it is fenced (KAFKA-18660)."""
+    and must not be answered that it is fenced (KAFKA-18660)."""
     if entry is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return entry.busy_error or _pair_error(entry, request)
 
 
 def _pair_error(entry: TransactionalIdEntry, request: AddPartitions | VerifyPartitions) -> ErrorCode | None:
+    """An epoch that is greater than the stored one fences as well: it was never given."""
     if request.producer_id != entry.metadata.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if request.producer_epoch != entry.metadata.producer_epoch:
@@ -47,7 +48,10 @@ def _pair_error(entry: TransactionalIdEntry, request: AddPartitions | VerifyPart
 
 
 def verify_partitions(context: TransactionContext, request: VerifyPartitions) -> None:
-    """Nothing changes, and what is pending does not count: only what is durable is registered."""
+    """Nothing changes, and what is pending does not count: only what is durable is registered.
+
+    The leader that asks has a guard, which ends if the transaction ends before the answer.
+    """
     entry = context.find(request)
     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else _pair_error(entry, request)
     if entry is None or error is not None:

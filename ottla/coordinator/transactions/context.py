@@ -125,7 +125,7 @@ _ANSWERS: Final = {
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when a record could not be stored (§13.2.2)."""
+    """What a client is answered when a record could not be stored (§13.2.2)."""
     return _ANSWERS.get(error, error)
 
 

@@ -22,6 +22,7 @@ STATE_NAMES: Final = frozenset(state.kafka_name for state in TransactionState)
 def describe_transaction(context: TransactionContext, request: DescribeTransaction) -> None:
     entry = context.find(request)
     if entry is None or _is_being_removed(entry):
+        # In Kafka too an id whose tombstone is on its way is gone.
         result = DescriptionResult(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     else:
         partitions = frozenset(entry.missing_markers) if entry.metadata.is_decided else entry.metadata.partitions
@@ -30,6 +31,7 @@ def describe_transaction(context: TransactionContext, request: DescribeTransacti
 
 
 def list_transactional_ids(context: TransactionContext, request: ListTransactionalIds) -> None:
+    """Those that pass all filters, as they are: what is pending does not count."""
     context.run(_list_in_slices(context, request))
 
 

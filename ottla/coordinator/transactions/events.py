@@ -1,6 +1,6 @@
 """What can happen to the transactional ids of one `__transaction_state` partition, and the answers to requests.
 
-Requests know no versions: the errors are those of the newest, and the handler tells older clients what they know.
+Requests know no versions: the errors are those of the newest, and the handler translates them for older clients.
 Every request has a token; its answer is one `Reply` with the result that is named beside it.
 """
 
@@ -101,7 +101,7 @@ class AbortTimedOutTransactions:
 
 @dataclass(frozen=True, slots=True)
 class ExpireTransactionalIds:
-    """It is time to look for ids that nobody has used for long."""
+    """It is time to look for ids that no client has used for long."""
 
 
 class RetryCompletionTimer(NamedTuple):

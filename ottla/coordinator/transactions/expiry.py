@@ -1,4 +1,4 @@
-"""What time does: transactions that are open for too long are aborted, ids that nobody uses are removed (§13.5.6).
+"""What time does: transactions that are open for too long are aborted, ids that no client uses are removed (§13.5.6).
 
 Both compare times that an earlier coordinator may have stored, so that the clocks of the brokers matter.
 """

@@ -51,6 +51,17 @@ EVENTS: Final[Mapping[type, Callable[[Any, Any], None]]] = MappingProxyType(
 )
 
 
+def transaction_request_error(config: TransactionConfig, request: TransactionRequest) -> ErrorCode | None:
+    """The first checks of all, wherever the transactional id is coordinated."""
+    if isinstance(request, ListTransactionalIds):
+        return None
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if isinstance(request, InitializeProducer) and not 0 < request.timeout_ms <= config.transaction_max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return None
+
+
 class TransactionShard:
     """The `CoordinatorShard` of `__transaction_state`."""
 
@@ -68,14 +79,7 @@ class TransactionShard:
         return self.context.entries
 
     def request_error(self, request: TransactionRequest) -> ErrorCode | None:
-        if isinstance(request, ListTransactionalIds):
-            return None
-        if not request.transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        if isinstance(request, InitializeProducer):
-            longest_ms = self._config.transaction_max_timeout_ms
-            return None if 0 < request.timeout_ms <= longest_ms else ErrorCode.INVALID_TRANSACTION_TIMEOUT
-        return None
+        return transaction_request_error(self._config, request)
 
     @staticmethod
     def refusal(request: TransactionRequest, error: ErrorCode) -> object:

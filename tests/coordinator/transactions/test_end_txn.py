@@ -63,7 +63,7 @@ def test_another_epoch_is_fenced_whether_smaller_or_greater(step: int) -> None:
     assert producer.commit() is ErrorCode.PRODUCER_FENCED
 
 
-def test_an_unknown_id_and_producer_id_are_told_so() -> None:
+def test_an_unknown_id_and_producer_id_are_refused() -> None:
     log = TransactionLog()
     assert Producer(log).add(0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert Producer(log).commit() is ErrorCode.INVALID_PRODUCER_ID_MAPPING

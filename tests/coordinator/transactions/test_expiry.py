@@ -103,7 +103,7 @@ def test_a_pending_transaction_is_left_to_the_next_look() -> None:
     assert log.state() is TransactionState.PREPARE_COMMIT
 
 
-def test_ids_expire_that_nobody_has_used() -> None:
+def test_ids_expire_that_no_client_has_used() -> None:
     log = TransactionLog()
     producer = Producer(log, "unused")
     producer.initialize()

@@ -135,7 +135,7 @@ def test_another_producer_id_is_fenced() -> None:
     assert producer.initialize(with_pair=True) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_pair_of_an_expired_id_starts_anew() -> None:
+def test_a_pair_of_an_expired_id_gets_a_new_one() -> None:
     log = TransactionLog()
     producer = Producer(log)
     producer.producer_id, producer.producer_epoch = 7, 3
