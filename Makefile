@@ -84,6 +84,7 @@ nightly: SIEGE_MINUTES = 10
 nightly: N = 5000000
 nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_ARCHIVE_KILLS=10 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_archive.py
+	OTTLA_SPARK_CLUSTER=1 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_jobs.py
 	$(MAKE) test-pipeline-newest
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
 	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py

@@ -24,6 +24,7 @@ from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
+from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
 from ottla.broker.server.dispatch import PreparedFrames
 from ottla.broker.server.listeners import Listeners
@@ -40,6 +41,7 @@ from ottla.storage.files import FileSystem
 if TYPE_CHECKING:
     from ottla.broker.admin.metrics.source import MetricSource
     from ottla.broker.admin.probe import HealthProbe
+    from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
@@ -82,6 +84,7 @@ class Parts:
         self.replicas.on_leadership(self.transaction_loader.topic_name, self.transaction_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
         self.transaction_markers = TransactionMarkers(runtime, self.replicas)
+        self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
@@ -192,6 +195,14 @@ class Parts:
     def _make_fetch_sessions(self) -> FetchSessionCache:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
+
+    def _make_verifier(self) -> "AddPartitionsToTxnManager":
+        """Imported here: a broker without transactions starts without it."""
+        from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
+
+        return AddPartitionsToTxnManager(
+            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+        )
 
     def _make_events(self) -> "Publisher":
         """Imported here: a broker that publishes no events starts without it."""

@@ -19,6 +19,7 @@ from ottla.storage.log_producers import LogProducers
 from ottla.storage.segment import LOG_SUFFIX, Segment, SegmentMark
 from ottla.storage.segment_swap import SegmentSwaps
 from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
+from ottla.storage.verification_guards import VerificationGuard
 
 NO_LOG_APPEND_TIME = -1
 
@@ -99,6 +100,7 @@ class AppendQueue:
         now_wall_ms: int,
         origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Check the batch, give it offsets in place, queue it. The buffer must stay as it is until `write_pending`.
 
@@ -116,7 +118,7 @@ class AppendQueue:
             zstd_allowed=zstd_allowed,
         )
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
-            first = self._producers.manager.check(header)
+            first = self._producers.manager.check(header, guard)
             if first is not None:
                 return AppendInfo(
                     first.first_offset, first.last_offset, first.timestamp, -1, local.log_start_offset, duplicate=True

@@ -31,8 +31,18 @@ from ottla.storage.retention import Expired, Retention
 from ottla.storage.segment_reader import ReadResult, WouldBlock
 from ottla.storage.segment_swap import SegmentSwaps
 from ottla.storage.truncation import Truncation
+from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard
 
-__all__ = ["AppendInfo", "LoadedLog", "Log", "Origin", "ReadResult", "WouldBlock"]
+__all__ = [
+    "NOT_VERIFIED",
+    "AppendInfo",
+    "LoadedLog",
+    "Log",
+    "Origin",
+    "ReadResult",
+    "VerificationGuard",
+    "WouldBlock",
+]
 
 
 class LoadedLog(NamedTuple):
@@ -200,6 +210,11 @@ class Log:
     def producers(self) -> ProducerStateManager:
         """The idempotent producers as of the log end. Raises KafkaStorageError."""
         return self._producers.manager
+
+    def drop_guards(self) -> None:
+        """A term of leadership is over."""
+        if self._producers.has_loaded:
+            self._producers.manager.drop_guards()
 
     def begin_restore(self) -> ProducersRestore | None:
         """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.

@@ -7,6 +7,8 @@ again. Everything else must follow on what came before, or the producer has lost
 A producer with a transactional id has at most one transaction open here (`transactions`); the marker that ends it says
 which coordinator has sent it, so that an older one is known from it.
 
+The first batch of a transaction presents a guard (`verification_guards`).
+
 The order of use: `check` or `check_marker` before the offset is assigned, `update` or `update_by_marker` once it is;
 then `confirm` when the batch is written, or `undo` when it could not be. `replay` does for batches read from the log
 what the updates do for new ones, unchecked.
@@ -37,6 +39,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.control import TransactionMarker, marker_of
 from ottla.storage.transactions import AbortedTxn, Transactions
+from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
 EXPIRATION_MS = 86400000
 """The default of `producer.id.expiration.ms`."""
@@ -94,6 +97,7 @@ class ProducerStateManager:
         self._states: dict[int, ProducerState] = {}
         # Invariant: holds, for each producer changed since the last `confirm`, what it was then, or None.
         self._unconfirmed: dict[int, ProducerState | None] = {}
+        self._guards = VerificationGuards()
         self._transactions = Transactions()
         # As they were at the last `confirm`, if one has begun or ended since.
         self._confirmed_transactions: Transactions | None = None
@@ -116,11 +120,30 @@ class ProducerStateManager:
     def __len__(self) -> int:
         return len(self._states)
 
-    def check(self, header: BatchHeader) -> DuplicateOf | None:
-        """What a client's batch is: new (None), or the repetition of one that is in the log already.
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
+    ) -> VerificationGuard | None:
+        """Before a transactional batch: the guard to present with it when its coordinator has answered (§40.2.1).
 
-        Raises InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber. A repetition is recognised before any
-        of them: the answer to the first try was lost, and the producer may have gone on since.
+        None: the transaction is open here, so that no question is needed. Raises InvalidProducerEpoch."""
+        state = self._states.get(producer_id)
+        if state is not None:
+            if epoch < state.epoch:
+                raise _of_an_older_epoch(producer_id, epoch, state.epoch)
+            if epoch == state.epoch and state.transaction_first_offset >= 0:
+                return None
+        return self._guards.take(producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
+
+    def drop_guards(self) -> None:
+        """Another broker leads, or this one in another term: what was asked about before counts no more."""
+        self._guards.clear()
+
+    def check(self, header: BatchHeader, guard: VerificationGuard | None = None) -> DuplicateOf | None:
+        """What a batch is: new (None), or the repetition of one that is in the log already.
+
+        `guard` is what the first batch of a transaction presents, `NOT_VERIFIED` where none is asked for. Raises
+        InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber. A repetition is recognised before any of them:
+        the answer to the first try was lost, and the producer may have gone on since.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -128,17 +151,18 @@ class ProducerStateManager:
         state = self._states.get(producer_id)
         if state is None:
             # A producer that wrote here long ago, or never: there is nothing to compare its sequence with.
-            if header.attributes & TRANSACTIONAL_BIT:
-                raise _not_in_a_transaction(producer_id)
-            return None
-        if state.epoch == header.producer_epoch and state.batches:
+            if not header.attributes & TRANSACTIONAL_BIT:
+                return None
+            state = _UNKNOWN
+        elif state.epoch == header.producer_epoch and state.batches and header.base_sequence >= 0:
             # What follows on the last batch cannot be one of the last five.
             if header.base_sequence == (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK:
                 if not header.attributes & TRANSACTIONAL_BIT and state.transaction_first_offset < 0:
                     return None
             elif duplicate := _find_duplicate(state, header.base_sequence, header.last_sequence):
                 return duplicate
-        _check_order(producer_id, state, header)
+        kept = self._guards.get(producer_id)
+        _check_order(producer_id, state, header, kept, guard)
         return None
 
     def check_marker(
@@ -154,7 +178,7 @@ class ProducerStateManager:
             return
         is_late = transaction_version >= 2 and producer_epoch == state.epoch and state.transaction_first_offset >= 0
         if producer_epoch < state.epoch or is_late:
-            raise InvalidProducerEpoch(f"epoch {producer_epoch} of producer {producer_id}, {state.epoch} was seen")
+            raise _of_an_older_epoch(producer_id, producer_epoch, state.epoch)
         if marker.coordinator_epoch < state.coordinator_epoch:
             raise TransactionCoordinatorFenced(
                 f"coordinator epoch {marker.coordinator_epoch}, {state.coordinator_epoch} was seen"
@@ -170,6 +194,8 @@ class ProducerStateManager:
         if producer_id not in self._unconfirmed:
             self._unconfirmed[producer_id] = before
         after = self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        if header.attributes & TRANSACTIONAL_BIT:
+            self._guards.drop(producer_id)
         if after.transaction_first_offset == base_offset:
             self._keep_transactions()
             self._transactions.begin(producer_id, base_offset)
@@ -185,6 +211,7 @@ class ProducerStateManager:
         if producer_id not in self._unconfirmed:
             self._unconfirmed[producer_id] = before
         self._states[producer_id] = _after_marker(before, header, marker, now_wall_ms)
+        self._guards.drop_by_marker(producer_id, header.producer_epoch)
         if marker is None or producer_id not in self._transactions.open:
             return None
         self._keep_transactions()
@@ -238,12 +265,14 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self._states[producer_id]
+        self._guards.expire(now_wall_ms, self.expiration_ms)
         return expired
 
     def clear(self) -> None:
         """Forget everything: the log has been emptied, or is about to be replayed."""
         self._states.clear()
         self._unconfirmed.clear()
+        self._guards.clear()
         self._transactions, self._confirmed_transactions = Transactions(), None
 
     def snapshot_bytes(self) -> bytes:
@@ -335,13 +364,41 @@ def _find_duplicate(state: ProducerState, first_sequence: int, last_sequence: in
     return None
 
 
-def _check_order(producer_id: int, state: ProducerState, header: BatchHeader) -> None:
-    transactional = header.attributes & TRANSACTIONAL_BIT
-    if transactional and state.transaction_first_offset < 0:
-        raise _not_in_a_transaction(producer_id)
-    epoch, sequence = header.producer_epoch, header.base_sequence
+_UNKNOWN = ProducerState(epoch=NO_PRODUCER_EPOCH)
+
+
+def _check_order(
+    producer_id: int,
+    state: ProducerState,
+    header: BatchHeader,
+    kept: VerificationGuard | None,
+    presented: VerificationGuard | None,
+) -> None:
+    """Of a batch that repeats none (§40.4)."""
+    epoch, transactional = header.producer_epoch, header.attributes & TRANSACTIONAL_BIT
     if epoch < state.epoch:
-        raise InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {state.epoch} was seen")
+        raise _of_an_older_epoch(producer_id, epoch, state.epoch)
+    is_open = state.transaction_first_offset >= 0
+    begins = transactional and not (is_open and epoch == state.epoch)
+    if begins and presented is not NOT_VERIFIED and (presented is None or presented is not kept):
+        raise InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
+    # Offsets committed in a transaction have no sequence.
+    if header.base_sequence >= 0:
+        _check_sequence(producer_id, state, header, kept)
+    if is_open and not transactional:
+        raise InvalidTxnState(f"producer {producer_id} has an open transaction, and this batch is not part of one")
+
+
+def _check_sequence(
+    producer_id: int, state: ProducerState, header: BatchHeader, kept: VerificationGuard | None
+) -> None:
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    if kept is not None:
+        lowest = 0 if kept.raises_epoch and not state.batches else kept.lowest_sequence
+        if sequence > lowest:
+            raise OutOfOrderSequenceNumber(
+                f"sequence {sequence} of producer {producer_id} in epoch {epoch}, {lowest} is to be verified first"
+            )
     expected = 0
     if epoch == state.epoch and state.batches:
         expected = (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK
@@ -349,12 +406,10 @@ def _check_order(producer_id: int, state: ProducerState, header: BatchHeader) ->
         raise OutOfOrderSequenceNumber(
             f"sequence {sequence} of producer {producer_id} in epoch {epoch}, {expected} expected"
         )
-    if state.transaction_first_offset >= 0 and not transactional:
-        raise InvalidTxnState(f"producer {producer_id} has an open transaction, and this batch is not part of one")
 
 
-def _not_in_a_transaction(producer_id: int) -> InvalidTxnState:
-    return InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
+def _of_an_older_epoch(producer_id: int, epoch: int, seen: int) -> InvalidProducerEpoch:
+    return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {seen} was seen")
 
 
 def _snapshot_states(snapshot: bytes, now_wall_ms: int) -> Iterator[tuple[int, ProducerState]]:
