@@ -1,7 +1,7 @@
 """Random lives of transactional ids: requests, append results, markers, timers and failovers in any order.
 
 What clients were answered must fit together, whatever happens: pairs only rise, a decision is never changed, one
-completion follows each, and the log replayed gives the state that is served.
+completion follows each, and the log replayed gives the state that is served (I-22).
 """
 
 from typing import Any
