@@ -216,7 +216,8 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     ("fields", "code"),
     [
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "tx"}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ({"transactional_id": "tx"}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "tx", "transaction_timeout_ms": 1}, ErrorCode.NOT_COORDINATOR),
         ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
     ],

@@ -33,6 +33,7 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import ListenerOptions, NetworkOptions
+from ottla.broker.config.server_transaction import TransactionOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -45,6 +46,7 @@ class ServerOptions(
     ReplicationOptions,
     GroupOptions,
     OffsetsOptions,
+    TransactionOptions,
     CleanerOptions,
     MessageOptions,
     LogOptions,

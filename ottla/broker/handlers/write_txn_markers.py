@@ -22,12 +22,18 @@ from ottla.protocol.records.control import TransactionMarker
 async def handle(
     transaction_markers: TransactionMarkers, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    appends = _appends(request)
-    if not appends:
-        return WriteTxnMarkersResponse()
     if not context.connection.is_inter_broker:
+        appends = _appends(request)
         return _response(appends, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(appends))
-    return _response(appends, await transaction_markers.append_all(appends))
+    return await write_markers(transaction_markers, request)
+
+
+async def write_markers(
+    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Also for the coordinator on this broker."""
+    appends = _appends(request)
+    return _response(appends, await transaction_markers.append_all(appends)) if appends else WriteTxnMarkersResponse()
 
 
 def _appends(request: WriteTxnMarkersRequest) -> list[MarkerAppend]:

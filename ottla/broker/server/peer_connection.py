@@ -18,6 +18,7 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
 from ottla.timer.wheel import TimerEntry
@@ -28,6 +29,7 @@ VERSIONS: dict[type[Message], int] = {
     ListOffsetsRequest: 7,
     OffsetForLeaderEpochRequest: 4,
     ProduceRequest: 11,
+    WriteTxnMarkersRequest: 2,
 }
 
 SMALLEST_BUFFER = 64 * 1024

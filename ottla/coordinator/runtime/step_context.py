@@ -11,7 +11,16 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from ottla.coordinator.runtime.appends import AppendBook
-from ottla.coordinator.runtime.effects import Append, CancelTimer, CoordinatorRecord, Effect, Observed, Reply, SetTimer
+from ottla.coordinator.runtime.effects import (
+    Append,
+    CancelTimer,
+    CoordinatorRecord,
+    Dispatch,
+    Effect,
+    Observed,
+    Reply,
+    SetTimer,
+)
 from ottla.protocol.errors import ErrorCode
 
 MEMBERS_PER_SLICE: Final = 64
@@ -81,6 +90,9 @@ class StepContext:
 
     def observe(self, fact: object) -> None:
         self.effects.append(Observed(fact))
+
+    def dispatch(self, command: object) -> None:
+        self.effects.append(Dispatch(command))
 
     def set_timer(self, key: Hashable, deadline_ms: int) -> None:
         self.effects.append(SetTimer(key, deadline_ms))
