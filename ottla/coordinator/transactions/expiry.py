@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.coordinator.transactions.context import TransactionContext, give_up
-from ottla.coordinator.transactions.decisions import fence
+from ottla.coordinator.transactions.decisions import IDS_PER_SLICE, fence
 from ottla.coordinator.transactions.entry import (
     NEVER_TIMES_OUT_MS,
     TransactionalIdEntry,
@@ -24,8 +24,6 @@ from ottla.coordinator.transactions.events import (
 from ottla.coordinator.transactions.records import build_transaction_key
 from ottla.protocol.errors import ErrorCode
 
-IDS_PER_SLICE: Final = 1000
-"""To look at one takes less than a microsecond."""
 TOMBSTONES_PER_BATCH: Final = 64
 _NO_OWNER: Final = ""
 

@@ -1,6 +1,6 @@
 """What a partition of `__transaction_state` holds: its transactional ids, and which request goes where."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -118,10 +118,8 @@ class TransactionShard:
         if entry is not None and entry.metadata.is_decided and entry.pending is None:
             decisions.begin_markers(self.context, entry)
 
-    def on_elected(self) -> None:
-        for entry in self.context.entries.values():
-            if entry.metadata.is_decided:
-                decisions.begin_markers(self.context, entry)
+    def on_elected(self) -> Iterator[None]:
+        return decisions.resume_decided(self.context)
 
     def on_resigned(self) -> None:
         """No request is parked but those whose record is on its way, which the runtime answers."""
