@@ -114,7 +114,12 @@ class Appends:
             sessions, self._sessions_to_wake = self._sessions_to_wake, {}
             guard = self._runtime.guard
             for outcome in own_appends:
-                guard(self._complete_or_wait, outcome)
+                waiting = self._own_waiting.get(outcome.partition)
+                if waiting is None or outcome.error_code:
+                    guard(self._complete_or_wait, outcome)
+                else:
+                    # Outcomes come in the order of the log: the marker of a transaction after what it ends.
+                    waiting.append(outcome)
             for partition in changes:
                 if self._has_waiters(partition):
                     guard(self._check_waiters, partition)
