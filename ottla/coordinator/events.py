@@ -6,6 +6,8 @@ Requests know no versions: where Kafka's behaviour depends on one, a flag says w
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
+
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
@@ -89,6 +91,8 @@ class CommitOffsets:
     """Versions 2 to 4; -1 leaves expiry to the broker's retention."""
     supports_group_id_not_found: bool = False
     """Version 9 and later: an unknown group is GROUP_ID_NOT_FOUND rather than ILLEGAL_GENERATION."""
+    producer: ProducerIdAndEpoch | None = None
+    """TxnOffsetCommit: in whose transaction. The offsets show once the transaction is committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,10 @@ class CoordinatorTopic(Generic[S]):
             return None
         return self._partitions.get(partition_for(name, self._partition_count))
 
+    def partition_at(self, index: int) -> HostedPartition[S] | None:
+        """The one with this index, if this broker leads it."""
+        return self._partitions.get(index)
+
     @property
     def exists(self) -> bool:
         return self._metadata.image.topic(self.name) is not None

@@ -11,7 +11,7 @@ few at a time, and that its large record is in the log is a step of its own.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.runtime import Runtime
@@ -20,15 +20,16 @@ from ottla.coordinator.runtime.effects import (
     AppendCompleted,
     AppendFailed,
     CancelTimer,
-    CoordinatorRecord,
     Effect,
     Observed,
+    ProducerIdAndEpoch,
     Reply,
     SetTimer,
     TimerFired,
 )
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
 from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import AppendInfo
@@ -42,6 +43,7 @@ EVENTS_PER_STEP = 64
 FACTS_PER_STEP = 32
 # Handling what was written takes as long again as it took to write it.
 LARGE_RECORD_BYTES = 32 << 10
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 S = TypeVar("S", bound=CoordinatorShard)
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
@@ -245,8 +247,8 @@ class HostedPartition(Generic[S]):
                 entry = self._timers.pop(key, None)
                 if entry is not None:
                     entry.cancel()
-            case Append(append_id, records):
-                self._append(append_id, records, wall_ms)
+            case Append():
+                self._append(effect, wall_ms)
             case Observed(fact):
                 if self._facts:
                     self._facts.append((fact, now_ms, wall_ms))
@@ -285,8 +287,9 @@ class HostedPartition(Generic[S]):
 
     # Appends
 
-    def _append(self, append_id: int, records: Sequence[CoordinatorRecord], wall_ms: int) -> None:
+    def _append(self, effect: Append, wall_ms: int) -> None:
         """Append with acks=all and the owner's timeout. Late success after a timeout is reported as well."""
+        append_id, records = effect.append_id, effect.records
         size_bytes = sum(len(key) + len(value or b"") for key, value in records)
         is_large = size_bytes > LARGE_RECORD_BYTES
         timeout = self._runtime.schedule(
@@ -309,7 +312,14 @@ class HostedPartition(Generic[S]):
             error = MessageTooLarge(f"records of {size_bytes} bytes, at most {most} allowed")
             self._runtime.soon(lambda: done(None, error))
             return
-        batch = build_batch((Record(timestamp=wall_ms, key=key, value=value) for key, value in records), codec=codec)
+        producer = effect.producer or NO_PRODUCER
+        batch = build_batch(
+            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records),
+            codec=codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=producer is not NO_PRODUCER,
+        )
         self._owner.append(self.index, memoryview(batch), done)
 
     def _refuse_later(self, append_id: int) -> None:

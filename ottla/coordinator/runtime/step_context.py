@@ -11,7 +11,16 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from ottla.coordinator.runtime.appends import AppendBook
-from ottla.coordinator.runtime.effects import Append, CancelTimer, CoordinatorRecord, Effect, Observed, Reply, SetTimer
+from ottla.coordinator.runtime.effects import (
+    Append,
+    CancelTimer,
+    CoordinatorRecord,
+    Effect,
+    Observed,
+    ProducerIdAndEpoch,
+    Reply,
+    SetTimer,
+)
 from ottla.protocol.errors import ErrorCode
 
 MEMBERS_PER_SLICE: Final = 64
@@ -94,3 +103,11 @@ class StepContext:
         self.effects.append(Append(append_id, tuple(records)))
         if self.on_append is not None:
             self.on_append(append_id, records)
+
+    def append_in_transaction(
+        self, owner: str, records: Sequence[CoordinatorRecord], after: AfterAppend, producer: ProducerIdAndEpoch
+    ) -> None:
+        """As `append`, in a transaction of the producer. `completed` comes before the transaction's marker."""
+        assert self.on_append is None, "what a transaction changes is known at its marker, not at the append"
+        append_id = self.appends.open(owner, tuple(records), after, producer.producer_id)
+        self.effects.append(Append(append_id, tuple(records), producer))

@@ -1,0 +1,221 @@
+"""TxnOffsetCommit over the wire, and markers in `__consumer_offsets`. No API row serves it yet: these tests add one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.server.apis import APIS, Api
+from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import iterate_batches
+from ottla.protocol.records.record import Record, build_batch
+from ottla.storage.producer_state import ProducerStateManager
+from tests.broker.asking import Asking, messages, running
+from tests.broker.test_coordinator_topic import ONE, loaded
+from tests.broker.test_group_handlers import codes, committed, fetch, found, stable
+from tests.broker.test_topic_admin import creatable, created
+
+txn = messages("txn_offset_commit")
+PRODUCER = ProducerIdAndEpoch(7, 3)
+OFFSETS = "__consumer_offsets"
+
+
+class Participation:
+    """Stands in for the transaction coordinator: says what the test wants, at once or when the test lets it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ProducerIdAndEpoch, int, bool]] = []
+        self.answer: ErrorCode | None = ErrorCode.NONE
+        self.done: Callable[[ErrorCode], None]
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partition_index: int,
+        done: Callable[[ErrorCode], None],
+        *,
+        register: bool,
+    ) -> None:
+        self.asked.append((transactional_id, producer, partition_index, register))
+        self.done = done
+        if self.answer is not None:
+            done(self.answer)
+
+
+@pytest.fixture
+def participation() -> Participation:
+    return Participation()
+
+
+@pytest.fixture
+async def broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, participation: Participation
+) -> AsyncIterator[Asking]:
+    monkeypatch.setitem(APIS, 28, Api(28, "TxnOffsetCommit", "txn_offset_commit", 0, 5))
+    # The log does not know yet which producers were verified.
+    monkeypatch.setattr(ProducerStateManager, "check", lambda *_: None)
+    async with running(tmp_path, ONE) as asking:
+        asking.groups._participation = participation
+        await found(asking)
+        await created(asking, creatable("a", 2))
+        yield asking
+
+
+def request(offset: int = 5, group_id: str = "g", topic: str = "a", **fields: Any) -> Any:
+    partition = txn.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata="note"
+    )
+    return txn.TxnOffsetCommitRequest(
+        transactional_id="id",
+        group_id=group_id,
+        producer_id=PRODUCER.producer_id,
+        producer_epoch=PRODUCER.producer_epoch,
+        topics=[txn.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        **fields,
+    )
+
+
+async def error_of(broker: Asking, version: int = 5, **fields: Any) -> int:
+    (code,) = codes(await broker.ask(request(**fields), version)).values()
+    return code
+
+
+async def stable_offset(broker: Asking) -> tuple[int, int]:
+    """The committed offset and the error of an OffsetFetch that requires stable ones."""
+    topics = [fetch.OffsetFetchRequestTopic(name="a", partition_indexes=[0])]
+    answer = await broker.ask(fetch.OffsetFetchRequest(group_id="g", topics=topics, require_stable=True), 7)
+    ((partition,),) = [topic.partitions for topic in answer.topics]
+    return partition.committed_offset, partition.error_code
+
+
+def write_marker(broker: Asking, *, commit: bool) -> "asyncio.Future[None]":
+    """As the handler of markers does; done when the high watermark has passed it."""
+    record = Record(timestamp=1, key=bytes((0, 0, 0, int(commit))), value=bytes(6))
+    producer_id, producer_epoch = PRODUCER
+    batch = build_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+    )
+    passed = asyncio.get_running_loop().create_future()
+
+    def done(info: Any, error: Any) -> None:
+        if error is not None:
+            passed.set_exception(error)
+            return
+        broker.broker.parts.group_loader.on_marker(OFFSETS, 0, *PRODUCER, commit)
+        passed.set_result(None)
+
+    runtime = broker.broker.runtime
+    runtime.soon(lambda: broker.broker.replicas.append_records(OFFSETS, 0, memoryview(batch), done))
+    return passed
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_offsets_are_stored_in_a_transactional_batch(
+    broker: Asking, participation: Participation, version: int
+) -> None:
+    response = await broker.ask(request(), version)
+
+    assert codes(response) == {("a", 0): 0}
+    assert participation.asked == [("id", PRODUCER, 0, version >= 5)]
+    log = broker.broker.replicas.partition(OFFSETS, 0).log
+    ((_, header),) = iterate_batches(log.read(0, 1 << 20, upper_bound=log.log_end_offset).records)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
+    assert header.is_transactional
+    assert not header.is_control
+
+
+@pytest.mark.parametrize(("commit", "offset"), [(True, 5), (False, 1)])
+async def test_offsets_show_with_the_commit_marker(broker: Asking, commit: bool, offset: int) -> None:
+    await committed(broker, "g", {("a", 0): 1})
+    await broker.ask(request(5), 3)
+    assert await stable_offset(broker) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+    await write_marker(broker, commit=commit)
+
+    assert await stable_offset(broker) == (offset, 0)
+
+
+async def test_marker_is_found_in_the_log_after_a_restart(
+    broker: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.ask(request(5), 3)
+    broker.groups.topic.resigned(0)
+    assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
+    await write_marker(broker, commit=True)
+    broker.groups.topic.elected(0)
+    await loaded(broker)
+
+    assert await stable_offset(broker) == (5, 0)
+
+
+async def test_member_of_another_generation_is_fenced(broker: Asking) -> None:
+    """§46.10"""
+    member = await stable(await broker.client())
+    fields = {"member_id": member.member_id, "group_instance_id": None}
+
+    assert await error_of(broker, generation_id=1, **fields) == 0
+    assert await error_of(broker, generation_id=0, **fields) == ErrorCode.ILLEGAL_GENERATION
+    assert await error_of(broker, generation_id=1, member_id="other") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await error_of(broker, 2) == 0, "version 2 names no member"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "version", "answer"),
+    [
+        (ErrorCode.NETWORK_EXCEPTION, 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, 5, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.PRODUCER_FENCED, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 3, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+async def test_refusal_of_the_transaction_coordinator_is_passed_on(
+    broker: Asking, participation: Participation, outcome: ErrorCode, version: int, answer: ErrorCode
+) -> None:
+    """§46.2"""
+    participation.answer = outcome
+
+    assert await error_of(broker, version) == answer
+    assert broker.broker.replicas.partition(OFFSETS, 0).log.log_end_offset == 0
+
+
+async def test_request_waits_for_the_transaction_coordinator(broker: Asking, participation: Participation) -> None:
+    participation.answer = None
+    client = await broker.client()
+    client.send(request(), 5)
+    # On another connection, which is read later.
+    assert await stable_offset(broker) == (-1, 0)
+    assert len(participation.asked) == 1
+    broker.broker.runtime.soon(lambda: participation.done(ErrorCode.NONE))
+
+    assert codes(await client.answer()) == {("a", 0): 0}
+
+
+async def test_nothing_is_asked_about_what_is_refused(broker: Asking, participation: Participation) -> None:
+    assert await error_of(broker, topic="b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await error_of(broker, group_id="") == ErrorCode.INVALID_GROUP_ID
+    broker.groups.topic.resigned(0)
+    assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
+    assert participation.asked == []
+
+
+async def test_without_transactions_no_coordinator_is_available(broker: Asking) -> None:
+    broker.groups._participation = None
+
+    assert await error_of(broker) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_markers_of_other_topics_concern_no_group(broker: Asking) -> None:
+    await broker.ask(request(5), 3)
+    broker.broker.parts.group_loader.on_marker("a", 0, *PRODUCER, True)
+
+    assert await stable_offset(broker) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
