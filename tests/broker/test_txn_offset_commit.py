@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators import loading
 from ottla.broker.server.apis import APIS, Api
+from ottla.coordinator import durable_state
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iterate_batches
@@ -15,7 +17,7 @@ from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.producer_state import ProducerStateManager
 from tests.broker.asking import Asking, messages, running
 from tests.broker.test_coordinator_topic import ONE, loaded
-from tests.broker.test_group_handlers import codes, committed, fetch, found, stable
+from tests.broker.test_group_handlers import codes, committed, fetch, fetched, found, stable
 from tests.broker.test_topic_admin import creatable, created
 
 txn = messages("txn_offset_commit")
@@ -139,9 +141,7 @@ async def test_offsets_show_with_the_commit_marker(broker: Asking, commit: bool,
     assert await stable_offset(broker) == (offset, 0)
 
 
-async def test_marker_is_found_in_the_log_after_a_restart(
-    broker: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_marker_is_found_in_the_log_by_the_next_coordinator(broker: Asking) -> None:
     await broker.ask(request(5), 3)
     broker.groups.topic.resigned(0)
     assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
@@ -150,6 +150,35 @@ async def test_marker_is_found_in_the_log_after_a_restart(
     await loaded(broker)
 
     assert await stable_offset(broker) == (5, 0)
+
+
+@pytest.mark.parametrize(("resigns", "error"), [(False, ErrorCode.NONE), (True, ErrorCode.NOT_COORDINATOR)])
+async def test_large_marker_is_loaded_in_slices(
+    broker: Asking, monkeypatch: pytest.MonkeyPatch, resigns: bool, error: ErrorCode
+) -> None:
+    """Another broker may be elected between two of them."""
+    await broker.ask(request(5), 3)
+    await write_marker(broker, commit=True)
+    topic = broker.groups.topic
+    topic.resigned(0)
+    monkeypatch.setattr(durable_state, "OFFSETS_PER_SLICE", 1)
+    slices: list[float] = []
+
+    async def between_slices(wait_s: float) -> None:
+        slices.append(wait_s)
+        if resigns:
+            topic.resigned(0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading.asyncio, "sleep", between_slices)
+        topic.elected(0)
+        await loaded(broker)
+
+    assert slices == [0]
+    answer = await fetched(broker, "g", 7, {"a": [0]})
+    assert answer.error_code == error
+    offsets = [partition.committed_offset for topic in answer.topics for partition in topic.partitions]
+    assert offsets == ([] if resigns else [5])
 
 
 async def test_member_of_another_generation_is_fenced(broker: Asking) -> None:
