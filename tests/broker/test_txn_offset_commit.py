@@ -67,15 +67,17 @@ async def broker(
         yield asking
 
 
-def request(offset: int = 5, group_id: str = "g", topic: str = "a", **fields: Any) -> Any:
+def request(
+    offset: int = 5, group_id: str = "g", topic: str = "a", producer: tuple[int, int] = PRODUCER, **fields: Any
+) -> Any:
     partition = txn.TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata="note"
     )
     return txn.TxnOffsetCommitRequest(
         transactional_id="id",
         group_id=group_id,
-        producer_id=PRODUCER.producer_id,
-        producer_epoch=PRODUCER.producer_epoch,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
         topics=[txn.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
         **fields,
     )
@@ -232,6 +234,8 @@ async def test_request_waits_for_the_transaction_coordinator(broker: Asking, par
 async def test_nothing_is_asked_about_what_is_refused(broker: Asking, participation: Participation) -> None:
     assert await error_of(broker, topic="b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await error_of(broker, group_id="") == ErrorCode.INVALID_GROUP_ID
+    for producer in ((-1, 0), (7, -1)):
+        assert await error_of(broker, producer=producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     broker.groups.topic.resigned(0)
     assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
     assert participation.asked == []
