@@ -4,10 +4,13 @@ This is the one place that knows all parts. Each takes the runtime and the parts
 What a part does when the metadata changes it does as a publisher, in the order of the list at the end.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
+from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -20,6 +23,8 @@ from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
+from ottla.broker.replicas.transaction_markers import TransactionMarkers
+from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
 from ottla.broker.server.dispatch import PreparedFrames
 from ottla.broker.server.listeners import Listeners
@@ -28,6 +33,7 @@ from ottla.broker.server.socket_server import Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
+from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.files import FileSystem
@@ -35,7 +41,9 @@ from ottla.storage.files import FileSystem
 if TYPE_CHECKING:
     from ottla.broker.admin.metrics.source import MetricSource
     from ottla.broker.admin.probe import HealthProbe
+    from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+    from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
 
 
@@ -69,10 +77,14 @@ class Parts:
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.loggers = BrokerLoggers(runtime)
         self.group_loader = GroupCoordinatorLoader(
-            runtime, self.replicas, self.metadata, ensure_topic=self.auto_topic_creation.ensure_offsets_topic
+            runtime, self.replicas, self.metadata, ensure_topic=self._ensured(CONSUMER_OFFSETS)
         )
         self.replicas.on_leadership(self.group_loader.topic_name, self.group_loader)
+        self.transaction_loader = TransactionCoordinatorLoader(runtime, self.metadata, self._make_transactions)
+        self.replicas.on_leadership(self.transaction_loader.topic_name, self.transaction_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
+        self.transaction_markers = TransactionMarkers(runtime, self.replicas)
+        self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
@@ -88,6 +100,10 @@ class Parts:
     @property
     def groups(self) -> "GroupCoordinator":
         return self.group_loader.groups
+
+    @property
+    def transactions(self) -> "TransactionCoordinator":
+        return self.transaction_loader.coordinator
 
     def health_probe(self) -> "HealthProbe":
         """Imported here: a broker without an admin listener starts without it."""
@@ -127,6 +143,7 @@ class Parts:
         if self.events is not None:
             self.events.start()
         self.group_loader.start()
+        self.transaction_loader.start()
         self.log_manager.start()
         self.runtime.end_event()
         self.server.begin_to_serve()
@@ -143,6 +160,26 @@ class Parts:
     def _part(self, name: str) -> Any:
         return getattr(self, name)
 
+    def _ensured(self, coordinator_topic: str) -> Callable[[], None]:
+        return partial(self.auto_topic_creation.ensure_coordinator_topic, coordinator_topic)
+
+    def _make_transactions(self) -> "TransactionCoordinator":
+        """Imported here: a broker without transactional ids starts without it."""
+        from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
+        from ottla.broker.handlers.write_txn_markers import write_markers
+
+        self.producer_ids.claim_ahead()
+        return TransactionCoordinator(
+            self.runtime,
+            self.replicas,
+            self.metadata,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
+            take_producer_id=self.producer_ids.take_now,
+            write_markers_here=partial(write_markers, self.transaction_markers),
+            ensure_topic=self._ensured(TRANSACTION_STATE),
+        )
+
     def _make_replicas(self) -> ReplicaManager:
         return ReplicaManager(
             self.runtime,
@@ -158,6 +195,14 @@ class Parts:
     def _make_fetch_sessions(self) -> FetchSessionCache:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
+
+    def _make_verifier(self) -> "AddPartitionsToTxnManager":
+        """Imported here: a broker without transactions starts without it."""
+        from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
+
+        return AddPartitionsToTxnManager(
+            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+        )
 
     def _make_events(self) -> "Publisher":
         """Imported here: a broker that publishes no events starts without it."""

@@ -185,6 +185,7 @@ class Broker:
         self.server.close_listeners()
         self.runtime.is_serving = False
         self.parts.group_loader.stop()
+        self.parts.transaction_loader.stop()
         if self.events is not None:
             self.events.stop()
         self.runtime.end_event()
@@ -216,6 +217,7 @@ class Broker:
         self.server.abort_connections()
         self.replicas.stop_fetching()
         self.parts.group_loader.stop_loading()
+        self.parts.transaction_loader.stop_loading()
         if self.events is not None:
             self.events.abandon()
         self.log_manager.stop()

@@ -241,6 +241,10 @@ class InvalidTxnState(KafkaError):
     code = ErrorCode.INVALID_TXN_STATE
 
 
+class TransactionCoordinatorFenced(KafkaError):
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
 class KafkaStorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -277,3 +281,10 @@ def error_for(code: ErrorCode, message: str = "") -> KafkaError:
     error = _CLASS_OF_CODE.get(code, KafkaError)(message or code.name)
     error.code = code
     return error
+
+
+def producer_error(code: ErrorCode, *, knows_fenced: bool) -> ErrorCode:
+    """What a producer is answered; older ones know PRODUCER_FENCED by the name that it had before (§13.3.3)."""
+    if code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -36,7 +36,7 @@ from ottla.replication.isr import IsrChange, IsrOutcome, outcome_of
 from ottla.replication.leadership import FetchNoted, Leadership, ReplicationRules, Term
 from ottla.replication.replica_progress import Contact, WatchingSessions
 from ottla.replication.replica_reads import FollowerFetch, ReplicaReads
-from ottla.storage.log import AppendInfo, Log, Origin
+from ottla.storage.log import AppendInfo, Log, Origin, VerificationGuard
 
 ACKS_ALL = -1
 READ_COMMITTED = 1
@@ -159,6 +159,8 @@ class Partition:
         begins_term = leader_epoch > self.leader_epoch or leader != self.leader_id
         if begins_term:
             assert not self.log.has_pending_writes, "what is queued was accepted in the old term, and is written first"
+        if begins_term:
+            self.log.drop_guards()
         if begins_term and leader == self.local_id:
             self.log.maybe_assign_leader_epoch(leader_epoch)
             self.leader_epoch_start = self.log.log_end_offset
@@ -228,6 +230,7 @@ class Partition:
         wall_ms: int,
         origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Queues a batch behind the log's end; it is visible when the log has written it."""
         if self.leadership is None:
@@ -238,7 +241,22 @@ class Partition:
                 f"{len(self.isr)} replicas in sync, {self.min_isr} are needed (min.insync.replicas)"
             )
         return self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed
+            records,
+            leader_epoch=self.leader_epoch,
+            now_wall_ms=wall_ms,
+            origin=origin,
+            zstd_allowed=zstd_allowed,
+            guard=guard,
+        )
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
+    ) -> VerificationGuard | None:
+        """What the first batch of a transaction has to present when its coordinator has answered; None for a
+        transaction that is open here. Raises NotLeaderOrFollower, InvalidProducerEpoch, KafkaStorageError (§40.2.1)."""
+        self.check_leader()
+        return self.log.producers.begin_verification(
+            producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch
         )
 
     def acknowledgement(self, last_offset: int, leader_epoch: int) -> ErrorCode | None:
@@ -408,8 +426,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark: this broker has no transactions that could hold it back."""
-        return self.high_watermark
+        """The high watermark, or where the first transaction begins that is not over (§42.1)."""
+        high_watermark = self.high_watermark
+        # Of every fetch this is asked.
+        return self.log.last_stable_offset(high_watermark) if self.log.may_have_transactions else high_watermark
 
     def upper_bound(self, isolation_level: int) -> int:
         """The first offset a consumer does not see yet (§15.3.2)."""

@@ -6,8 +6,9 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.protocol.records.batch import BatchHeader, assign_offset_and_epoch
+from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.control import marker_of
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
 from ottla.storage.files import Buffer, File, storage_error
@@ -18,6 +19,7 @@ from ottla.storage.log_producers import LogProducers
 from ottla.storage.segment import LOG_SUFFIX, Segment, SegmentMark
 from ottla.storage.segment_swap import SegmentSwaps
 from ottla.storage.validation import ValidationConfig, validate_produced_batch, validate_replicated
+from ottla.storage.verification_guards import VerificationGuard
 
 NO_LOG_APPEND_TIME = -1
 
@@ -98,10 +100,12 @@ class AppendQueue:
         now_wall_ms: int,
         origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Check the batch, give it offsets in place, queue it. The buffer must stay as it is until `write_pending`.
 
         Raises the errors of `validate_produced_batch` and of the producer's sequence check; the log is unchanged then.
+        A marker is not checked: `ProducerStateManager.check_marker` says before whether it may be appended.
         """
         local = self._local
         if local.failure is not None or self._lost is not None:
@@ -113,8 +117,8 @@ class AppendQueue:
             from_client=origin is _CLIENT,
             zstd_allowed=zstd_allowed,
         )
-        if header.producer_id >= 0:
-            first = self._producers.manager.check(header)
+        if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
+            first = self._producers.manager.check(header, guard)
             if first is not None:
                 return AppendInfo(
                     first.first_offset, first.last_offset, first.timestamp, -1, local.log_start_offset, duplicate=True
@@ -194,10 +198,21 @@ class AppendQueue:
             if self._durability.flushed_offset == local.log_end_offset:
                 self._durability.oldest_unflushed_ms = now_wall_ms
         if header.producer_id >= 0:
-            self._producers.manager.update(header, base_offset, now_wall_ms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                local.may_have_transactions = True
+            if header.attributes & CONTROL_BIT:
+                self._end_transaction(records, header, base_offset, now_wall_ms)
+            else:
+                self._producers.manager.update(header, base_offset, now_wall_ms)
         segment.note(last_offset, timestamp, size, local.index_interval, now_wall_ms)
         self.batches.append(records)
         local.next_offset = last_offset + 1
+
+    def _end_transaction(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
+        producers = self._producers.manager
+        aborted = producers.update_by_marker(header, marker_of(records), base_offset, now_wall_ms)
+        if aborted is not None:
+            self._local.active.note_aborted(aborted)
 
     def write_pending(self, *, now_wall_ms: int) -> None:
         """Write all queued batches. If that fails, none of those at or after `log_end_offset` is in the log.
@@ -237,6 +252,7 @@ class AppendQueue:
         assert self._mark is not None, "a queue begins with a mark"
         segment = local.active
         segment.rewind(self._mark)
+        segment.forget_aborted_from(local.log_end_offset)
         self._producers.manager.undo()
         local.next_offset = local.log_end_offset
         self._epochs.truncate_from_end(local.log_end_offset)

@@ -31,9 +31,12 @@ from ottla.storage.files import Buffer, File, FileSystem, storage_error, write_a
 from ottla.storage.leader_epoch_cache import EpochWrite
 from ottla.storage.log import Log
 from ottla.storage.log_config import INT32_MAX, LogConfig
+from ottla.storage.marker_retention import MarkerRetention
+from ottla.storage.producer_state import ProducerState
 from ottla.storage.retention import largest_timestamp
 from ottla.storage.segment import CLEANED_SUFFIX, Segment
 from ottla.storage.segment_swap import SegmentSwap, SwapGroup
+from ottla.storage.transactions import AbortedTxn
 
 KEYS_PER_PASS_MAX = 500_000
 """Bounds the memory of a pass to some 80 MB. A log with more keys is cleaned in several passes."""
@@ -66,7 +69,9 @@ class CompactionPlan:
     dirty_from: int
     """The first offset whose key has not been looked at by an earlier pass."""
     config: LogConfig
-    last_offsets_of_producers: Mapping[int, int]
+    producers: Mapping[int, ProducerState]
+    aborted: Sequence[AbortedTxn]
+    """All that may have records in the sources."""
     write_epochs: EpochWrite | None
     now_wall_ms: int
     truncations: int
@@ -160,11 +165,8 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
         sources=sources,
         dirty_from=max(log.swaps.cleaned_offset, dirty[0].base_offset),
         config=config,
-        last_offsets_of_producers={
-            producer_id: state.batches[-1].last_offset
-            for producer_id, state in log.producers.states.items()
-            if state.batches
-        },
+        producers=dict(log.producers.states),
+        aborted=log.aborted_transactions(sources[0].segment.base_offset, sources[-1].end_offset),
         write_epochs=log.durability.begin_epochs_write(),
         now_wall_ms=now_wall_ms,
         truncations=log.truncations,
@@ -199,10 +201,11 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
     try:
         last_offsets, clean_until = _last_offsets(plan, pause)
         groups: list[SwapGroup] = []
+        markers = MarkerRetention(plan.aborted, plan.producers)
         end_offsets: dict[int, int] = {}
         for group in _grouped(plan, clean_until):
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
-            _Cleaner(plan, last_offsets, clean_until, segment, pause).clean(group)
+            _Cleaner(plan, last_offsets, clean_until, segment, markers, pause).clean(group)
             groups.append(SwapGroup(tuple(source.segment for source in group), segment))
             end_offsets[segment.base_offset] = group[-1].end_offset
         while last_offsets.clear_some():
@@ -225,12 +228,13 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
 def _last_offsets(plan: CompactionPlan, pause: Pause) -> tuple[KeyOffsets, int]:
     """The last offset of every key in the dirty part, and the offset up to which that is known."""
     offsets = KeyOffsets()
+    is_aborted = MarkerRetention(plan.aborted, plan.producers).is_aborted
     for source in plan.sources:
         if source.end_offset <= plan.dirty_from:
             continue
         for batch in scan(source.file, 0, source.size):
             pause()
-            if batch.header.is_control or batch.header.next_offset <= plan.dirty_from:
+            if batch.header.is_control or batch.header.next_offset <= plan.dirty_from or is_aborted(batch.header):
                 continue
             for n, record in enumerate(iterate_records(batch.view)):
                 if n % RECORDS_PER_PAUSE == 0:
@@ -263,13 +267,20 @@ class _Cleaner:
     """Copies what stays of some segments into a new one."""
 
     def __init__(
-        self, plan: CompactionPlan, last_offsets: KeyOffsets, clean_until: int, target: Segment, pause: Pause
+        self,
+        plan: CompactionPlan,
+        last_offsets: KeyOffsets,
+        clean_until: int,
+        target: Segment,
+        markers: MarkerRetention,
+        pause: Pause,
     ) -> None:
         self._plan = plan
         self._pause = pause
         self._last_offsets = last_offsets
         self._clean_until = clean_until
         self._target = target
+        self._markers = markers
         self._buffers: list[Buffer] = []
         self._buffered = 0
 
@@ -288,8 +299,13 @@ class _Cleaner:
     def _kept(self, batch: ScannedBatch) -> Buffer | None:
         """What stays of a batch: the batch itself, a smaller one, an empty one, or None."""
         header = batch.header
-        if header.is_control or header.base_offset >= self._clean_until:
+        if header.is_control:
+            return self._kept_marker(batch)
+        self._markers.saw_data(header)
+        if header.base_offset >= self._clean_until:
             return bytes(batch.view)
+        if self._markers.is_aborted(header):
+            return rebuild_batch(header, []) if self._markers.is_last_of_producer(header) else None
         records: list[Record] = []
         left: list[Record] = []
         for n, record in enumerate(iterate_records(batch.view)):
@@ -298,7 +314,7 @@ class _Cleaner:
             records.append(record)
             if self._stays(record, header):
                 left.append(record)
-        if not left and self._plan.last_offsets_of_producers.get(header.producer_id) != header.last_offset:
+        if not left and not self._markers.is_last_of_producer(header):
             return None
         horizon = None
         if not header.has_delete_horizon and any(record.value is None for record in left):
@@ -306,6 +322,23 @@ class _Cleaner:
         if len(left) == len(records) and horizon is None:
             return bytes(batch.view)
         return rebuild_batch(header, left, delete_horizon_ms=horizon)
+
+    def _kept_marker(self, batch: ScannedBatch) -> Buffer | None:
+        """A marker stays until all records of its transaction are gone, and for the time of a tombstone after that:
+        a reader may be in between. Its producer's last one is emptied then (§45.5, §45.6)."""
+        header = batch.header
+        entry = self._markers.entry_of(header)
+        is_cleaned = header.base_offset < self._clean_until
+        if not is_cleaned or self._markers.ends_seen_data(header):
+            if entry is not None:
+                self._target.note_aborted(entry)
+            return bytes(batch.view)
+        if not header.has_delete_horizon and header.record_count:
+            horizon = self._plan.now_wall_ms + self._plan.config.delete_retention_ms
+            return rebuild_batch(header, list(iterate_records(batch.view)), delete_horizon_ms=horizon)
+        if header.record_count and header.base_timestamp > self._plan.now_wall_ms:
+            return bytes(batch.view)
+        return rebuild_batch(header, []) if self._markers.is_last_of_producer(header) else None
 
     def _stays(self, record: Record, header: BatchHeader) -> bool:
         if record.offset >= self._clean_until:

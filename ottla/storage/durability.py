@@ -15,7 +15,7 @@ from ottla.storage.files import NO_DESCRIPTORS, File, FileSystem, storage_error
 from ottla.storage.leader_epoch_cache import EpochWrite, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_producers import ProducerSnapshots
-from ottla.storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from ottla.storage.segment import Segment
 
 Submit: TypeAlias = Callable[[Callable[[], None], Callable[[], None]], None]
 """`submit(work, done)` runs `work()` in the data directory's thread, then `done()` in the owner's. Neither raises."""
@@ -157,7 +157,7 @@ class Durability:
         if local.failure is not None:
             raise local.failure
         unflushed = [segment for segment in local.segments if not segment.is_flushed]
-        paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        paths = [path for segment in unflushed[:-1] for path in segment.index_paths()]
         paths += [self._snapshots.path(segment.base_offset) for segment in unflushed]
         try:
             log_files = [segment.file.duplicate() for segment in unflushed]

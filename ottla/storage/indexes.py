@@ -1,4 +1,5 @@
-"""The two indexes of a segment: which batch ends at which offset, and which offset brought the largest timestamp.
+"""The indexes of a segment: which batch ends at which offset, which offset brought the largest timestamp, what was
+aborted.
 
 A file of the offset index holds entries of 8 bytes, big-endian: the offset of a batch's last record relative to the
 segment's base offset (int32), and the position of that batch in the log file (int32). There is one every few kilobytes.
@@ -6,14 +7,24 @@ Both columns rise, so one entry is kept as one 64-bit number and looking up is a
 
 A file of the time index holds entries of 12 bytes, big-endian: timestamp (int64) and relative offset of the last record
 of the batch that holds it (int32). An entry is only made when the largest timestamp has grown, so both columns rise.
+
+The transaction index has the aborted transactions whose marker the segment has: entries of 34 bytes, big-endian,
+version (int16, 0), producer id, first offset, last offset and last stable offset (int64 each), in the order of their
+last offsets. A segment without aborted transactions has no file. A reader of committed records gets, with records, the
+list of aborted transactions that may overlap them: it is searched from the segment of the first record upwards, for an
+entry stands where its marker is, after all records of its transaction. The search may stop at the first entry whose
+last stable offset is not below the end of what is read: every transaction that begins before has its entry by then.
 """
 
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import le, lt
+from struct import Struct
+
+from ottla.storage.transactions import AbortedTxn
 
 OFFSET_ENTRY_SIZE = 8
 _POSITION_MASK = 0xFFFFFFFF
@@ -168,3 +179,42 @@ def _rises(column: Sequence[int]) -> bool:
 
 def _never_falls(column: Sequence[int]) -> bool:
     return all(map(le, column, islice(column, 1, None))) and (not column or column[0] >= 0)
+
+
+_ABORTED_ENTRY = Struct(">hqqqq")
+_TRANSACTION_INDEX_VERSION = 0
+
+
+def parse_transaction_index(content: bytes, base_offset: int) -> list[AbortedTxn] | None:
+    """None if that cannot be the index of the segment at `base_offset`. A torn entry at the end is left out."""
+    entries: list[AbortedTxn] = []
+    whole = len(content) - len(content) % _ABORTED_ENTRY.size
+    for version, *fields in _ABORTED_ENTRY.iter_unpack(memoryview(content)[:whole]):
+        entry = AbortedTxn(*fields)
+        before = entries[-1].last_offset if entries else base_offset - 1
+        if (
+            version != _TRANSACTION_INDEX_VERSION
+            or entry.last_offset <= before
+            or entry.first_offset > entry.last_offset
+        ):
+            return None
+        entries.append(entry)
+    return entries
+
+
+def build_transaction_index(entries: Iterable[AbortedTxn]) -> bytes:
+    return b"".join(_ABORTED_ENTRY.pack(_TRANSACTION_INDEX_VERSION, *entry) for entry in entries)
+
+
+def aborted_between(indexes: Iterable[Sequence[AbortedTxn]], first_offset: int, end_offset: int) -> list[AbortedTxn]:
+    """Those that may have records from `first_offset` up to `end_offset`, which is not included.
+
+    `indexes` are those of the segments from that of `first_offset` on, and are looked at one after the other."""
+    found: list[AbortedTxn] = []
+    for entries in indexes:
+        for entry in entries:
+            if entry.last_offset >= first_offset and entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return found
+    return found

@@ -138,6 +138,8 @@ class LocalLog:
         """Whether names of files are not durable yet."""
         self.is_start_durable = False
         """Whether the names of the segments say, durably, that the log begins with the first one."""
+        self.may_have_transactions = True
+        """Whether a transaction may not be over; to be asked of the producers."""
         self._roll_jitter_ms = 0
         self.configure(config)
         self.set_active(self.active)

@@ -31,8 +31,18 @@ from ottla.storage.retention import Expired, Retention
 from ottla.storage.segment_reader import ReadResult, WouldBlock
 from ottla.storage.segment_swap import SegmentSwaps
 from ottla.storage.truncation import Truncation
+from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard
 
-__all__ = ["AppendInfo", "LoadedLog", "Log", "Origin", "ReadResult", "WouldBlock"]
+__all__ = [
+    "NOT_VERIFIED",
+    "AppendInfo",
+    "LoadedLog",
+    "Log",
+    "Origin",
+    "ReadResult",
+    "VerificationGuard",
+    "WouldBlock",
+]
 
 
 class LoadedLog(NamedTuple):
@@ -74,6 +84,8 @@ class Log:
     """Whether acknowledgements wait: of offsets below `sync_required_offset`, until `flushed_offset` is there."""
     is_start_durable: bool = _field_of("_local.is_start_durable")
     """Whether the names of the segments say, durably, that the log begins with the first one."""
+    may_have_transactions: bool = _field_of("_local.may_have_transactions")
+    """False: readers of committed records see all below the high watermark."""
     cleaned_offset: int = _field_of("swaps.cleaned_offset")
     has_pending_writes: bool = _field_of("_queue.has_pending_writes")
     pending_records: Sequence[bytes | bytearray | memoryview] = _field_of("_queue.batches")
@@ -119,6 +131,7 @@ class Log:
         self.write_pending = self._queue.write_pending
         self.read = self._reader.read
         self.bytes_between = self._reader.bytes_between
+        self.aborted_transactions = self._reader.aborted_transactions
         self.truncate_to = self._truncation.truncate_to
         self.begin_flush = self.durability.begin_flush
         self.finish_flush = self.durability.finish_flush
@@ -174,6 +187,12 @@ class Log:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
         return self._reader.offset_of_max_timestamp(upper_bound)
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop: below it every transaction is over. Raises KafkaStorageError."""
+        producers = self._producers.manager
+        self._local.may_have_transactions = producers.has_transactions
+        return producers.last_stable_offset(high_watermark, self._local.log_start_offset)
+
     # Leader epochs
 
     def maybe_assign_leader_epoch(self, epoch: int) -> None:
@@ -191,6 +210,11 @@ class Log:
     def producers(self) -> ProducerStateManager:
         """The idempotent producers as of the log end. Raises KafkaStorageError."""
         return self._producers.manager
+
+    def drop_guards(self) -> None:
+        """A term of leadership is over."""
+        if self._producers.has_loaded:
+            self._producers.manager.drop_guards()
 
     def begin_restore(self) -> ProducersRestore | None:
         """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.

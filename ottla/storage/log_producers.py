@@ -64,11 +64,15 @@ def rebuild_producers(
     segments: Segments,
     end_offset: int,
     now_wall_ms: int,
+    index_from: int | None = None,
 ) -> None:
-    """The producers as of `end_offset`: from the newest good snapshot, then from the batches after it."""
+    """The producers as of `end_offset`: from the newest good snapshot, then from the batches after it.
+
+    With `index_from`, the base offset of a segment, the transaction indexes of it and of those after it are made on
+    the way, in memory."""
     producers.clear()
     start = segments[0].base_offset
-    for offset in snapshots.newest_first(at_most=end_offset):
+    for offset in snapshots.newest_first(at_most=end_offset if index_from is None else index_from):
         try:
             producers.load(snapshots.read(offset), now_wall_ms)
         except CorruptSnapshot:
@@ -82,7 +86,9 @@ def rebuild_producers(
         segment = segments[n]
         for batch in segment.batches_from(segment.anchor_for(start).position):
             if batch.header.base_offset >= start:
-                producers.replay(batch.header, now_wall_ms)
+                aborted = producers.replay(batch.view, batch.header, now_wall_ms)
+                if aborted is not None and index_from is not None and segment.base_offset >= index_from:
+                    segment.note_aborted(aborted)
 
 
 class LogProducers:
@@ -129,6 +135,7 @@ class LogProducers:
         return self.has_loaded and not self.manager
 
     def forget(self) -> None:
+        self._local.may_have_transactions = True
         self.__dict__.pop("manager", None)
 
     def clear(self) -> None:
@@ -212,7 +219,7 @@ class ProducersRestore:
                 for batch in scan(piece.file, piece.position, piece.size, check_crc=False):
                     header = batch.header
                     if header.producer_id >= 0 and header.base_offset >= self._start_offset:
-                        self.producers.replay(header, self._now_wall_ms)
+                        self.producers.replay(batch.view, header, self._now_wall_ms)
             self.is_complete = True
         except (OSError, CorruptSnapshot, InvalidBatchError):
             pass

@@ -12,10 +12,12 @@ from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
 from ottla.protocol.records.record import iterate_records
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch
 from ottla.storage.files import storage_error
+from ottla.storage.indexes import aborted_between
 from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import Gaps, LocalLog, Segments
 from ottla.storage.segment import LOG_SUFFIX, Segment
 from ottla.storage.segment_reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting
+from ottla.storage.transactions import AbortedTxn
 
 
 class FoundTimestamp(NamedTuple):
@@ -88,6 +90,17 @@ class LogReader:
             return self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
         except OSError as error:
             raise storage_error("read", segment.path(LOG_SUFFIX), error) from error
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Those that records from `offset` up to `end_offset` may belong to, in the order of their markers (§43.3).
+
+        Reads the indexes of segments that were not read for long. Raises KafkaStorageError."""
+        segments = self._segments
+        first = segments.index_of(offset)
+        try:
+            return aborted_between((segments[n].aborted for n in range(first, len(segments))), offset, end_offset)
+        except OSError as error:
+            raise storage_error("read the transaction indexes of", self._local.directory, error) from error
 
     def bytes_between(self, offset: int, upper_bound: int) -> int:
         """About how many bytes a reader at `offset` has before it; exact where a read stopped or the log ends."""

@@ -4,8 +4,14 @@ Per producer id: its epoch and its last five batches. A retry that equals one of
 the first try got. Five, because a producer may have five requests in flight on a connection, and any of them may come
 again. Everything else must follow on what came before, or the producer has lost something and gets an error.
 
-The order of use: `check` before the offset is assigned, `update` once it is; then `confirm` when the batch is written,
-or `undo` when it could not be. `replay` does for batches read from the log what `update` does for new ones, unchecked.
+A producer with a transactional id has at most one transaction open here (`transactions`); the marker that ends it says
+which coordinator has sent it, so that an older one is known from it.
+
+The first batch of a transaction presents a guard (`verification_guards`).
+
+The order of use: `check` or `check_marker` before the offset is assigned, `update` or `update_by_marker` once it is;
+then `confirm` when the batch is written, or `undo` when it could not be. `replay` does for batches read from the log
+what the updates do for new ones, unchecked.
 Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do.
 """
 
@@ -16,7 +22,13 @@ from struct import error as struct_error
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from ottla.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
@@ -25,6 +37,9 @@ from ottla.protocol.records.batch import (
     BatchHeader,
     crc32c,
 )
+from ottla.protocol.records.control import TransactionMarker, marker_of
+from ottla.storage.transactions import AbortedTxn, Transactions
+from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
 EXPIRATION_MS = 86400000
 """The default of `producer.id.expiration.ms`."""
@@ -82,20 +97,53 @@ class ProducerStateManager:
         self._states: dict[int, ProducerState] = {}
         # Invariant: holds, for each producer changed since the last `confirm`, what it was then, or None.
         self._unconfirmed: dict[int, ProducerState | None] = {}
+        self._guards = VerificationGuards()
+        self._transactions = Transactions()
+        # As they were at the last `confirm`, if one has begun or ended since.
+        self._confirmed_transactions: Transactions | None = None
 
     @property
     def states(self) -> Mapping[int, ProducerState]:
         """Every remembered producer by its id."""
         return MappingProxyType(self._states)
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether any is open, or has ended and was not known to be over when the stable offset was last asked for."""
+        return bool(self._transactions)
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """First offsets by producer id, rising."""
+        return MappingProxyType(self._transactions.open)
+
     def __len__(self) -> int:
         return len(self._states)
 
-    def check(self, header: BatchHeader) -> DuplicateOf | None:
-        """What a client's batch is: new (None), or the repetition of one that is in the log already.
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
+    ) -> VerificationGuard | None:
+        """Before a transactional batch: the guard to present with it when its coordinator has answered (§40.2.1).
 
-        Raises InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber. A repetition is recognised before any
-        of them: the answer to the first try was lost, and the producer may have gone on since.
+        None: the transaction is open here, so that no question is needed. Raises InvalidProducerEpoch."""
+        state = self._states.get(producer_id)
+        if state is not None:
+            if epoch < state.epoch:
+                raise _of_an_older_epoch(producer_id, epoch, state.epoch)
+            if epoch == state.epoch and state.transaction_first_offset >= 0:
+                return None
+        return self._guards.take(producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
+
+    def drop_guards(self) -> None:
+        """Another broker leads, or this one in another term: what was asked about before counts no more."""
+        self._guards.clear()
+
+    def check(self, header: BatchHeader, guard: VerificationGuard | None = None) -> DuplicateOf | None:
+        """What a batch is: new (None), or the repetition of one that is in the log already.
+
+        `guard` is what the first batch of a transaction presents, `NOT_VERIFIED` where none is asked for. Raises
+        InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber. A repetition is recognised before any of them:
+        the answer to the first try was lost, and the producer may have gone on since.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -103,35 +151,81 @@ class ProducerStateManager:
         state = self._states.get(producer_id)
         if state is None:
             # A producer that wrote here long ago, or never: there is nothing to compare its sequence with.
-            if header.attributes & TRANSACTIONAL_BIT:
-                raise _not_in_a_transaction(producer_id)
-            return None
-        if state.epoch == header.producer_epoch and state.batches:
+            if not header.attributes & TRANSACTIONAL_BIT:
+                return None
+            state = _UNKNOWN
+        elif state.epoch == header.producer_epoch and state.batches and header.base_sequence >= 0:
             # What follows on the last batch cannot be one of the last five.
             if header.base_sequence == (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK:
                 if not header.attributes & TRANSACTIONAL_BIT and state.transaction_first_offset < 0:
                     return None
             elif duplicate := _find_duplicate(state, header.base_sequence, header.last_sequence):
                 return duplicate
-        _check_order(producer_id, state, header)
+        kept = self._guards.get(producer_id)
+        _check_order(producer_id, state, header, kept, guard)
         return None
 
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, marker: TransactionMarker, transaction_version: int
+    ) -> None:
+        """Whether a marker may be appended (§39.2). A repeated one may: its first answer was lost, and it ends nothing.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced. From transaction version 2 on, each end of a
+        transaction raises the epoch: a marker with the epoch of the open transaction belongs to the one before it.
+        """
+        state = self._states.get(producer_id)
+        if state is None:
+            return
+        is_late = transaction_version >= 2 and producer_epoch == state.epoch and state.transaction_first_offset >= 0
+        if producer_epoch < state.epoch or is_late:
+            raise _of_an_older_epoch(producer_id, producer_epoch, state.epoch)
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"coordinator epoch {marker.coordinator_epoch}, {state.coordinator_epoch} was seen"
+            )
+
     def update(self, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
-        """Remember a batch that was given `base_offset` and is about to be written; without producer id, nothing."""
+        """Remember a batch, not a control batch, that was given `base_offset` and is about to be written; without
+        producer id, nothing."""
         producer_id = header.producer_id
         if producer_id < 0:
             return
         before = self._states.get(producer_id)
         if producer_id not in self._unconfirmed:
             self._unconfirmed[producer_id] = before
-        if header.attributes & CONTROL_BIT:
-            self._states[producer_id] = _after_marker(before, header, now_wall_ms)
-        else:
-            self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        after = self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        if header.attributes & TRANSACTIONAL_BIT:
+            self._guards.drop(producer_id)
+        if after.transaction_first_offset == base_offset:
+            self._keep_transactions()
+            self._transactions.begin(producer_id, base_offset)
+
+    def update_by_marker(
+        self, header: BatchHeader, marker: TransactionMarker | None, base_offset: int, now_wall_ms: int
+    ) -> AbortedTxn | None:
+        """As `update`, of a control batch. The entry for the index if it has aborted a transaction."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        before = self._states.get(producer_id)
+        if producer_id not in self._unconfirmed:
+            self._unconfirmed[producer_id] = before
+        self._states[producer_id] = _after_marker(before, header, marker, now_wall_ms)
+        self._guards.drop_by_marker(producer_id, header.producer_epoch)
+        if marker is None or producer_id not in self._transactions.open:
+            return None
+        self._keep_transactions()
+        entry = self._transactions.end(producer_id, base_offset)
+        return None if marker.is_commit else entry
+
+    def _keep_transactions(self) -> None:
+        if self._confirmed_transactions is None:
+            self._confirmed_transactions = self._transactions.copy()
 
     def confirm(self) -> None:
         """Everything updated so far is in the log."""
         self._unconfirmed.clear()
+        self._confirmed_transactions = None
 
     def undo(self) -> None:
         """Nothing that was updated since `confirm` came into the log: forget it."""
@@ -141,11 +235,25 @@ class ProducerStateManager:
             else:
                 self._states[producer_id] = before
         self._unconfirmed.clear()
+        if self._confirmed_transactions is not None:
+            self._transactions, self._confirmed_transactions = self._confirmed_transactions, None
 
-    def replay(self, header: BatchHeader, now_wall_ms: int) -> None:
-        """Take in a batch of the log, with its real offsets: on recovery, after a truncation."""
-        self.update(header, header.base_offset, now_wall_ms)
-        self.confirm()
+    def replay(self, batch: Buffer, header: BatchHeader, now_wall_ms: int) -> AbortedTxn | None:
+        """Take in a batch of the log, with its real offsets: on recovery, after a truncation.
+
+        The entry for the index if it has aborted a transaction."""
+        aborted = None
+        if header.producer_id >= 0:
+            if header.attributes & CONTROL_BIT:
+                aborted = self.update_by_marker(header, marker_of(batch), header.base_offset, now_wall_ms)
+            else:
+                self.update(header, header.base_offset, now_wall_ms)
+            self.confirm()
+        return aborted
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
+        """See `Transactions.last_stable_offset`."""
+        return self._transactions.last_stable_offset(high_watermark, log_start_offset)
 
     def expire(self, now_wall_ms: int) -> list[int]:
         """Forget producers that have not written for the expiration time and have no open transaction; their ids."""
@@ -157,12 +265,15 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self._states[producer_id]
+        self._guards.expire(now_wall_ms, self.expiration_ms)
         return expired
 
     def clear(self) -> None:
         """Forget everything: the log has been emptied, or is about to be replayed."""
         self._states.clear()
         self._unconfirmed.clear()
+        self._guards.clear()
+        self._transactions, self._confirmed_transactions = Transactions(), None
 
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
@@ -187,8 +298,12 @@ class ProducerStateManager:
         Each producer counts as seen now: how long it has been silent stands in no file.
         """
         states = dict(_snapshot_states(snapshot, now_wall_ms))
+        self.clear()
         self._states = states
-        self._unconfirmed.clear()
+        began = [(state.transaction_first_offset, producer_id) for producer_id, state in states.items()]
+        for first_offset, producer_id in sorted(began):
+            if first_offset >= 0:
+                self._transactions.begin(producer_id, first_offset)
 
 
 _NO_BATCH = ProducerBatch(
@@ -207,14 +322,19 @@ _new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]]
 )
 
 
-def _after_marker(before: ProducerState | None, header: BatchHeader, now_wall_ms: int) -> ProducerState:
-    """The end of a transaction closes it. Which coordinator ended it stands inside the batch and is not kept."""
+def _after_marker(
+    before: ProducerState | None, header: BatchHeader, marker: TransactionMarker | None, now_wall_ms: int
+) -> ProducerState:
+    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone."""
     same_epoch = before is not None and before.epoch == header.producer_epoch
+    coordinator_epoch = before.coordinator_epoch if before is not None else -1
+    first_offset = before.transaction_first_offset if before is not None and marker is None else NO_OFFSET
     return ProducerState(
         epoch=header.producer_epoch,
         batches=before.batches if before is not None and same_epoch else (),
         last_timestamp=header.max_timestamp,
-        coordinator_epoch=before.coordinator_epoch if before is not None else -1,
+        coordinator_epoch=coordinator_epoch if marker is None else marker.coordinator_epoch,
+        transaction_first_offset=first_offset,
         seen_ms=now_wall_ms,
     )
 
@@ -244,13 +364,41 @@ def _find_duplicate(state: ProducerState, first_sequence: int, last_sequence: in
     return None
 
 
-def _check_order(producer_id: int, state: ProducerState, header: BatchHeader) -> None:
-    transactional = header.attributes & TRANSACTIONAL_BIT
-    if transactional and state.transaction_first_offset < 0:
-        raise _not_in_a_transaction(producer_id)
-    epoch, sequence = header.producer_epoch, header.base_sequence
+_UNKNOWN = ProducerState(epoch=NO_PRODUCER_EPOCH)
+
+
+def _check_order(
+    producer_id: int,
+    state: ProducerState,
+    header: BatchHeader,
+    kept: VerificationGuard | None,
+    presented: VerificationGuard | None,
+) -> None:
+    """Of a batch that repeats none (§40.4)."""
+    epoch, transactional = header.producer_epoch, header.attributes & TRANSACTIONAL_BIT
     if epoch < state.epoch:
-        raise InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {state.epoch} was seen")
+        raise _of_an_older_epoch(producer_id, epoch, state.epoch)
+    is_open = state.transaction_first_offset >= 0
+    begins = transactional and not (is_open and epoch == state.epoch)
+    if begins and presented is not NOT_VERIFIED and (presented is None or presented is not kept):
+        raise InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
+    # Offsets committed in a transaction have no sequence.
+    if header.base_sequence >= 0:
+        _check_sequence(producer_id, state, header, kept)
+    if is_open and not transactional:
+        raise InvalidTxnState(f"producer {producer_id} has an open transaction, and this batch is not part of one")
+
+
+def _check_sequence(
+    producer_id: int, state: ProducerState, header: BatchHeader, kept: VerificationGuard | None
+) -> None:
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    if kept is not None:
+        lowest = 0 if kept.raises_epoch and not state.batches else kept.lowest_sequence
+        if sequence > lowest:
+            raise OutOfOrderSequenceNumber(
+                f"sequence {sequence} of producer {producer_id} in epoch {epoch}, {lowest} is to be verified first"
+            )
     expected = 0
     if epoch == state.epoch and state.batches:
         expected = (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK
@@ -258,12 +406,10 @@ def _check_order(producer_id: int, state: ProducerState, header: BatchHeader) ->
         raise OutOfOrderSequenceNumber(
             f"sequence {sequence} of producer {producer_id} in epoch {epoch}, {expected} expected"
         )
-    if state.transaction_first_offset >= 0 and not transactional:
-        raise InvalidTxnState(f"producer {producer_id} has an open transaction, and this batch is not part of one")
 
 
-def _not_in_a_transaction(producer_id: int) -> InvalidTxnState:
-    return InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
+def _of_an_older_epoch(producer_id: int, epoch: int, seen: int) -> InvalidProducerEpoch:
+    return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {seen} was seen")
 
 
 def _snapshot_states(snapshot: bytes, now_wall_ms: int) -> Iterator[tuple[int, ProducerState]]:

@@ -86,6 +86,7 @@ def open_log(
         when_lost,
         has_gaps=not files.exists(directory / NO_GAPS),
         progress=progress or RecoveryProgress(),
+        marked=[],
     ).run()
 
 
@@ -102,6 +103,8 @@ class _Opening(NamedTuple):
     has_gaps: bool
     """Whether offsets may be missing."""
     progress: RecoveryProgress
+    marked: list[int]
+    """Base offsets of recovered segments that have markers of transactions, or other control batches."""
 
     def run(self) -> Log:
         names = finish_interrupted_work(self.files, self.directory, self.notices)
@@ -191,7 +194,7 @@ class _Opening(NamedTuple):
 
         Its file is looked at where it is the last one, and where names may have changed in any order: a truncation that
         had dropped `following` too may have left it."""
-        if not segment.indexes_are_sound(self.config.index_interval_bytes):
+        if not segment.indexes_are_sound(self.config.index_interval_bytes) or not segment.transaction_index_is_sound():
             self.notices(f"{segment.name}: an index is missing or damaged and is rebuilt")
             return None
         last = segment.time_index.last
@@ -223,6 +226,7 @@ class _Opening(NamedTuple):
         """Check every batch and index it: the offset after the last good one, and what is wrong after it."""
         size, segment.size = segment.size, 0
         segment.clear()
+        segment.forget_aborted()
         self.progress.bytes_checked += size
         try:
             for batch in scan(segment.file, 0, size):
@@ -230,6 +234,8 @@ class _Opening(NamedTuple):
                 fault = order.fault_at(segment, batch.position, header, end_offset, bound)
                 if fault is not None:
                     return end_offset, fault
+                if header.is_control and segment.base_offset not in self.marked[-1:]:
+                    self.marked.append(segment.base_offset)
                 segment.note_scanned(header, self.config.index_interval_bytes)
                 if 0 <= header.partition_leader_epoch != epochs.epoch_at(header.base_offset):
                     # The file and the log became durable apart; what a batch says of itself counts.
@@ -300,6 +306,23 @@ class _Opening(NamedTuple):
 
     # The rest
 
+    def _rebuild_producers(
+        self,
+        producers: ProducerStateManager,
+        snapshots: ProducerSnapshots,
+        segments: Segments,
+        log_end_offset: int,
+    ) -> None:
+        """With them the transaction indexes of recovered segments: only who follows the producers knows where a
+        transaction began that was aborted (§44.4)."""
+        index_from = min((base for base in self.marked if base <= segments.active.base_offset), default=None)
+        indexed = [segment for segment in segments if index_from is not None and segment.base_offset >= index_from]
+        for segment in indexed:
+            segment.forget_aborted()
+        rebuild_producers(producers, snapshots, segments, log_end_offset, self.now_wall_ms, index_from)
+        for segment in indexed:
+            segment.write_transaction_index()
+
     def _read_epochs(self) -> list[EpochEntry]:
         path = self.directory / checkpoints.LEADER_EPOCHS
         try:
@@ -334,7 +357,7 @@ class _Opening(NamedTuple):
         snapshots.remove_above(log_end_offset)
         snapshots.keep_only({segment.base_offset for segment in segments})
         producers = ProducerStateManager(self.config.producer_id_expiration_ms)
-        rebuild_producers(producers, snapshots, segments, log_end_offset, self.now_wall_ms)
+        self._rebuild_producers(producers, snapshots, segments, log_end_offset)
         loaded = LoadedLog(
             segments=segments,
             producers=producers,

@@ -7,7 +7,7 @@ A segment knows two ends. `size` is what the file holds and readers may see; `en
 are queued for the next write. `mark` and `rewind` undo the bookkeeping of a queue that could not be written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,16 @@ from typing import NamedTuple
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BatchHeader, parse_batch_header
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
 from ottla.storage.files import File, FileSystem, sync_file, write_file
-from ottla.storage.indexes import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from ottla.storage.indexes import (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    OffsetIndex,
+    TimeIndex,
+    build_transaction_index,
+    parse_transaction_index,
+)
 from ottla.storage.log_config import INT32_MAX, LogConfig
+from ottla.storage.transactions import AbortedTxn
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -90,6 +98,8 @@ class Segment:
         self._time_index: TimeIndex | None = None
         self._read_ends: dict[int, int] = {}
         self._indexes_were_remade = False
+        # None: as the file says, if there is one.
+        self._aborted: list[AbortedTxn] | None = None
 
     # Opening and closing
 
@@ -99,6 +109,7 @@ class Segment:
         segment = cls(files, directory, base_offset, suffix=suffix)
         segment.file.truncate(0)
         segment._offset_index, segment._time_index = OffsetIndex(), TimeIndex()
+        segment._aborted = []
         segment.write_indexes()
         return segment
 
@@ -144,6 +155,8 @@ class Segment:
         # It closes when it is forgotten: a thread that looks for something in it may not have finished.
         self._file = None
         self._offset_index = self._time_index = None
+        # That there are none stays known: readers of committed records ask all later segments.
+        self._aborted = self._aborted and None
 
     def close_deleted(self) -> None:
         """Let go for ever: the files go, or belong to another segment from now on."""
@@ -232,12 +245,62 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         write_file(self._files, self.path(OFFSET_INDEX_SUFFIX), self.offset_index.to_bytes())
         write_file(self._files, self.path(TIME_INDEX_SUFFIX), self.time_index.to_bytes())
+        self.write_transaction_index()
+
+    def write_transaction_index(self) -> None:
+        """A segment without aborted transactions has no file."""
+        if self._aborted:
+            write_file(self._files, self.path(TRANSACTION_INDEX_SUFFIX), build_transaction_index(self._aborted))
+        elif self._aborted is not None and self._files.exists(self.path(TRANSACTION_INDEX_SUFFIX)):
+            self._files.remove(self.path(TRANSACTION_INDEX_SUFFIX))
+
+    def index_paths(self) -> list[Path]:
+        """Of those files that are there once the indexes were written."""
+        suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]
+        return [self.path(suffix) for suffix in suffixes + [TRANSACTION_INDEX_SUFFIX] * bool(self.aborted)]
 
     def sync(self) -> None:
         """Make the segment durable, indexes as last written included."""
         self.file.fsync()
-        sync_file(self._files, self.path(OFFSET_INDEX_SUFFIX))
-        sync_file(self._files, self.path(TIME_INDEX_SUFFIX))
+        for path in self.index_paths():
+            sync_file(self._files, path)
+
+    # Aborted transactions whose marker is here
+
+    @property
+    def aborted(self) -> Sequence[AbortedTxn]:
+        """In the order of their markers."""
+        entries = self._aborted
+        if entries is None:
+            entries = self._aborted = self._read_aborted() or []
+        return entries
+
+    def note_aborted(self, entry: AbortedTxn) -> None:
+        """Of a marker that is appended now."""
+        assert isinstance(self.aborted, list), "the property has loaded it"
+        self.aborted.append(entry)
+
+    def forget_aborted(self) -> None:
+        """Before they are noted again."""
+        self._aborted = []
+
+    def forget_aborted_from(self, offset: int) -> None:
+        """Of markers that are cut off, or were not written."""
+        if self.aborted and self.aborted[-1].last_offset >= offset:
+            self._aborted = [entry for entry in self.aborted if entry.last_offset < offset]
+
+    def transaction_index_is_sound(self) -> bool:
+        """Whether its file could be that of this segment, or there is none."""
+        found = self._read_aborted()
+        self._aborted = found
+        return found is not None
+
+    def _read_aborted(self) -> list[AbortedTxn] | None:
+        try:
+            content = self._files.read_bytes(self.path(TRANSACTION_INDEX_SUFFIX))
+        except FileNotFoundError:
+            return []
+        return parse_transaction_index(content, self.base_offset)
 
     def indexes_are_sound(self, interval_bytes: int) -> bool:
         """Whether both index files are there and could be those of this log file."""
@@ -362,6 +425,7 @@ class Segment:
         first_timestamp = self.begin_timestamp() if position else NO_TIMESTAMP
         self.file.truncate(position)
         self.size = position
+        self.forget_aborted_from(end_offset)
         unindexed_bytes = position - scan_from
         self.rewind(
             SegmentMark(

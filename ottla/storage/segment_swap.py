@@ -37,9 +37,8 @@ from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
     file_name,
 )
@@ -259,10 +258,15 @@ def _remove_replaced(files: FileSystem, directory: Path, base: int, end_offset: 
     for old in bases_of(files.list_directory(directory), LOG_SUFFIX):
         if base <= old < end_offset:
             # Indexes first: one that outlived its log file would be taken for the new segment's.
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-                files.remove(directory / file_name(old, suffix))
-    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        files.remove(directory / file_name(base, suffix))
+            for suffix in reversed(SEGMENT_SUFFIXES):
+                _remove_if_there(files, directory / file_name(old, suffix))
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        _remove_if_there(files, directory / file_name(base, suffix))
+
+
+def _remove_if_there(files: FileSystem, path: Path) -> None:
+    if files.exists(path):
+        files.remove(path)
 
 
 def _end_offsets(files: FileSystem, directory: Path, bases: Sequence[int]) -> dict[int, int]:

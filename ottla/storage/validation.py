@@ -166,7 +166,7 @@ def validate_produced_batch(
         header = _with_own_timestamps(view, header)
     if codec > Codec.ZSTD:
         raise UnsupportedCompressionType(f"no codec has the number {codec}")
-    if from_client or config.recompresses(codec):
+    if from_client or (config.recompresses(codec) and not header.attributes & CONTROL_BIT):
         view, header = _check_records(view, header, config, now_wall_ms)
     if len(view) > config.segment_bytes:
         raise RecordListTooLarge(f"a batch of {len(view)} bytes, a segment has {config.segment_bytes}")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -383,7 +384,7 @@ def test_offsets_topic_uses_brokers_known_only_to_the_store(cluster: Cluster) ->
     async def story() -> None:
         one, two, three = await two_and_a_third_unknown_to_them(cluster)
 
-        ensure = one.broker.auto_topic_creation.ensure_offsets_topic
+        ensure = partial(one.broker.auto_topic_creation.ensure_coordinator_topic, CONSUMER_OFFSETS)
         cluster.loop.call_soon(one.broker.runtime._run, ensure, context=one.context)
         await three.started
         await cluster.until(lambda: CONSUMER_OFFSETS in one.broker.image.topics)

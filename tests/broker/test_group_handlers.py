@@ -112,7 +112,7 @@ async def test_the_coordinator_is_found_and_its_topic_created(tmp_path: Path, ve
 @pytest.mark.parametrize(
     ("version", "key_type", "code"),
     [
-        (1, 1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (1, 7, ErrorCode.INVALID_REQUEST),
         (5, 2, ErrorCode.INVALID_REQUEST),
         (6, 2, ErrorCode.INVALID_REQUEST),
         (6, 9, ErrorCode.INVALID_REQUEST),

@@ -99,7 +99,7 @@ async def test_group_that_cannot_be_stored_gets_a_delayed_error(tmp_path: Path) 
     """§4.6.1. It would ask again at once."""
     async with three_brokers(tmp_path, offsets_topic_num_partitions=1) as cluster:
         await create_topic(cluster.brokers[0], "t", ALL)
-        cluster.brokers[0].auto_topic_creation.ensure_offsets_topic()
+        cluster.brokers[0].auto_topic_creation.ensure_coordinator_topic(CONSUMER_OFFSETS)
         await until(lambda: cluster.leader_of(CONSUMER_OFFSETS, 0) is not None)
         leader = leader_of(cluster, CONSUMER_OFFSETS)
         for broker in list(cluster.brokers.values()):

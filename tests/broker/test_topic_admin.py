@@ -291,7 +291,7 @@ async def test_topics_come_by_themselves_as_the_configuration_says(tmp_path: Pat
         assert await auto_created(broker.broker, "a", "not good", "__transaction_state") == {
             "a": ErrorCode.NONE,
             "not good": ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "__transaction_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "__transaction_state": ErrorCode.LEADER_NOT_AVAILABLE,
         }
         assert len(topics.image.topics["a"].partitions) == 2
         assert await auto_created(broker.broker, "a") == {"a": ErrorCode.NONE}

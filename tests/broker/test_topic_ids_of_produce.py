@@ -20,12 +20,11 @@ async def created_topic(broker: Asking, name: str) -> bytes:
     return bytes(created.topics[0].topic_id)
 
 
-def by_id(*topic_ids: bytes, acks: int = 1, transactional_id: str | None = None) -> ProduceRequest:
-    topics = [
-        TopicProduceData(topic_id=each, partition_data=[PartitionProduceData(index=0, records=batch(b"x"))])
-        for each in topic_ids
-    ]
-    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics, transactional_id=transactional_id)
+def by_id(*topic_ids: bytes, acks: int = 1, transactional: bool = False) -> ProduceRequest:
+    records = batch(b"x", producer_id=7, base_sequence=0, transactional=True) if transactional else batch(b"x")
+    data = [PartitionProduceData(index=0, records=records)]
+    topics = [TopicProduceData(topic_id=each, partition_data=data) for each in topic_ids]
+    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics)
 
 
 async def test_records_are_written_to_the_topic_of_the_id(tmp_path: Path) -> None:
@@ -57,7 +56,7 @@ async def test_each_unknown_id_has_its_own_refusal(tmp_path: Path) -> None:
     ("asked", "code"),
     [
         ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
-        ({"transactional_id": "tx"}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ({"transactional": True}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
 async def test_unknown_id_comes_before_what_refuses_the_request(

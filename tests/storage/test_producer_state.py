@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader, crc32c, parse_batch_header
+from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.storage.producer_state import (
     CorruptSnapshot,
     DuplicateOf,
@@ -29,6 +30,11 @@ def partition_with(*headers: BatchHeader, starts_at: int = 0) -> Partition:
 
 TRANSACTIONAL = 0x10
 MARKER = 0x30
+COMMIT = build_marker(TransactionMarker(True, 5), producer_id=7, producer_epoch=0, timestamp=1000)
+
+
+def replay(producers: ProducerStateManager, header: BatchHeader, now_ms: int = 0) -> None:
+    producers.replay(COMMIT if header.is_control else b"", header, now_ms)
 
 
 def open_transactions(producers: ProducerStateManager) -> list[int]:
@@ -44,7 +50,7 @@ def test_batches_in_order_are_new():
 
 def test_a_batch_without_producer_id_leaves_nothing():
     partition = partition_with(batch(-1, producer=-1, epoch=-1), batch(-1, producer=-1, epoch=-1))
-    partition.producers.replay(batch(-1, producer=-1, epoch=-1), 0)
+    replay(partition.producers, batch(-1, producer=-1, epoch=-1))
     assert len(partition.producers) == 0
 
 
@@ -146,7 +152,7 @@ def test_transactional_batch_without_a_transaction_is_refused():
 def test_a_plain_batch_inside_an_open_transaction_is_refused():
     """§13.6.2 f."""
     partition = Partition()
-    partition.producers.replay(batch(0, attributes=TRANSACTIONAL, base_offset=40), 0)
+    replay(partition.producers, batch(0, attributes=TRANSACTIONAL, base_offset=40))
     assert open_transactions(partition.producers) == [40]
     with pytest.raises(InvalidTxnState):
         partition.append(batch(1))
@@ -155,24 +161,24 @@ def test_a_plain_batch_inside_an_open_transaction_is_refused():
 
 def test_a_marker_in_the_log_closes_its_transaction():
     producers = ProducerStateManager()
-    producers.replay(batch(0, attributes=TRANSACTIONAL, base_offset=40), 0)
-    producers.replay(batch(0, producer=8, attributes=TRANSACTIONAL, base_offset=41), 0)
-    producers.replay(batch(1, attributes=TRANSACTIONAL, base_offset=42), 0)
+    replay(producers, batch(0, attributes=TRANSACTIONAL, base_offset=40))
+    replay(producers, batch(0, producer=8, attributes=TRANSACTIONAL, base_offset=41))
+    replay(producers, batch(1, attributes=TRANSACTIONAL, base_offset=42))
     assert open_transactions(producers) == [40, 41]
 
-    producers.replay(batch(-1, attributes=MARKER, base_offset=43), 0)
+    replay(producers, batch(-1, attributes=MARKER, base_offset=43))
 
     assert open_transactions(producers) == [41]
     assert producers.check(batch(1)) == DuplicateOf(42, 42, 1000)
     assert producers.check(batch(2)) is None
-    producers.replay(batch(-1, producer=8, attributes=MARKER, base_offset=44), 0)
+    replay(producers, batch(-1, producer=8, attributes=MARKER, base_offset=44))
     assert open_transactions(producers) == []
 
 
 def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero():
     producers = ProducerStateManager()
-    producers.replay(batch(0, attributes=TRANSACTIONAL), 0)
-    producers.replay(batch(-1, epoch=1, attributes=MARKER, base_offset=1), 0)
+    replay(producers, batch(0, attributes=TRANSACTIONAL))
+    replay(producers, batch(-1, epoch=1, attributes=MARKER, base_offset=1))
 
     with pytest.raises(OutOfOrderSequenceNumber):
         producers.check(batch(1, epoch=1))
@@ -183,8 +189,10 @@ def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero():
 
 def test_kafka_s_marker_is_replayed():
     producers = ProducerStateManager()
-    producers.replay(parse_batch_header(golden.MARKER), 5)
-    assert dict(producers.states) == {4711: ProducerState(epoch=3, last_timestamp=1700000000000, seen_ms=5)}
+    producers.replay(golden.MARKER, parse_batch_header(golden.MARKER), 5)
+    assert dict(producers.states) == {
+        4711: ProducerState(epoch=3, last_timestamp=1700000000000, coordinator_epoch=9, seen_ms=5)
+    }
 
 
 # Appends that fail, and replay
@@ -219,7 +227,7 @@ def test_replaying_a_log_gives_the_state_that_appending_gave():
     replayed = ProducerStateManager()
     base_offset = 0
     for header in headers:
-        replayed.replay(header._replace(base_offset=base_offset), 0)
+        replay(replayed, header._replace(base_offset=base_offset))
         base_offset += header.record_count
     assert dict(replayed.states) == dict(partition.producers.states)
 
@@ -249,7 +257,7 @@ def test_silent_producers_expire_by_the_broker_s_clock():
 
 def test_an_open_transaction_keeps_its_producer():
     producers = ProducerStateManager(expiration_ms=DAY)
-    producers.replay(batch(0, attributes=TRANSACTIONAL), 0)
+    replay(producers, batch(0, attributes=TRANSACTIONAL))
     assert producers.expire(10 * DAY) == []
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.config.server import ServerConfig
-from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.cluster.topics import TopicSpec
 
-MIN_INSYNC_REPLICAS: Final = 2
+OFFSETS_MIN_INSYNC_REPLICAS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class CoordinatorTopicSpec:
     """The factor is applied as it is where this property is set."""
     segment_bytes: Callable[[ServerConfig], int]
     """Smaller segments are compacted and loaded sooner."""
+    compression: str
+    """Of its batches: `compression.type`."""
+    min_insync_replicas: Callable[[ServerConfig], int]
+    """At most the replication factor is used."""
 
     def topic_spec(self, config: ServerConfig, broker_count: int) -> TopicSpec:
         """Unlike Kafka's, its replication factor is bounded by the number of brokers while the property is not set: one
@@ -39,9 +43,9 @@ class CoordinatorTopicSpec:
     def configs(self, config: ServerConfig, replication_factor: int) -> Mapping[str, str]:
         return {
             "cleanup.policy": "compact",
-            "compression.type": "producer",
+            "compression.type": self.compression,
             "segment.bytes": str(self.segment_bytes(config)),
-            "min.insync.replicas": str(min(MIN_INSYNC_REPLICAS, replication_factor)),
+            "min.insync.replicas": str(min(self.min_insync_replicas(config), replication_factor)),
             "unclean.leader.election.enable": "false",
         }
 
@@ -52,9 +56,23 @@ OFFSETS_TOPIC: Final = CoordinatorTopicSpec(
     replication_factor=lambda config: config.offsets_topic_replication_factor,
     replication_factor_property="offsets.topic.replication.factor",
     segment_bytes=lambda config: config.offsets_topic_segment_bytes,
+    compression="producer",
+    min_insync_replicas=lambda _: OFFSETS_MIN_INSYNC_REPLICAS,
 )
 """Of the group coordinator."""
 
+TRANSACTION_TOPIC: Final = CoordinatorTopicSpec(
+    TRANSACTION_STATE,
+    partition_count=lambda config: config.transaction_state_log_num_partitions,
+    replication_factor=lambda config: config.transaction_state_log_replication_factor,
+    replication_factor_property="transaction.state.log.replication.factor",
+    segment_bytes=lambda config: config.transaction_state_log_segment_bytes,
+    compression="uncompressed",
+    min_insync_replicas=lambda config: config.transaction_state_log_min_isr,
+)
+"""Of the transaction coordinator."""
+
 COORDINATOR_TOPICS: Final[Mapping[str, CoordinatorTopicSpec]] = {
     OFFSETS_TOPIC.name: OFFSETS_TOPIC,
+    TRANSACTION_TOPIC.name: TRANSACTION_TOPIC,
 }

@@ -20,7 +20,7 @@ from ottla.broker.config.options import (
     throttled_replicas,
 )
 from ottla.broker.config.server_admin import AdminOptions
-from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions
+from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions, VerificationOptions
 from ottla.broker.config.server_group import EventOptions, GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
@@ -33,6 +33,7 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import ListenerOptions, NetworkOptions
+from ottla.broker.config.server_transaction import TransactionOptions
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -45,12 +46,14 @@ class ServerOptions(
     ReplicationOptions,
     GroupOptions,
     OffsetsOptions,
+    TransactionOptions,
     CleanerOptions,
     MessageOptions,
     LogOptions,
     TopicCreationOptions,
     EventOptions,
     AdminOptions,
+    VerificationOptions,
 ):
     """All server properties."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ottla.broker.config.options import ConfigError
 
-_NO_TRANSACTIONS = "transactions are not supported"
+_NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported"
 _NO_SECURITY = "TLS, SASL and ACLs are not supported"
 _NO_KRAFT = "metadata is kept in a metadata store, not in a KRaft controller quorum"
 _NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams protocols are not supported"
@@ -39,8 +39,7 @@ _REASON_OF_PREFIX = {
     "security.": _NO_SECURITY,
     "password.encoder.": _NO_SECURITY,
     "delegation.token.": _NO_SECURITY,
-    "transaction.": _NO_TRANSACTIONS,
-    "transactional.": _NO_TRANSACTIONS,
+    "transaction.two.phase.commit.": _NO_TWO_PHASE_COMMIT,
     "metadata.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
     "inter.broker.": _INTER_BROKER,

@@ -1,4 +1,5 @@
-"""Server properties of a broker in its cluster: session, shutdown, controller, and how followers replicate."""
+"""Server properties of a broker in its cluster: session, shutdown, controller, how followers replicate, and what
+leaders ask the coordinators of transactions (KIP-890)."""
 
 from ottla.broker.config.options import Kind, Option, Update, boolean, integer, long
 from ottla.replication.replication_quota import SAMPLE_MS, SAMPLES, UNLIMITED
@@ -154,4 +155,26 @@ class ReplicationOptions:
         parse=_selector,
         bounds=RACK_AWARE_SELECTOR,
         update=Update.READ_ONLY,
+    )
+
+
+class VerificationOptions:
+    transaction_partition_verification_enable = boolean(
+        "transaction.partition.verification.enable",
+        True,
+        "Whether a leader asks the transaction coordinator before it appends the first batch of a transaction.",
+        update=Update.CLUSTER_WIDE,
+    )
+    add_partitions_to_txn_retry_backoff_ms = integer(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        "How long a leader waits before it asks a transaction coordinator again that has not finished the producer's "
+        "previous transaction, in milliseconds.",
+        at_least=1,
+    )
+    add_partitions_to_txn_retry_backoff_max_ms = integer(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        "For how long a leader asks again; then the producer is answered CONCURRENT_TRANSACTIONS, in milliseconds.",
+        at_least=0,
     )

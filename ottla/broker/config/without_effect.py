@@ -27,7 +27,7 @@ _NAMES = {
     "queued.max.request.bytes",
     "queued.max.requests",
 }
-_PREFIXES = ("controller.", "metadata.log.", "share.coordinator.", "transaction.state.log.")
+_PREFIXES = ("controller.", "metadata.log.", "share.coordinator.")
 _CONTROLLER_LISTENERS = "controller.listener.names"
 _LISTENERS = ("listeners", "advertised.listeners")
 _PROTOCOLS = "listener.security.protocol.map"

@@ -56,13 +56,16 @@ class CoordinatorTopic(Generic[S]):
         append_timeout_ms: int,
         load_buffer_bytes: int,
         observe: Callable[[Any, int, int], None],
+        dispatch: Callable[[HostedPartition[S], Any], None] | None = None,
     ) -> None:
-        """`observe` is called with every fact of a step and the step's time, in the middle of it."""
+        """`observe` is called with every fact of a step and the step's time, in the middle of it; `dispatch` with each
+        command to the shell of this coordinator, if it has such."""
         self.name = name
         self.is_active = False
         self.codec = codec
         self.append_timeout_ms = append_timeout_ms
         self.observe = observe
+        self._dispatch = dispatch
         self.pending = PendingRequests(runtime.soon, runtime.spawn)
         self.deliver = self.pending.deliver
         # Notified of every partition that is served from now on.
@@ -168,6 +171,11 @@ class CoordinatorTopic(Generic[S]):
         """For its partitions: what the log takes in one batch."""
         replica = self._replicas.find(self.name, index)
         return NO_BOUND if replica is None else replica.log.config.max_message_bytes
+
+    def dispatch(self, partition: HostedPartition[S], command: Any) -> None:
+        """For its partitions."""
+        assert self._dispatch is not None, f"{self.name} has no shell for {command}"
+        self._dispatch(partition, command)
 
     # Loading. A partition that fails to load holds up none of the others.
 

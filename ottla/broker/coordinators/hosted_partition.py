@@ -20,6 +20,7 @@ from ottla.coordinator.runtime.effects import (
     AppendCompleted,
     AppendFailed,
     CancelTimer,
+    Dispatch,
     Effect,
     Observed,
     ProducerIdAndEpoch,
@@ -59,6 +60,8 @@ class PartitionOwner(Protocol):
     def append(self, index: int, records: memoryview, done: AppendDone) -> None: ...
 
     def batch_bytes_max(self, index: int) -> int: ...
+
+    def dispatch(self, partition: Any, command: Any) -> None: ...
 
     def deliver(self, token: int, result: Any, /) -> None: ...
 
@@ -254,6 +257,8 @@ class HostedPartition(Generic[S]):
                     self._facts.append((fact, now_ms, wall_ms))
                 else:
                     self._owner.observe(fact, now_ms, wall_ms)
+            case Dispatch(command):
+                self._owner.dispatch(self, command)
 
     def _without_facts(self, effects: list[Effect], now_ms: int, wall_ms: int) -> list[Effect]:
         """The other effects of a long step; its facts are reported in the steps of the loop to come."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from struct import Struct
 from typing import Any
 
 from ottla.broker.coordinators.hosted_partition import HostedPartition
@@ -10,6 +9,7 @@ from ottla.broker.runtime import Runtime
 from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
+from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.replication.partition import Partition
 from ottla.storage.segment_reader import ReadResult, WouldBlock
@@ -18,10 +18,6 @@ from ottla.storage.segment_reader import ReadResult, WouldBlock
 RECORDS_PER_SLICE = 200
 # Reading checks every batch, at some 10 ms per MiB of small ones, and does not yield to the loop before its end.
 READ_BYTES_MAX = 256 * 1024
-
-# Of a transaction's marker, which only data directories of other brokers have: version and type.
-_MARKER_KEY = Struct(">hh")
-_COMMIT_MARKER = 1
 
 
 async def load(runtime: Runtime, partition: Partition, hosted: HostedPartition[Any], buffer_bytes: int) -> None:
@@ -88,8 +84,9 @@ def _replay(coordinator: CoordinatorPartition[Any], record: Record, header: Batc
     if record.key is None:
         return
     if header.is_control:
-        commit = _MARKER_KEY.unpack_from(record.key)[1] == _COMMIT_MARKER
-        yield from coordinator.replay_marker(header.producer_id, commit=commit)
+        marker = parse_marker(record.key, record.value)
+        if marker is not None:
+            yield from coordinator.replay_marker(header.producer_id, commit=marker.is_commit)
     else:
         producer_id = header.producer_id if header.is_transactional else None
         coordinator.replay(record.key, record.value, record.offset, producer_id)

@@ -1,4 +1,6 @@
-"""DescribeProducers: the idempotent producers that partitions remember (KIP-664)."""
+"""DescribeProducers: the producers that partitions remember, and their open transactions (KIP-664).
+
+Any replica answers, as in Kafka."""
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.server.request_context import RequestContext
@@ -34,8 +36,7 @@ def handle(
 def _partition(replicas: ReplicaManager, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        partition = replicas.partition(topic, index)
-        partition.check_leader()
+        states = replicas.partition(topic, index).log.producers.states
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=int(error.code), error_message=str(error))
     return PartitionResponse(
@@ -49,6 +50,6 @@ def _partition(replicas: ReplicaManager, topic: str, index: int) -> PartitionRes
                 coordinator_epoch=state.coordinator_epoch,
                 current_txn_start_offset=state.transaction_first_offset,
             )
-            for producer_id, state in partition.log.producers.states.items()
+            for producer_id, state in states.items()
         ],
     )

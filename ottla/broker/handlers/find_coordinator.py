@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker serves a group (§4.2)."""
+"""FindCoordinator: which broker serves a group (§4.2) or a transactional id (§13.1.1)."""
 
 from typing import Protocol
 
@@ -18,16 +18,20 @@ _SHARE_FROM = 6
 KEYS_PER_STEP = 16
 
 
-class Groups(Protocol):
-    def coordinator_of(self, group_id: str) -> BrokerInfo | None: ...
+class CoordinatorShell(Protocol):
+    def coordinator_of(self, name: str, /) -> BrokerInfo | None: ...
 
 
-class GroupLoader(Protocol):
+class CoordinatorLoader(Protocol):
+    """Of groups, or of transactional ids."""
+
+    topic_name: str
+
     @property
     def topic_exists(self) -> bool: ...
 
-    def prepare(self) -> Groups | None:
-        """The group coordinator, or None while it is being imported."""
+    def prepare(self) -> CoordinatorShell | None:
+        """The coordinator, or None while it is being imported."""
         ...
 
 
@@ -35,55 +39,59 @@ def handle(
     metadata: ClusterMetadata,
     runtime: Runtime,
     auto_topic_creation: AutoTopicCreationManager,
-    group_loader: GroupLoader,
+    group_loader: CoordinatorLoader,
+    transaction_loader: CoordinatorLoader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | None:
-    is_missing = not group_loader.topic_exists
-    if request.key_type == GROUP and is_missing and auto_topic_creation.is_alone and group_loader.prepare() is not None:
+    loader = {GROUP: group_loader, TRANSACTION: transaction_loader}.get(request.key_type)
+    is_missing = loader is not None and not loader.topic_exists
+    if loader is not None and is_missing and auto_topic_creation.is_alone and loader.prepare() is not None:
         # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
-        response = _created_response(metadata, auto_topic_creation, group_loader, context, request)
+        response = _created_response(metadata, auto_topic_creation, loader, context, request)
         context.respond_later(runtime, response)
         return None
     if len(request.coordinator_keys) > KEYS_PER_STEP:
-        context.respond_later(runtime, _long_response(metadata, group_loader, context, request))
+        context.respond_later(runtime, _long_response(metadata, loader, context, request))
         return None
-    return _response(metadata, group_loader, context, request)
+    return _response(metadata, loader, context, request)
 
 
 async def _created_response(
     metadata: ClusterMetadata,
     auto_topic_creation: AutoTopicCreationManager,
-    group_loader: GroupLoader,
+    loader: CoordinatorLoader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
-    await auto_topic_creation.offsets_topic_ensured()
+    await auto_topic_creation.coordinator_topic_ensured(loader.topic_name)
     if len(request.coordinator_keys) > KEYS_PER_STEP:
-        return await _long_response(metadata, group_loader, context, request)
-    return _response(metadata, group_loader, context, request)
+        return await _long_response(metadata, loader, context, request)
+    return _response(metadata, loader, context, request)
 
 
 async def _long_response(
-    metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, request: FindCoordinatorRequest
+    metadata: ClusterMetadata,
+    loader: CoordinatorLoader | None,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     keys, key_type = request.coordinator_keys, request.key_type
-    found = await in_slices(
-        lambda key: _find(metadata, group_loader, context, key, key_type), keys, at_once=KEYS_PER_STEP
-    )
+    found = await in_slices(lambda key: _find(metadata, loader, context, key, key_type), keys, at_once=KEYS_PER_STEP)
     return FindCoordinatorResponse(coordinators=found)
 
 
 def _response(
-    metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, request: FindCoordinatorRequest
+    metadata: ClusterMetadata,
+    loader: CoordinatorLoader | None,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
-            coordinators=[
-                _find(metadata, group_loader, context, key, request.key_type) for key in request.coordinator_keys
-            ]
+            coordinators=[_find(metadata, loader, context, key, request.key_type) for key in request.coordinator_keys]
         )
-    found = _find(metadata, group_loader, context, request.key, request.key_type)
+    found = _find(metadata, loader, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -94,16 +102,12 @@ def _response(
 
 
 def _find(
-    metadata: ClusterMetadata, group_loader: GroupLoader, context: RequestContext, key: str, key_type: int
+    metadata: ClusterMetadata, loader: CoordinatorLoader | None, context: RequestContext, key: str, key_type: int
 ) -> Coordinator:
-    if key_type == TRANSACTION:
-        # Other codes make librdkafka ask again until its timeout: docs/decisions/0005-transactional-ids.md.
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _unknown(key, error, "this broker does not support transactions")
-    if key_type != GROUP:
+    if loader is None:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
-    groups = group_loader.prepare()
-    broker = groups.coordinator_of(key) if groups is not None else None
+    coordinator = loader.prepare()
+    broker = coordinator.coordinator_of(key) if coordinator is not None else None
     node = (
         nodes_for(context.connection.listener_name, metadata.image.live_brokers).get(broker.node_id)
         if broker is not None

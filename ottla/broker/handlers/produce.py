@@ -7,12 +7,21 @@ are advertised and not served (see the table of APIs).
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
 With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
+A request with the first batch of a transaction is parked first, until the transaction's coordinator has been asked;
+since v12 the leader registers the partition there, v11 knows TRANSACTION_ABORTABLE (KIP-890).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartitionStatus, name_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.transaction_verification import (
+    TransactionalBatch,
+    TransactionOperation,
+    TransactionVerification,
+    Verified,
+)
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
@@ -34,6 +43,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE, TRANSACTIONAL_BIT, parse_batch_header
 from ottla.replication.partition import ACKS_ALL
 from ottla.storage.validation import NotOneBatch, RecordsRefused
 
@@ -42,6 +52,9 @@ VALID_ACKS = (-1, 0, 1)
 ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
 NO_OFFSET = -1
+NO_RESPONSE = b""
+# The byte of a batch that has the transactional bit.
+LOW_ATTRIBUTES = 22
 # What the log itself refuses is answered with where the log begins.
 REFUSED_BY_LOG = (
     ErrorCode.INVALID_RECORD,
@@ -54,17 +67,34 @@ REFUSED_BY_LOG = (
 
 
 def handle(
-    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ProduceRequest
+    replicas: ReplicaManager,
+    runtime: Runtime,
+    transaction_verification: TransactionVerification,
+    context: RequestContext,
+    request: ProduceRequest,
 ) -> ProduceResponse | None:
     if context.api_version >= TOPIC_IDS_SINCE:
         _name_topics(replicas.image, request.topic_data)
-    refusal = _refusal(runtime, request)
-    if refusal is not None:
-        response = _refused(replicas, context, request, *refusal)
-        if request.acks != NO_ACKS:
-            return response
-        _close_on_error(context, response)
-        return None
+    if request.acks not in VALID_ACKS:
+        why = f"acks={request.acks}, expected one of {VALID_ACKS}"
+        return _refused(replicas, context, request, ErrorCode.INVALID_REQUIRED_ACKS, why)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            # Almost no request is transactional: no function is called to see that.
+            records = data.records
+            if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
+                return _in_transaction(replicas, runtime, transaction_verification, context, request)
+    return _append_all(replicas, runtime, context, request, None)
+
+
+def _append_all(
+    replicas: ReplicaManager,
+    runtime: Runtime,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Verified | None,
+) -> ProduceResponse | None:
+    """Of a request without transactional batches, nothing is `verified`."""
     awaited: list[ProducePartitionStatus] = []
     response = ProduceResponse()
     topics: Sequence[TopicProduceData] = request.topic_data
@@ -75,7 +105,7 @@ def handle(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                _append(replicas, context, response, request.acks, topic.name, data, awaited)
+                _append(replicas, context, response, request.acks, topic.name, data, awaited, verified)
                 for data in topic.partition_data
             ],
         )
@@ -89,6 +119,69 @@ def handle(
         DelayedProduce(replicas, context, response, awaited, deadline_ms).start()
         return None
     return response
+
+
+def _in_transaction(
+    replicas: ReplicaManager,
+    runtime: Runtime,
+    transaction_verification: TransactionVerification,
+    context: RequestContext,
+    request: ProduceRequest,
+) -> ProduceResponse | None:
+    """A request with transactional batches: what their coordinator says of them comes first (§40)."""
+    if request.transactional_id is None:
+        why = "a transactional batch needs a transactional id"
+        return _refused(replicas, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+    batches = _transactional_batches(request)
+    if len({(batch.producer_id, batch.producer_epoch) for batch in batches}) > 1:
+        why = "the transactional batches of a request are of one producer"
+        return _refused(replicas, context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+    pending = transaction_verification.begin(
+        request.transactional_id, batches, TransactionOperation.of_produce(context.api_version)
+    )
+    append = partial(_append_all, replicas, runtime, context, request)
+    if pending.known is not None:
+        return append(pending.known)
+    # Their place in the receive buffer is needed for what comes next.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+    context.park()
+    pending.ask(partial(_go_on, replicas, context, request, append))
+    return None
+
+
+def _transactional_batches(request: ProduceRequest) -> list[TransactionalBatch]:
+    found: list[TransactionalBatch] = []
+    for topic in _named_once(request.topic_data):
+        for data in topic.partition_data:
+            if data.records is None or len(data.records) < BATCH_HEADER_SIZE or topic.name in INTERNAL_TOPICS:
+                continue
+            header = parse_batch_header(data.records)
+            if header.is_transactional and not header.is_control and header.producer_id >= 0:
+                found.append(
+                    TransactionalBatch(
+                        topic.name, data.index, header.producer_id, header.producer_epoch, header.base_sequence
+                    )
+                )
+    return found
+
+
+def _go_on(
+    replicas: ReplicaManager,
+    context: RequestContext,
+    request: ProduceRequest,
+    append: Callable[[Verified], ProduceResponse | None],
+    verified: Verified,
+) -> None:
+    """The coordinator has answered."""
+    response = append(verified)
+    if request.acks == NO_ACKS:
+        context.complete(None, NO_RESPONSE)
+    elif response is not None:
+        replicas.flush_and_notify()
+        context.complete(response)
 
 
 def _name_topics(image: MetadataImage, topics: Sequence[TopicProduceData]) -> None:
@@ -130,23 +223,31 @@ def _append(
     topic: str,
     data: PartitionProduceData,
     awaited: list[ProducePartitionStatus],
+    verified: Verified | None,
 ) -> PartitionProduceResponse:
     index = data.index
     answer = PartitionProduceResponse(index=index)
+    guard = None
     try:
         if topic in INTERNAL_TOPICS:
             raise InvalidTopicException(f"{topic} is written by the broker alone")
+        if verified is not None:
+            guard = verified.guard_for(topic, index)
         partition = replicas.partition(topic, index)
         records = data.records
         if records is None:
             raise CorruptMessage("the partition's data holds no batch")
-        info = replicas.append(partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE)
+        info = replicas.append(
+            partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE, guard=guard
+        )
     except KafkaError as refused:
         error = refused if topic else _nameless(context, refused)
         _describe_failure(answer, error)
         context.route.errors[int(error.code)] += 1
         if error.code in REFUSED_BY_LOG and not isinstance(error, NotOneBatch):
-            answer.log_start_offset = replicas.partition(topic, index).log.log_start_offset
+            refuser = replicas.find(topic, index)
+            if refuser is not None:
+                answer.log_start_offset = refuser.log.log_start_offset
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             name_leader(replicas, context, response, topic, answer)
         return answer
@@ -173,30 +274,25 @@ def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
                 return
 
 
-def _refusal(runtime: Runtime, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
-    """Why the whole request is refused, or None."""
-    if request.acks not in VALID_ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}, expected one of {VALID_ACKS}"
-    if request.transactional_id is not None:
-        runtime.log.warning("transactions are not supported", transactional_id=request.transactional_id)
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions"
-    return None
-
-
 def _refused(
     replicas: ReplicaManager, context: RequestContext, request: ProduceRequest, code: ErrorCode, why: str
-) -> ProduceResponse:
+) -> ProduceResponse | None:
+    """The whole request is refused."""
     refusal = error_for(code, why)
 
     def answers(topic: TopicProduceData) -> list[PartitionProduceResponse]:
         return [_refused_partition(replicas, context, topic.name, data.index, refusal) for data in topic.partition_data]
 
-    return ProduceResponse(
+    response = ProduceResponse(
         responses=[
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers(topic))
             for topic in _named_once(request.topic_data)
         ]
     )
+    if request.acks != NO_ACKS:
+        return response
+    _close_on_error(context, response)
+    return None
 
 
 def _refused_partition(

@@ -8,7 +8,7 @@ there, so a creation that is under way is not begun twice.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.broker.config.coordinator_topics import COORDINATOR_TOPICS, OFFSETS_TOPIC, CoordinatorTopicSpec
+from ottla.broker.config.coordinator_topics import COORDINATOR_TOPICS, CoordinatorTopicSpec
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.metadata.topic_plans import NewTopic
@@ -49,14 +49,14 @@ class AutoTopicCreationManager:
         self._runtime.spawn(creation, "automatic creation of topics")
         return codes
 
-    def ensure_offsets_topic(self) -> None:
-        """Start the creation of `__consumer_offsets` where it is missing; after a failure the next call tries again."""
-        self._ensure(OFFSETS_TOPIC)
+    def ensure_coordinator_topic(self, name: str) -> None:
+        """Start the creation of the topic where it is missing; after a failure the next call tries again."""
+        self._ensure(COORDINATOR_TOPICS[name])
 
-    async def offsets_topic_ensured(self) -> None:
+    async def coordinator_topic_ensured(self, name: str) -> None:
         """Returns when the topic is there, or could not be created."""
-        self._ensure(OFFSETS_TOPIC)
-        creation = self._coordinator_topics.get(OFFSETS_TOPIC.name)
+        self._ensure(COORDINATOR_TOPICS[name])
+        creation = self._coordinator_topics.get(name)
         if creation is not None:
             await creation
 

@@ -4,6 +4,7 @@ The store knows where the next block begins. What is left of a block when the br
 """
 
 import asyncio
+from collections import deque
 
 from ottla.broker.metadata.cluster_metadata import TRIES_MAX, ClusterMetadata
 from ottla.broker.runtime import Runtime
@@ -12,43 +13,43 @@ from ottla.protocol.errors import ErrorCode, error_for
 
 KEY = "producer-ids"
 BLOCK_SIZE = 1000
-# A client asks again and again for what it does not get: the log says so once in this time, and how often.
-REFUSALS_LOGGED_EVERY_MS = 60_000
+# With fewer ids at hand the next block is claimed: a step of a coordinator cannot wait for one.
+CLAIMED_AHEAD = 100
 
 
 class ProducerIds:
     def __init__(self, runtime: Runtime, metadata: ClusterMetadata) -> None:
         self._runtime = runtime
         self._metadata = metadata
-        self._next_id = 0
-        self._block_end = 0
+        # Invariant: none is empty.
+        self._blocks: deque[range] = deque()
         # Gives whether there is a new block; one for all who need it.
         self._claim: asyncio.Task[bool] | None = None
-        # Refusals since the last line of the log about them, and when the next one may come.
-        self._refusals = 0
-        self._next_refusal_line_ms = 0
 
-    def transaction_refused(self, transactional_id: str) -> None:
-        """A producer with a transactional id was refused."""
-        self._refusals += 1
-        now_ms = self._runtime.clock.now_ms()
-        if now_ms < self._next_refusal_line_ms:
-            return
-        self._runtime.log.warning(
-            "transactions are not supported", transactional_id=transactional_id, requests=self._refusals
-        )
-        self._refusals = 0
-        self._next_refusal_line_ms = now_ms + REFUSALS_LOGGED_EVERY_MS
+    def take_now(self) -> int | None:
+        """One that is at hand, or None. The next block is claimed before the last id is given."""
+        self.claim_ahead()
+        return self._take() if self._blocks else None
+
+    def claim_ahead(self) -> None:
+        """Claim a block if few ids are left and none is being claimed."""
+        if self._claim is None and sum(map(len, self._blocks)) < CLAIMED_AHEAD:
+            self._claim = self._runtime.spawn(self._claim_block(), "producer ids")
 
     async def take(self) -> int:
         """Raises COORDINATOR_LOAD_IN_PROGRESS while the store cannot give a block."""
-        while self._next_id == self._block_end:
+        while not self._blocks:
             if self._claim is None:
                 self._claim = self._runtime.spawn(self._claim_block(), "producer ids")
             if not await self._claim:
                 raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the metadata store gives no producer ids now")
-        self._next_id += 1
-        return self._next_id - 1
+        return self._take()
+
+    def _take(self) -> int:
+        block = self._blocks.popleft()
+        if len(block) > 1:
+            self._blocks.appendleft(block[1:])
+        return block[0]
 
     async def _claim_block(self) -> bool:
         try:
@@ -61,7 +62,7 @@ class ProducerIds:
                 claim = Put(KEY, str(start + BLOCK_SIZE).encode())
                 result = await self._metadata.commit(Transaction((Expect(KEY, revision),), (claim,)))
                 if isinstance(result, Committed):
-                    self._next_id, self._block_end = start, start + BLOCK_SIZE
+                    self._blocks.append(range(start, start + BLOCK_SIZE))
                     return True
                 if not isinstance(result, Conflict):
                     return False

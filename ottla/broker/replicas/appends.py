@@ -18,7 +18,7 @@ from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.replication.replica_progress import WatchingSession
-from ottla.storage.log import AppendInfo, Origin
+from ottla.storage.log import AppendInfo, Origin, VerificationGuard
 from ottla.timer.purgatory import Purgatory
 
 # (where the records are, None) once they are below the high watermark, or (None, why not).
@@ -58,12 +58,15 @@ class Appends:
         *,
         origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Queues one batch; `flush_and_notify` writes it, and puts the error into the answer if that fails.
 
         Raises KafkaError, and then nothing is queued."""
         wall_ms = self._runtime.clock.wall_ms()
-        info = partition.append(records, acks=acks, wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed)
+        info = partition.append(
+            records, acks=acks, wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed, guard=guard
+        )
         answers = self._unwritten.get(partition)
         if answers is not None:
             answers.append(answer)

@@ -19,6 +19,7 @@ from ottla.broker.replicas.fetch_responses import (
     FetchOperation,
     describe,
     find_partition,
+    list_aborted,
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
@@ -190,10 +191,12 @@ class DelayedFetch(FetchOperation):
                 min_one_batch=at_least_one_batch,
             )
         except WouldBlock as read:
-            self._cold.append(ColdRead(target, answer, read))
+            self._cold.append(ColdRead(target, answer, read, partition if self._lists_aborted else None))
             return wanted
         answer.records = result.records
         size = len(result.records)
+        if size and self._lists_aborted:
+            list_aborted(partition, target, answer, result.end_offset)
         self._bytes_read += size
         return size
 

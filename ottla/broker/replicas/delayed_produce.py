@@ -50,7 +50,8 @@ class DelayedProduce(DelayedOperation):
     def start(self) -> None:
         # The requests behind this one go on, so that one write, one fetch of a follower and one fsync serve a whole
         # pipeline of them.
-        self._context.park(mutes=False)
+        if not self._context.is_parked:
+            self._context.park(mutes=False)
         self._replicas.delayed_produce.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
 
     def try_complete(self) -> bool:

@@ -19,6 +19,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -40,10 +41,14 @@ ASKED_THE_WRONG_ONE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER
 class ColdRead:
     """A read that has to wait for the disk, and whose answer is waiting for it."""
 
-    __slots__ = ("answer", "error", "read", "result", "target")
+    __slots__ = ("answer", "committed_of", "error", "read", "result", "target")
 
-    def __init__(self, target: FetchTarget, answer: Any, read: WouldBlock) -> None:
+    def __init__(
+        self, target: FetchTarget, answer: Any, read: WouldBlock, committed_of: Partition | None = None
+    ) -> None:
+        """`committed_of`: the partition, where the reader wants to know which transactions were aborted."""
         self.target = target
+        self.committed_of = committed_of
         self.answer = answer
         self.read = read
         self.result: ReadResult | None = None
@@ -59,8 +64,14 @@ class ColdRead:
     def apply(self) -> None:
         if self.result is not None:
             self.answer.records = self.result.records
-        elif self.error is not None:
+            if self.committed_of is not None and self.result.records:
+                try:
+                    list_aborted(self.committed_of, self.target, self.answer, self.result.end_offset)
+                except KafkaError as error:
+                    self.error = error
+        if self.error is not None:
             self.answer.error_code = int(self.error.code)
+            self.answer.records = b""
 
 
 class FetchOperation(DelayedOperation):
@@ -212,6 +223,15 @@ def find_partition(replicas: ReplicaManager, target: FetchTarget) -> Partition:
             raise UnknownTopicId(f"there is no topic with id {target.topic_id.hex()}")
         raise InconsistentTopicId(f"topic {target.topic} has another id than {target.topic_id.hex()}")
     return partition
+
+
+def list_aborted(partition: Partition, target: FetchTarget, answer: Any, end_offset: int) -> None:
+    """Of the records up to `end_offset`, so that a reader of committed ones can leave out those of these transactions
+    (§43.3). Raises KafkaError."""
+    answer.aborted_transactions = [
+        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+        for entry in partition.log.aborted_transactions(target.fetch_offset, end_offset)
+    ]
 
 
 def describe(partition: Partition, answer: Any) -> None:

@@ -59,6 +59,11 @@ _ROWS = (
     Api(21, "DeleteRecords", "delete_records", 0, 2),
     Api(22, "InitProducerId", "init_producer_id", 0, 5),
     Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
+    # v2 is of Kafka 4.2.
+    Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 5),
+    Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4),
+    Api(26, "EndTxn", "end_txn", 0, 5),
+    Api(27, "WriteTxnMarkers", "write_txn_markers", 1, 2),
     Api(32, "DescribeConfigs", "describe_configs", 1, 4),
     Api(33, "AlterConfigs", "alter_configs", 0, 2),
     Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
@@ -74,6 +79,8 @@ _ROWS = (
     Api(60, "DescribeCluster", "describe_cluster", 0, 2),
     Api(61, "DescribeProducers", "describe_producers", 0, 0),
     Api(64, "UnregisterBroker", "unregister_broker", 0, 0),
+    Api(65, "DescribeTransactions", "describe_transactions", 0, 0),
+    Api(66, "ListTransactions", "list_transactions", 0, 1),
     Api(74, "ListConfigResources", "list_config_resources", 0, 1),
     Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 )

@@ -13,19 +13,23 @@ from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, ReceiveThreshold, SocketOptions
 from ottla.protocol.address import Address
 from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
 from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[type[Message], int] = {
+    AddPartitionsToTxnRequest: 5,
     FetchRequest: 17,
     ListOffsetsRequest: 7,
     OffsetForLeaderEpochRequest: 4,
     ProduceRequest: 11,
+    WriteTxnMarkersRequest: 2,
 }
 
 SMALLEST_BUFFER = 64 * 1024

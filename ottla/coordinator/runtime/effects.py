@@ -60,7 +60,14 @@ class Observed:
     fact: Any
 
 
-Effect: TypeAlias = Append | Reply | SetTimer | CancelTimer | Observed
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Hand the command to the coordinator's own shell; its outcome is an event that the command names."""
+
+    command: Any
+
+
+Effect: TypeAlias = Append | Reply | SetTimer | CancelTimer | Observed | Dispatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ottla.coordinator.runtime.effects import (
     Append,
     CancelTimer,
     CoordinatorRecord,
+    Dispatch,
     Effect,
     Observed,
     ProducerIdAndEpoch,
@@ -90,6 +91,9 @@ class StepContext:
 
     def observe(self, fact: object) -> None:
         self.effects.append(Observed(fact))
+
+    def dispatch(self, command: object) -> None:
+        self.effects.append(Dispatch(command))
 
     def set_timer(self, key: Hashable, deadline_ms: int) -> None:
         self.effects.append(SetTimer(key, deadline_ms))

@@ -87,7 +87,10 @@ def test_every_option_has_a_reader() -> None:
         ("log.cleanup.policy=compact,none", "log.cleanup.policy=compact,none: expected a list of delete, compact"),
         ("max.connections.per.ip.overrides=a:b", "max.connections.per.ip.overrides=a:b: expected a list of HOST:COUNT"),
         ("ssl.keystore.location=x", "ssl.keystore.location: TLS, SASL and ACLs are not supported"),
-        ("transactional.id.expiration.ms=1", "transactional.id.expiration.ms: transactions are not supported"),
+        (
+            "transaction.two.phase.commit.enable=true",
+            "transaction.two.phase.commit.enable: two-phase commit (KIP-939) is not supported",
+        ),
         (
             "group.min.session.timeout.ms=1800001",
             "group.min.session.timeout.ms is greater than group.max.session.timeout.ms",

@@ -45,7 +45,7 @@ def test_kafkas_sample_server_properties_are_accepted() -> None:
         "process.roles",
         "num.io.threads",
         "log.dirs",
-        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.min.isr",
     }
     assert "num.partitions" not in config.without_effect
 

@@ -1,0 +1,294 @@
+"""Markers on their way from the coordinator of a transaction to the leaders of its partitions (§13.5.4).
+
+Each broker has a queue and at most one request under way. A marker that a leader could not write, or whose answer was
+lost, is sent again later, to the leader of that time: writing it twice does no harm. What a partition of
+`__transaction_state` has asked for is forgotten when this broker resigns from it: its next leader asks for all of it
+again. There are never more markers than partitions in transactions that are decided and not complete.
+
+A partition that the metadata does not have was deleted, and is done: this broker was elected after the partition was
+registered, and its metadata are not older than that.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
+
+from ottla.broker.coordinators.coordinator_topic import MetadataCache
+from ottla.broker.coordinators.hosted_partition import HostedPartition
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network, SocketOptions
+from ottla.broker.server.peer_connection import Peer, PeerError
+from ottla.cluster.image import MetadataImage
+from ottla.coordinator.transactions.entry import Participant
+from ottla.coordinator.transactions.events import MarkersWritten, WriteMarkers
+from ottla.coordinator.transactions.records import by_topic
+from ottla.coordinator.transactions.shard import TransactionShard
+from ottla.protocol.address import Address
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ottla.timer.wheel import TimerEntry
+
+# Some milliseconds of the leader's time; further markers wait for the next request.
+PARTITIONS_PER_REQUEST: Final = 1000
+RETRY_MS: Final = 100
+RETRY_MS_MAX: Final = 1000
+
+MarkerWriter = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+
+_DONE: Final = {
+    ErrorCode.NONE,
+    # Nothing can have been written there.
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.UNSUPPORTED_VERSION,
+}
+_PASSES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+_FENCED: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+
+
+class _Order:
+    """What one partition of `__transaction_state` has asked for."""
+
+    __slots__ = ("command", "hosted", "is_fenced")
+
+    def __init__(self, hosted: HostedPartition[TransactionShard], command: WriteMarkers) -> None:
+        self.hosted = hosted
+        self.command = command
+        # A newer coordinator or epoch is at work: no more markers of it are sent.
+        self.is_fenced = False
+
+    @property
+    def is_void(self) -> bool:
+        return self.is_fenced or self.hosted.is_unloaded
+
+    def report_written(self, partitions: Iterable[Participant]) -> None:
+        written = frozenset(partitions)
+        if written and not self.is_void:
+            self.hosted.handle(MarkersWritten(self.command.transactional_id, self.command.number, written))
+
+
+class _Markers(NamedTuple):
+    """Those of an order for one leader, or that wait to be sent again."""
+
+    order: _Order
+    partitions: tuple[Participant, ...]
+    failures: int = 0
+
+
+class MarkerSender:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: MetadataCache,
+        network: Network,
+        write_here: MarkerWriter,
+        *,
+        inter_broker_listener: str,
+    ) -> None:
+        """`write_here` serves the request for partitions that this broker leads."""
+        self._runtime = runtime
+        self._metadata = metadata
+        self._network = network
+        self._write_here = write_here
+        self._inter_broker_listener = inter_broker_listener
+        self._queues: dict[int, deque[_Markers]] = {}
+        self._peers: dict[int, tuple[Address, Peer]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._retries: dict[_Markers, TimerEntry] = {}
+        self._is_stopped = False
+
+    def send(self, hosted: HostedPartition[TransactionShard], command: WriteMarkers) -> None:
+        """Until all are written, or `hosted` is unloaded."""
+        # The partition is in the middle of a step: what is deleted is reported in one of its own.
+        markers = _Markers(_Order(hosted, command), command.partitions)
+        self._runtime.soon(lambda: self._route(markers))
+
+    def stop(self) -> None:
+        """What is under way ends; its partitions are unloaded."""
+        self._is_stopped = True
+        for task in self._tasks.values():
+            task.cancel()
+        for _, peer in self._peers.values():
+            peer.close()
+        for retry in self._retries.values():
+            retry.cancel()
+        self._queues.clear()
+
+    # To the leader of each partition.
+
+    def _route(self, markers: _Markers) -> None:
+        if markers.order.is_void or self._is_stopped:
+            return
+        image = self._metadata.image
+        by_leader: dict[int | None, list[Participant]] = {}
+        deleted: list[Participant] = []
+        for topic, index in markers.partitions:
+            if image.partition(topic, index) is None:
+                deleted.append((topic, index))
+            else:
+                by_leader.setdefault(_live_leader(image, topic, index), []).append((topic, index))
+        for leader, partitions in by_leader.items():
+            part = markers._replace(partitions=tuple(partitions))
+            if leader is None:
+                self._retry(part)
+            else:
+                self._enqueue(leader, part)
+        markers.order.report_written(deleted)
+
+    def _retry(self, markers: _Markers) -> None:
+        wait_ms = min(RETRY_MS << min(markers.failures, 10), RETRY_MS_MAX)
+        again = markers._replace(failures=markers.failures + 1)
+
+        def fire() -> None:
+            del self._retries[again]
+            self._route(again)
+
+        if not self._is_stopped:
+            self._retries[again] = self._runtime.schedule(wait_ms, fire)
+
+    def _retry_all(self, batch: list[_Markers]) -> None:
+        for each in batch:
+            self._retry(each)
+
+    def _enqueue(self, leader: int, markers: _Markers) -> None:
+        self._queues.setdefault(leader, deque()).append(markers)
+        if leader not in self._tasks:
+            self._tasks[leader] = self._runtime.spawn(self._send_all(leader), f"markers to broker {leader}")
+
+    async def _send_all(self, leader: int) -> None:
+        """One request after the other, while anything is queued."""
+        try:
+            while batch := self._take(leader):
+                try:
+                    await self._send_batch(leader, batch)
+                except Exception as error:
+                    self._runtime.log.error("unhandled error in writing markers", broker=leader, exc_info=error)
+                    self._retry_all(batch)
+        finally:
+            del self._tasks[leader]
+
+    def _take(self, leader: int) -> list[_Markers]:
+        queue = self._queues.get(leader, deque())
+        batch: list[_Markers] = []
+        count = 0
+        # Results are told apart by the producer id, so a request has an id once.
+        producer_ids: set[int] = set()
+        while queue and count < PARTITIONS_PER_REQUEST:
+            if queue[0].order.is_void:
+                queue.popleft()
+                continue
+            producer_id = queue[0].order.command.producer_id
+            if producer_id in producer_ids:
+                break
+            producer_ids.add(producer_id)
+            batch.append(queue.popleft())
+            count += len(batch[-1].partitions)
+        return batch
+
+    async def _send_batch(self, leader: int, batch: list[_Markers]) -> None:
+        request = WriteTxnMarkersRequest(markers=[_marker(each) for each in batch])
+        try:
+            response = await self._ask(leader, request)
+        except PeerError as error:
+            self._runtime.log.info("markers could not be sent", broker=leader, error=str(error))
+            self._retry_all(batch)
+            return
+        results = _results(response)
+        for each in batch:
+            self._handle_results(each, results.get(each.order.command.producer_id, {}))
+
+    async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if leader == self._runtime.node_id:
+            return await self._write_here(request)
+        broker = self._metadata.image.brokers.get(leader)
+        if broker is None:
+            raise PeerError("the broker is not in the metadata")
+        peer = await self._connected(leader, Address(*broker.endpoint(self._inter_broker_listener)))
+        response: WriteTxnMarkersResponse = await peer.ask(request)
+        return response
+
+    async def _connected(self, leader: int, address: Address) -> Peer:
+        known_address, known = self._peers.get(leader, (None, None))
+        if known is not None:
+            if known.is_open and known_address == address:
+                return known
+            known.close()
+        client_id = f"broker-{self._runtime.node_id}-markers"
+        peer = Peer(self._runtime, self._network, address, client_id, SocketOptions())
+        self._peers[leader] = (address, peer)
+        await peer.connect()
+        return peer
+
+    # The outcome.
+
+    def _handle_results(self, markers: _Markers, codes: dict[Participant, ErrorCode]) -> None:
+        order = markers.order
+        if order.is_void:
+            return
+        written: list[Participant] = []
+        failed: list[Participant] = []
+        for partition in markers.partitions:
+            code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if code in _FENCED:
+                order.is_fenced = True
+                self._log_failure(markers, partition, code)
+                return
+            if code not in _DONE and code not in _PASSES:
+                self._log_failure(markers, partition, code)
+            (written if code in _DONE else failed).append(partition)
+        if failed:
+            self._retry(markers._replace(partitions=tuple(failed)))
+        order.report_written(written)
+
+    def _log_failure(self, markers: _Markers, partition: Participant, code: ErrorCode) -> None:
+        command = markers.order.command
+        self._runtime.log.error(
+            "a marker could not be written",
+            transactional_id=command.transactional_id,
+            producer_id=command.producer_id,
+            producer_epoch=command.producer_epoch,
+            topic=partition[0],
+            partition=partition[1],
+            error=code.name,
+        )
+
+
+def _live_leader(image: MetadataImage, topic: str, index: int) -> int | None:
+    state = image.partition(topic, index)
+    leader = None if state is None else image.brokers.get(state.leader)
+    return leader.node_id if leader is not None and leader.is_live else None
+
+
+def _marker(markers: _Markers) -> WritableTxnMarker:
+    command = markers.order.command
+    topics = by_topic(frozenset(markers.partitions))
+    return WritableTxnMarker(
+        producer_id=command.producer_id,
+        producer_epoch=command.producer_epoch,
+        transaction_result=command.commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        coordinator_epoch=markers.order.hosted.leader_epoch,
+        transaction_version=command.client_version,
+    )
+
+
+def _results(response: WriteTxnMarkersResponse) -> dict[int, dict[Participant, ErrorCode]]:
+    results: dict[int, dict[Participant, ErrorCode]] = {}
+    for marker in response.markers:
+        codes = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for partition in topic.partitions:
+                codes[topic.name, partition.partition_index] = ErrorCode(partition.error_code)
+    return results

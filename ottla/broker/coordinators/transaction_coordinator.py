@@ -1,0 +1,157 @@
+"""The transaction coordinator: `__transaction_state`, its transactional ids, and the way of a request there and back.
+
+Markers are written by `MarkerSender`; what it has written comes back to the partition that asked for it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, MetadataCache, Replicas
+from ottla.broker.coordinators.marker_sender import MarkerSender, MarkerWriter
+from ottla.broker.coordinators.observers import log_fact
+from ottla.broker.coordinators.pending_requests import ParkingContext
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.network import Network
+from ottla.cluster.image import BrokerInfo
+from ottla.coordinator.transactions.context import TransactionConfig
+from ottla.coordinator.transactions.events import (
+    AbortTimedOutTransactions,
+    ExpireTransactionalIds,
+    IdRequest,
+    ListedId,
+    ListTransactionalIds,
+)
+from ottla.coordinator.transactions.shard import TransactionShard, transaction_request_error
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.compression import Codec
+from ottla.timer.wheel import TimerEntry
+
+# The level of Kafka's feature `transaction.version`. Clients are not offered KIP-890's second part, which is level 2.
+TRANSACTION_VERSION = 1
+# Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
+APPEND_TIMEOUT_MS = 30_000
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        runtime: Runtime,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        network: Network,
+        *,
+        inter_broker_listener: str,
+        take_producer_id: Callable[[], int | None],
+        write_markers_here: MarkerWriter,
+        ensure_topic: Callable[[], None],
+    ) -> None:
+        """`ensure_topic` starts the creation of the topic where it is missing."""
+        config = self._config = transaction_config(runtime.config)
+        markers = self.markers = MarkerSender(
+            runtime, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
+        )
+        self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
+            TRANSACTION_TOPIC.name,
+            lambda: TransactionShard(config, take_producer_id),
+            runtime,
+            replicas,
+            metadata,
+            codec=Codec.NONE,
+            append_timeout_ms=APPEND_TIMEOUT_MS,
+            load_buffer_bytes=runtime.config.transaction_state_log_load_buffer_size,
+            observe=lambda fact, now_ms, wall_ms: log_fact(runtime.log, fact, now_ms, wall_ms),
+            dispatch=markers.send,
+        )
+        self.new_token = self.topic.pending.new_token
+        self._runtime = runtime
+        self._ensure_topic = ensure_topic
+        self._timers: dict[type, TimerEntry] = {}
+
+    # Life.
+
+    def start(self) -> None:
+        config = self._runtime.config
+        self._repeat(AbortTimedOutTransactions, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        self._repeat(ExpireTransactionalIds, config.transaction_remove_expired_transaction_cleanup_interval_ms)
+        self.topic.start()
+
+    def stop(self) -> None:
+        self.topic.stop()
+        self.markers.stop()
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _repeat(self, event: type, interval_ms: int) -> None:
+        """Hand an event of this type to every partition, again and again."""
+
+        def fire() -> None:
+            self._repeat(event, interval_ms)
+            for partition in self.topic:
+                partition.handle(event())
+
+        self._timers[event] = self._runtime.schedule(interval_ms, fire)
+
+    # Requests.
+
+    def ask(self, context: ParkingContext, request: IdRequest, build_response: Callable[[Any], Any]) -> Any | None:
+        """The response that `build_response` makes of the result, or None when the request was parked.
+
+        The request carries a token of `new_token`."""
+        return self.topic.pending.ask(self._send, context, request, build_response)
+
+    def ask_each(
+        self, context: ParkingContext, requests: Sequence[IdRequest], build_response: Callable[[list[Any]], Any]
+    ) -> Any | None:
+        """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
+        return self.topic.pending.ask_each(self._send, context, requests, build_response)
+
+    def _send(self, request: IdRequest) -> None:
+        """To its partition, or to refusal where that is not served here."""
+        partition = self.topic.partition_of(request.transactional_id)
+        if partition is not None:
+            partition.handle(request)
+            return
+        error = transaction_request_error(self._config, request)
+        if error is None:
+            error = ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self.topic.deliver(request.token, TransactionShard.refusal(request, error))
+
+    def list_ids(
+        self,
+        context: ParkingContext,
+        state_names: Sequence[str],
+        producer_ids: Sequence[int],
+        open_longer_than_ms: int,
+        build_response: Callable[[list[ListedId] | ErrorCode], Any],
+    ) -> Any | None:
+        """The ids of all partitions here; one error for all while any of them is being loaded."""
+        if not self.topic.is_active:
+            return build_response(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        hosted = list(self.topic)
+        if any(partition.is_loading for partition in hosted):
+            return build_response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        filters = frozenset(state_names), frozenset(producer_ids), open_longer_than_ms
+        requests = [ListTransactionalIds(self.new_token(), *filters) for _ in hosted]
+        partitions = iter(hosted)
+
+        def respond(results: list[tuple[ListedId, ...] | ErrorCode]) -> Any:
+            # Of a partition that could not be loaded nothing is known.
+            return build_response([listed for each in results if not isinstance(each, ErrorCode) for listed in each])
+
+        return self.topic.pending.ask_each(lambda request: next(partitions).handle(request), context, requests, respond)
+
+    def coordinator_of(self, transactional_id: str) -> BrokerInfo | None:
+        """The broker that serves the id, by the metadata; None while the topic or its leader is missing."""
+        if not self.topic.exists:
+            self._ensure_topic()
+        return self.topic.leader_of(transactional_id)
+
+
+def transaction_config(config: ServerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        transaction_version=TRANSACTION_VERSION,
+    )

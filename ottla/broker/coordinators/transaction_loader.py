@@ -1,0 +1,88 @@
+"""The transaction coordinator, made when it is first needed: most brokers never see a transactional id.
+
+Until then this part stands in for it, and starts its import in a thread when a partition of `__transaction_state` is
+led here or a client looks for a coordinator.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
+from ottla.broker.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.coordinator_topic import MetadataCache
+    from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
+
+
+class TransactionCoordinatorLoader:
+    def __init__(
+        self, runtime: Runtime, metadata: "MetadataCache", make: "Callable[[], TransactionCoordinator]"
+    ) -> None:
+        self.topic_name = TRANSACTION_TOPIC.name
+        self._runtime = runtime
+        self._metadata = metadata
+        self._make = make
+        self._coordinator: TransactionCoordinator | None = None
+        self._is_importing = False
+
+    # Life.
+
+    def start(self) -> None:
+        """The broker serves from now on."""
+        if self._coordinator is not None:
+            self._coordinator.start()
+        elif self.topic_exists:
+            self.prepare()
+
+    def stop(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.stop()
+
+    def stop_loading(self) -> None:
+        """Ends at once, as a killed process does."""
+        if self._coordinator is not None:
+            self._coordinator.topic.stop_loading()
+
+    # The coordinator.
+
+    @property
+    def coordinator(self) -> "TransactionCoordinator":
+        """It is imported now if `prepare` has not done that."""
+        if self._coordinator is None:
+            self._coordinator = self._make()
+            if self._runtime.is_serving:
+                self._coordinator.start()
+        return self._coordinator
+
+    def prepare(self) -> "TransactionCoordinator | None":
+        """The coordinator, or None while a thread imports it: no client should wait for that."""
+        if self._coordinator is None and not self._is_importing:
+            self._is_importing = True
+            self._runtime.offload(_import_coordinator, self._imported)
+        return self._coordinator
+
+    def _imported(self) -> None:
+        if self._runtime.is_serving:
+            assert self.coordinator is not None, "asking for it makes and starts it"
+
+    @property
+    def topic_exists(self) -> bool:
+        return self._metadata.image.topic(self.topic_name) is not None
+
+    # What happens in the cluster.
+
+    def elected(self, index: int) -> None:
+        if self._coordinator is not None:
+            self._coordinator.topic.elected(index)
+        elif self._runtime.is_serving:
+            self.prepare()
+
+    def resigned(self, index: int) -> None:
+        if self._coordinator is not None:
+            self._coordinator.topic.resigned(index)
+
+
+def _import_coordinator() -> None:
+    import_module("ottla.broker.coordinators.transaction_coordinator")

@@ -1,0 +1,77 @@
+"""WriteTxnMarkers: the coordinator of a transaction ends it in the partitions that this broker leads (§39.1).
+
+Brokers send it, and administrators who abort a transaction that hangs. It is for the listener of brokers: a marker ends
+a transaction whatever its producer says.
+"""
+
+from collections import defaultdict
+
+from ottla.broker.replicas.transaction_markers import MarkerAppend, TransactionMarkers
+from ottla.broker.server.request_context import RequestContext
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ottla.protocol.records.control import TransactionMarker
+
+
+async def handle(
+    transaction_markers: TransactionMarkers, context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    if not context.connection.is_inter_broker:
+        appends = _appends(request)
+        return _response(appends, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(appends))
+    return await write_markers(transaction_markers, request)
+
+
+async def write_markers(
+    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Also for the coordinator on this broker."""
+    appends = _appends(request)
+    return _response(appends, await transaction_markers.append_all(appends)) if appends else WriteTxnMarkersResponse()
+
+
+def _appends(request: WriteTxnMarkersRequest) -> list[MarkerAppend]:
+    return [
+        MarkerAppend(
+            topic.name,
+            index,
+            marker.producer_id,
+            marker.producer_epoch,
+            TransactionMarker(marker.transaction_result, marker.coordinator_epoch),
+            marker.transaction_version,
+        )
+        for marker in request.markers
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    ]
+
+
+def _response(appends: list[MarkerAppend], codes: list[ErrorCode]) -> WriteTxnMarkersResponse:
+    """Markers of one producer id share a result, as in Kafka."""
+    results: dict[int, dict[str, dict[int, ErrorCode]]] = defaultdict(lambda: defaultdict(dict))
+    for append, code in zip(appends, codes, strict=True):
+        results[append.producer_id][append.topic][append.partition] = code
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=int(code))
+                            for index, code in partitions.items()
+                        ],
+                    )
+                    for name, partitions in topics.items()
+                ],
+            )
+            for producer_id, topics in results.items()
+        ]
+    )

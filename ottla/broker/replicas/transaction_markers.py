@@ -1,0 +1,100 @@
+"""Markers of transactions for partitions that this broker leads: checked, appended, waited for (§39).
+
+A marker counts when the high watermark has passed it; only then may its coordinator forget the partition.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime, TimeLimit, complete, next_step
+from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from ottla.protocol.records.control import TransactionMarker, build_marker
+from ottla.storage.log import AppendInfo
+
+APPEND_TIMEOUT_MS = 30_000
+"""The default of Kafka's `request.timeout.ms`."""
+APPENDS_PER_STEP = 100
+"""Some 5 ms of the loop."""
+
+OnMarker = Callable[[str, int, int, int, bool], None]
+"""(topic, partition, producer id, producer epoch, whether it commits) of each marker that counts from now on, in the
+order of the log."""
+
+
+class MarkerAppend(NamedTuple):
+    """A marker, and the partition that it is for."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    marker: TransactionMarker
+    transaction_version: int
+
+
+class TransactionMarkers:
+    def __init__(self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker | None = None) -> None:
+        self._runtime = runtime
+        self._replicas = replicas
+        self._on_marker = on_marker
+
+    async def append_all(self, appends: Sequence[MarkerAppend]) -> list[ErrorCode]:
+        """The outcome of each, when all are known or the time is over."""
+        appended = _Outcomes(len(appends))
+        for n, append in enumerate(appends):
+            if n and n % APPENDS_PER_STEP == 0:
+                await next_step()
+            try:
+                self._append(append, partial(appended.note, n))
+            except KafkaError as error:
+                appended.note(n, error.code)
+        try:
+            with TimeLimit(self._runtime, APPEND_TIMEOUT_MS):
+                await appended.all_known
+        except TimeoutError:
+            pass
+        return list(appended.codes)
+
+    def _append(self, append: MarkerAppend, note: Callable[[ErrorCode], None]) -> None:
+        """Raises the KafkaError of the answer if nothing is appended; else `note` is called, later."""
+        topic, index, producer_id, producer_epoch, marker, transaction_version = append
+        replica = self._replicas.find(topic, index)
+        if replica is None:
+            raise UnknownTopicOrPartition(f"this broker has no replica of {topic}-{index}")
+        replica.check_leader()
+        replica.log.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
+        batch = build_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=self._runtime.clock.wall_ms(),
+        )
+        self._replicas.append_records(topic, index, memoryview(batch), partial(self._appended, append, note))
+
+    def _appended(
+        self,
+        append: MarkerAppend,
+        note: Callable[[ErrorCode], None],
+        info: AppendInfo | None,
+        error: KafkaError | None,
+    ) -> None:
+        if info is not None and self._on_marker is not None:
+            topic, index, producer_id, producer_epoch, marker, _ = append
+            self._on_marker(topic, index, producer_id, producer_epoch, marker.is_commit)
+        note(ErrorCode.NONE if error is None else error.code)
+
+
+class _Outcomes:
+    def __init__(self, count: int) -> None:
+        self.codes = [ErrorCode.REQUEST_TIMED_OUT] * count
+        self.all_known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unknown = count
+
+    def note(self, n: int, code: ErrorCode) -> None:
+        self.codes[n] = code
+        self._unknown -= 1
+        if not self._unknown:
+            complete(self.all_known, None)

@@ -1,0 +1,211 @@
+"""Transactional batches on their way to the log: no first batch of a transaction without its coordinator's word (§40).
+
+Where nothing of the transaction is open in a partition, the coordinator is asked whether the partition belongs to it,
+or to register the partition. Until it answers the producer has a guard there, which the append presents. A producer
+that begins its next transaction while the markers of the one before are under way is asked about again for a moment,
+so that it need not try itself.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import Runtime
+from ottla.protocol.errors import ErrorCode, KafkaError, error_for
+from ottla.storage.log import NOT_VERIFIED, VerificationGuard
+
+TopicPartition = tuple[str, int]
+Answered = Callable[[Mapping[TopicPartition, ErrorCode]], None]
+
+VERIFY_SINCE = 11
+REGISTER_SINCE = 12
+
+
+class TransactionVerifier(Protocol):
+    """The way to the coordinators of transactions."""
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        answered: Answered,
+        *,
+        registers: bool,
+    ) -> None:
+        """`answered` gets a code for each partition, once, perhaps before this returns."""
+        ...
+
+
+class TransactionOperation(Enum):
+    """What a version of Produce asks for, and which errors its clients know (§40.1.3)."""
+
+    VERIFY_WITH_OLD_ERRORS = auto()
+    VERIFY = auto()
+    REGISTER = auto()
+
+    @classmethod
+    def of_produce(cls, version: int) -> "TransactionOperation":
+        if version >= REGISTER_SINCE:
+            return cls.REGISTER
+        return cls.VERIFY if version >= VERIFY_SINCE else cls.VERIFY_WITH_OLD_ERRORS
+
+
+class TransactionalBatch(NamedTuple):
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+class Verified(NamedTuple):
+    """What the batches of one request may be appended with, and why others may not be."""
+
+    guards: dict[TopicPartition, VerificationGuard]
+    errors: dict[TopicPartition, KafkaError]
+
+    def guard_for(self, topic: str, index: int) -> VerificationGuard | None:
+        """None where none is needed. Raises the KafkaError of the answer."""
+        error = self.errors.get((topic, index))
+        if error is not None:
+            raise error
+        return self.guards.get((topic, index))
+
+
+class TransactionVerification:
+    def __init__(
+        self, runtime: Runtime, replicas: ReplicaManager, make_verifier: Callable[[], TransactionVerifier]
+    ) -> None:
+        """`make_verifier` is called for the first transaction."""
+        self._runtime = runtime
+        self._replicas = replicas
+        self._make_verifier = make_verifier
+        self._verifier: TransactionVerifier | None = None
+
+    def begin(
+        self, transactional_id: str, batches: Sequence[TransactionalBatch], operation: TransactionOperation
+    ) -> "PendingVerification":
+        """`batches` are of one producer."""
+        if self._verifier is None:
+            self._verifier = self._make_verifier()
+        return PendingVerification(self._runtime, self._replicas, self._verifier, transactional_id, batches, operation)
+
+
+class PendingVerification:
+    """Of one request. If it is not `known`, `ask`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        replicas: ReplicaManager,
+        verifier: TransactionVerifier,
+        transactional_id: str,
+        batches: Sequence[TransactionalBatch],
+        operation: TransactionOperation,
+    ) -> None:
+        config = runtime.config
+        self._runtime = runtime
+        self._replicas = replicas
+        self._verifier = verifier
+        self._transactional_id = transactional_id
+        self._batches = batches
+        self._operation = operation
+        self._is_enabled = config.transaction_partition_verification_enable
+        self._retry_until_ms = runtime.clock.now_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+        self.verified = Verified({}, {})
+        self._unknown: list[TopicPartition] = []
+        self._done: Callable[[Verified], None] | None = None
+        self._look()
+
+    @property
+    def known(self) -> Verified | None:
+        """What needs no question, or no further one."""
+        return None if self._unknown else self.verified
+
+    def ask(self, done: Callable[[Verified], None]) -> None:
+        """`done` is called once, perhaps before this returns."""
+        self._done = done
+        first = self._batches[0]
+        self._verifier.ask(
+            self._transactional_id,
+            first.producer_id,
+            first.producer_epoch,
+            self._unknown,
+            self._answered,
+            registers=self._operation is TransactionOperation.REGISTER,
+        )
+
+    def _look(self) -> None:
+        """At each partition: whether its coordinator must be asked."""
+        guards, errors = self.verified = Verified({}, {})
+        self._unknown = []
+        for topic, index, producer_id, epoch, sequence in self._batches:
+            if not self._is_enabled:
+                guards[topic, index] = NOT_VERIFIED
+                if self._operation is not TransactionOperation.REGISTER:
+                    continue
+            try:
+                guard = self._replicas.partition(topic, index).begin_verification(
+                    producer_id,
+                    epoch,
+                    sequence,
+                    self._runtime.clock.wall_ms(),
+                    raises_epoch=self._operation is TransactionOperation.REGISTER,
+                )
+            except KafkaError as error:
+                errors[topic, index] = error
+                continue
+            if guard is not None:
+                self._unknown.append((topic, index))
+                guards.setdefault((topic, index), guard)
+
+    def _answered(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        retry_ms = self._runtime.config.add_partitions_to_txn_retry_backoff_ms
+        if (
+            self._operation is TransactionOperation.REGISTER
+            and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            and self._runtime.clock.now_ms() + retry_ms <= self._retry_until_ms
+        ):
+            # Its transaction before is about to end: between two transactions of a producer that is the normal case.
+            self._runtime.schedule(retry_ms, self._ask_again)
+            return
+        for partition, code in codes.items():
+            if code is not ErrorCode.NONE:
+                self.verified.errors[partition] = _error(code, self._operation)
+        self._finish()
+
+    def _ask_again(self) -> None:
+        self._look()
+        if self._unknown and self._done is not None:
+            self.ask(self._done)
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self._done is not None, "what was not asked has no answer"
+        self._done(self.verified)
+
+
+_NOT_REACHED = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def _error(code: ErrorCode, operation: TransactionOperation) -> KafkaError:
+    """What the producer gets (§40.5). NOT_ENOUGH_REPLICAS is what every client repeats without asking for metadata."""
+    why = f"the transaction coordinator answered {code.name}"
+    if code in _NOT_REACHED:
+        code, why = ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction coordinator could not be asked: {code.name}"
+    elif code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not TransactionOperation.REGISTER:
+        code = ErrorCode.NOT_ENOUGH_REPLICAS
+    elif code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionOperation.VERIFY_WITH_OLD_ERRORS:
+        code = ErrorCode.INVALID_TXN_STATE
+    return error_for(code, why)

@@ -1,0 +1,61 @@
+"""Registering the partitions that a transaction writes to, and asking whether they are registered (§13.4)."""
+
+from ottla.coordinator.transactions.context import TransactionContext
+from ottla.coordinator.transactions.entry import TransactionalIdEntry, TransactionState
+from ottla.coordinator.transactions.events import AddPartitions, VerifyPartitions, VerifyResult
+from ottla.protocol.errors import ErrorCode
+
+
+def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
+    entry = context.find(request)
+    error = _add_error(entry, request)
+    if entry is None or error is not None:
+        context.reply(request.token, error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return
+    metadata = entry.metadata
+    is_open = metadata.state is TransactionState.ONGOING
+    if is_open and request.partitions <= metadata.partitions:
+        context.reply(request.token, ErrorCode.NONE)
+        return
+    target = metadata._replace(
+        state=TransactionState.ONGOING,
+        partitions=metadata.partitions | request.partitions if is_open else request.partitions,
+        last_update_ms=context.wall_ms,
+        start_ms=metadata.start_ms if is_open else context.wall_ms,
+        previous_producer_id=metadata.producer_id,
+        client_version=request.client_version,
+    )
+    context.write_transition(entry, target, entry.last_epoch, token=request.token, result=ErrorCode.NONE)
+
+
+def _add_error(entry: TransactionalIdEntry | None, request: AddPartitions) -> ErrorCode | None:
+    """A pending transition comes first: while an exhausted epoch is rolled over, the client already has the new pair,
+    and must not be answered that it is fenced (KAFKA-18660)."""
+    if entry is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return entry.busy_error or _pair_error(entry, request)
+
+
+def _pair_error(entry: TransactionalIdEntry, request: AddPartitions | VerifyPartitions) -> ErrorCode | None:
+    """An epoch that is greater than the stored one fences as well: it was never given."""
+    if request.producer_id != entry.metadata.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if request.producer_epoch != entry.metadata.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if entry.metadata.is_decided:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return None
+
+
+def verify_partitions(context: TransactionContext, request: VerifyPartitions) -> None:
+    """Nothing changes, and what is pending does not count: only what is durable is registered.
+
+    The leader that asks has a guard, which ends if the transaction ends before the answer.
+    """
+    entry = context.find(request)
+    error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else _pair_error(entry, request)
+    if entry is None or error is not None:
+        context.reply(request.token, VerifyResult(error or ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return
+    registered = entry.metadata.partitions
+    context.reply(request.token, VerifyResult(ErrorCode.NONE, request.partitions - registered))

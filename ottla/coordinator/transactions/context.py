@@ -1,0 +1,136 @@
+"""What the steps of one `__transaction_state` partition work with, and the one way of a transition into the log."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.coordinator.runtime.appends import IN_DOUBT
+from ottla.coordinator.runtime.effects import CoordinatorRecord
+from ottla.coordinator.runtime.step_context import AfterAppend, StepContext
+from ottla.coordinator.transactions.entry import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    PendingTransition,
+    TransactionalIdEntry,
+    TransactionMetadata,
+)
+from ottla.coordinator.transactions.events import IdRequest
+from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
+from ottla.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Kafka's defaults. Field names are the property names with `.` written `_`."""
+
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_version: int = 2
+    """The cluster's level of the feature: it decides how the coordinator itself aborts, and the version of records."""
+
+
+class TransactionContext(StepContext):
+    __slots__ = ("config", "entries", "take_producer_id")
+
+    def __init__(self, config: TransactionConfig, take_producer_id: Callable[[], int | None]) -> None:
+        """`take_producer_id` gives one that was never given before, or None while there is none at hand."""
+        super().__init__()
+        self.config = config
+        self.take_producer_id = take_producer_id
+        self.entries: dict[str, TransactionalIdEntry] = {}
+
+    def find(self, request: IdRequest) -> TransactionalIdEntry | None:
+        return self.entries.get(request.transactional_id)
+
+    def write_transition(
+        self,
+        entry: TransactionalIdEntry,
+        target: TransactionMetadata,
+        last_epoch: int,
+        *,
+        token: int | None = None,
+        result: Any = None,
+        refusal: Callable[[ErrorCode], Any] = lambda error: error,
+    ) -> None:
+        """Prepare the transition and append its record. The request with `token` is answered with `result` when the
+        record is committed, else with the `refusal` of the error."""
+        self.prepare(entry, target, last_epoch)
+        self.append_pending(entry, TransitionAppend(entry, token, result, refusal))
+
+    def prepare(self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int) -> PendingTransition:
+        """Prepare the transition to what the record can hold."""
+        if not self.config.transaction_version:
+            target = target._replace(
+                previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0
+            )
+        return entry.prepare(target, last_epoch)
+
+    def append_pending(self, entry: TransactionalIdEntry, after: AfterAppend) -> None:
+        """Append the record of the transition that is prepared."""
+        assert entry.pending is not None, f"{entry.transactional_id}: there is no transition to append"
+        assert entry.pending.target is not None, "tombstones share a batch"
+        key = build_transaction_key(entry.transactional_id)
+        value = build_transaction_value(entry.pending.target, min(self.config.transaction_version, 1))
+        self.append(entry.transactional_id, (CoordinatorRecord(key, value),), after)
+
+
+class TransitionAppend:
+    """A transition's record is on its way."""
+
+    __slots__ = ("_entry", "_number", "_refusal", "_result", "_token")
+
+    def __init__(
+        self, entry: TransactionalIdEntry, token: int | None, result: Any, refusal: Callable[[ErrorCode], Any]
+    ) -> None:
+        assert entry.pending is not None, "the transition is prepared first"
+        self._entry = entry
+        self._number = entry.pending.number
+        self._token = token
+        self._result = result
+        self._refusal = refusal
+
+    def completed(self, context: TransactionContext) -> None:
+        if self._token is not None:
+            context.reply(self._token, self._result)
+
+    def failed(self, context: TransactionContext, error: ErrorCode) -> None:
+        give_up(context, self._entry, self._number, error)
+        if self._token is not None:
+            context.reply(self._token, self._refusal(coordinator_error(error)))
+
+
+def give_up(context: TransactionContext, entry: TransactionalIdEntry, number: int, error: ErrorCode) -> None:
+    """The append of a transition failed: the entry keeps its old values. In doubt it stays pending."""
+    if not entry.is_pending(number):
+        return
+    assert entry.pending is not None, "it is pending"
+    if error in IN_DOUBT:
+        entry.pending.is_in_doubt = True
+        return
+    entry.pending = None
+    if not entry.exists_in_log and context.entries.get(entry.transactional_id) is entry:
+        del context.entries[entry.transactional_id]
+
+
+_ANSWERS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """What a client is answered when a record could not be stored (§13.2.2)."""
+    return _ANSWERS.get(error, error)
+
+
+def starting_entry(transactional_id: str, producer_id: int, timeout_ms: int) -> TransactionalIdEntry:
+    """Of an id that the log does not know."""
+    return TransactionalIdEntry(
+        transactional_id, TransactionMetadata(producer_id=producer_id, producer_epoch=NO_EPOCH, timeout_ms=timeout_ms)
+    )

@@ -1,0 +1,153 @@
+"""Deciding a transaction, and what follows: its markers, and its completion (§13.5).
+
+The record of PREPARE_COMMIT or PREPARE_ABORT is the decision. Once it is committed nothing changes the outcome: markers
+are written until every partition has its own, and then the record of the completion until it is committed. All that
+time the entry is pending, so that no request comes in between; a coordinator that loads the log in the middle does all
+of it again.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.coordinator.runtime.appends import IN_DOUBT
+from ottla.coordinator.transactions.context import TransactionContext
+from ottla.coordinator.transactions.entry import (
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionalIdEntry,
+    TransactionMetadata,
+    TransactionState,
+)
+from ottla.coordinator.transactions.events import MarkersWritten, RetryCompletionTimer, WriteMarkers
+from ottla.protocol.errors import ErrorCode
+
+COMPLETION_RETRY_MS: Final = 100
+
+
+def decide_and_raise_epoch(
+    context: TransactionContext,
+    entry: TransactionalIdEntry,
+    *,
+    commit: bool,
+    next_producer_id: int = NO_PRODUCER_ID,
+    token: int | None = None,
+    result: Any = None,
+    refusal: Callable[[ErrorCode], Any] = lambda error: error,
+) -> None:
+    """By the rules of KIP-890. Without a transaction, an abort of nothing."""
+    metadata = entry.metadata
+    is_open = metadata.state is TransactionState.ONGOING
+    target = metadata._replace(
+        state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        producer_epoch=min(metadata.producer_epoch + 1, EPOCH_MAX),
+        last_update_ms=context.wall_ms,
+        start_ms=metadata.start_ms if is_open else context.wall_ms,
+        previous_producer_id=metadata.producer_id,
+        next_producer_id=next_producer_id,
+        client_version=2,
+    )
+    context.write_transition(entry, target, metadata.producer_epoch, token=token, result=result, refusal=refusal)
+
+
+def fence(
+    context: TransactionContext,
+    entry: TransactionalIdEntry,
+    *,
+    token: int | None = None,
+    result: Any = None,
+    refusal: Callable[[ErrorCode], Any] = lambda error: error,
+) -> None:
+    """Abort the open transaction against its producer, whose epoch no longer counts once that is durable."""
+    if context.config.transaction_version >= 2:
+        decide_and_raise_epoch(context, entry, commit=False, token=token, result=result, refusal=refusal)
+        return
+    metadata = entry.metadata
+    target = metadata._replace(
+        state=TransactionState.PREPARE_ABORT,
+        producer_epoch=min(metadata.producer_epoch + 1, EPOCH_MAX),
+        last_update_ms=context.wall_ms,
+        previous_producer_id=metadata.producer_id,
+        client_version=0,
+    )
+    context.write_transition(entry, target, NO_EPOCH, token=token, result=result, refusal=refusal)
+
+
+# After the decision.
+
+
+def begin_markers(context: TransactionContext, entry: TransactionalIdEntry) -> None:
+    """The decision is durable. Called when its record is committed, and for each decided entry of a loaded log."""
+    metadata = entry.metadata
+    pending = context.prepare(entry, _completed(metadata, context.wall_ms), entry.last_epoch)
+    entry.missing_markers = set(metadata.partitions)
+    if not entry.missing_markers:
+        _append_completion(context, entry)
+        return
+    context.dispatch(
+        WriteMarkers(
+            transactional_id=entry.transactional_id,
+            number=pending.number,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            commit=metadata.state is TransactionState.PREPARE_COMMIT,
+            client_version=metadata.client_version,
+            partitions=tuple(sorted(metadata.partitions)),
+        )
+    )
+
+
+def _completed(metadata: TransactionMetadata, wall_ms: int) -> TransactionMetadata:
+    is_commit = metadata.state is TransactionState.PREPARE_COMMIT
+    has_next_id = metadata.client_version >= 2 and metadata.next_producer_id != NO_PRODUCER_ID
+    return metadata._replace(
+        state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
+        producer_id=metadata.next_producer_id if has_next_id else metadata.producer_id,
+        producer_epoch=0 if has_next_id else metadata.producer_epoch,
+        partitions=frozenset(),
+        last_update_ms=wall_ms,
+        previous_producer_id=metadata.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def markers_written(context: TransactionContext, event: MarkersWritten) -> None:
+    """Here what comes late is dropped: after another transition, or of an id that is no longer here."""
+    entry = context.entries.get(event.transactional_id)
+    if entry is None or not entry.is_pending(event.number) or not entry.missing_markers:
+        return
+    entry.missing_markers -= event.partitions
+    if not entry.missing_markers:
+        _append_completion(context, entry)
+
+
+def retry_completion(context: TransactionContext, timer: RetryCompletionTimer) -> None:
+    entry = context.entries.get(timer.transactional_id)
+    if entry is not None and entry.is_pending(timer.number):
+        _append_completion(context, entry)
+
+
+def _append_completion(context: TransactionContext, entry: TransactionalIdEntry) -> None:
+    context.append_pending(entry, _CompletionAppend(entry))
+
+
+class _CompletionAppend:
+    """The record of a completion is on its way. It is appended again until it is in the log."""
+
+    __slots__ = ("_entry", "_number")
+
+    def __init__(self, entry: TransactionalIdEntry) -> None:
+        assert entry.pending is not None, "a completion is prepared before its markers are sent"
+        self._entry = entry
+        self._number = entry.pending.number
+
+    def completed(self, context: TransactionContext) -> None:
+        """Nothing waits for it."""
+
+    def failed(self, context: TransactionContext, error: ErrorCode) -> None:
+        if error in IN_DOUBT or error is ErrorCode.NOT_COORDINATOR:
+            # It may become committed yet, or another coordinator loads the decision.
+            return
+        if self._entry.is_pending(self._number):
+            key = RetryCompletionTimer(self._entry.transactional_id, self._number)
+            context.set_timer(key, context.now_ms + COMPLETION_RETRY_MS)

@@ -1,0 +1,101 @@
+"""InitProducerId: a transactional id gets its producer id and epoch, and its predecessor is fenced (§13.3)."""
+
+from typing import NamedTuple
+
+from ottla.coordinator.transactions.context import TransactionContext, starting_entry
+from ottla.coordinator.transactions.decisions import fence
+from ottla.coordinator.transactions.entry import (
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    TransactionalIdEntry,
+    TransactionMetadata,
+    TransactionState,
+)
+from ottla.coordinator.transactions.events import InitializeProducer, ProducerResult
+from ottla.protocol.errors import ErrorCode
+
+
+class _NextPair(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    last_epoch: int
+
+
+def initialize_producer(context: TransactionContext, request: InitializeProducer) -> None:
+    entry = context.find(request)
+    if entry is None:
+        producer_id = context.take_producer_id()
+        if producer_id is None:
+            context.reply(request.token, ProducerResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        entry = starting_entry(request.transactional_id, producer_id, request.timeout_ms)
+        context.entries[request.transactional_id] = entry
+    error = _error(entry, request)
+    if error is not None:
+        context.reply(request.token, ProducerResult(error))
+    elif entry.metadata.state is TransactionState.ONGOING:
+        # Never a pair: the client asks again until the abort is complete, and then gets a greater one.
+        result = ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+        fence(context, entry, token=request.token, result=result, refusal=ProducerResult)
+    else:
+        _initialize(context, entry, request)
+
+
+def _error(entry: TransactionalIdEntry, request: InitializeProducer) -> ErrorCode | None:
+    metadata = entry.metadata
+    if entry.busy_error is not None:
+        return entry.busy_error
+    if request.producer_id != NO_PRODUCER_ID and entry.exists_in_log and not _knows_id(metadata, request):
+        return ErrorCode.PRODUCER_FENCED
+    assert not metadata.is_decided, "a decided transaction is pending until it is complete"
+    return None
+
+
+def _knows_id(metadata: TransactionMetadata, request: InitializeProducer) -> bool:
+    """The producer id is the current one, or the one before if its epochs were used up."""
+    if request.producer_id == metadata.producer_id:
+        return True
+    return request.producer_id == metadata.previous_producer_id and request.producer_epoch >= EPOCH_MAX - 1
+
+
+def _initialize(context: TransactionContext, entry: TransactionalIdEntry, request: InitializeProducer) -> None:
+    pair = _next_pair(context, entry, request)
+    if isinstance(pair, ErrorCode):
+        context.reply(request.token, ProducerResult(pair))
+        return
+    target = entry.metadata._replace(
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
+        timeout_ms=request.timeout_ms,
+        state=TransactionState.EMPTY,
+        partitions=frozenset(),
+        last_update_ms=context.wall_ms,
+        start_ms=NO_TIME,
+        previous_producer_id=entry.metadata.producer_id if entry.exists_in_log else NO_PRODUCER_ID,
+    )
+    result = ProducerResult(ErrorCode.NONE, pair.producer_id, pair.producer_epoch)
+    context.write_transition(entry, target, pair.last_epoch, token=request.token, result=result, refusal=ProducerResult)
+
+
+def _next_pair(
+    context: TransactionContext, entry: TransactionalIdEntry, request: InitializeProducer
+) -> _NextPair | ErrorCode:
+    """The rows of §13.3.2 for a producer without an open transaction."""
+    metadata, epoch = entry.metadata, entry.metadata.producer_epoch
+    has_pair = request.producer_id != NO_PRODUCER_ID
+    is_current = not entry.exists_in_log or request.producer_epoch == epoch
+    last_epoch = epoch if has_pair else NO_EPOCH
+    if not has_pair or is_current:
+        if not metadata.is_epoch_exhausted:
+            return _NextPair(metadata.producer_id, epoch + 1, last_epoch)
+        producer_id = context.take_producer_id()
+        if producer_id is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return _NextPair(producer_id, 0, last_epoch)
+    if request.producer_epoch == entry.last_epoch:
+        # The answer was lost. A producer that was initialized without a pair has left no last epoch, so that its
+        # predecessor cannot obtain the new epoch here.
+        return _NextPair(metadata.producer_id, epoch, entry.last_epoch)
+    return ErrorCode.PRODUCER_FENCED

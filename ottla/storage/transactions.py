@@ -1,0 +1,80 @@
+"""The transactions of one partition that are not over yet, and where readers of committed records have to stop.
+
+A transaction is *open* from its producer's first batch on until the marker that ends it is appended; then it has
+*ended*, and is not over before the high watermark has passed its marker. The first unstable offset is the smallest
+first offset of both kinds. Below it everything is decided, and known to all in-sync replicas to be.
+
+The transactions that were aborted stand in the index of the segment that has their marker (`transaction_index`).
+"""
+
+from typing import NamedTuple
+
+
+class AbortedTxn(NamedTuple):
+    """An entry of a transaction index."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of its marker."""
+    last_stable_offset: int
+    """All transactions that begin below it are decided, and are in an index up to here if they were aborted."""
+
+
+class EndedTransaction(NamedTuple):
+    first_offset: int
+    marker_offset: int
+
+
+class Transactions:
+    """Of one partition. The part that appends calls `begin` and `end` in the order of offsets."""
+
+    __slots__ = ("_ended", "_open")
+
+    def __init__(self) -> None:
+        # First offsets by producer id, rising: a transaction begins at the log end.
+        self._open: dict[int, int] = {}
+        # In the order of their markers.
+        self._ended: list[EndedTransaction] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._ended)
+
+    @property
+    def open(self) -> dict[int, int]:
+        """First offset by producer id; not to be changed."""
+        return self._open
+
+    def copy(self) -> "Transactions":
+        """As they are now, to come back to."""
+        copied = Transactions()
+        copied._open, copied._ended = dict(self._open), list(self._ended)
+        return copied
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        self._open[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker_offset: int) -> AbortedTxn | None:
+        """What its entry in the index says if it was aborted. None: the producer has no transaction here."""
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        self._ended.append(EndedTransaction(first_offset, marker_offset))
+        last_stable_offset = next(iter(self._open.values()), marker_offset + 1)
+        return AbortedTxn(producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
+        """The first offset that a reader of committed records does not see yet: at most the high watermark.
+
+        It rises with the high watermark, and lets go of transactions that are over. Where the beginning of an
+        unstable transaction was deleted, it is the log start offset."""
+        ended = self._ended
+        passed = 0
+        while passed < len(ended) and ended[passed].marker_offset < high_watermark:
+            passed += 1
+        del ended[:passed]
+        unstable = min(
+            next(iter(self._open.values()), high_watermark),
+            min((each.first_offset for each in ended), default=high_watermark),
+        )
+        return min(max(unstable, log_start_offset), high_watermark)

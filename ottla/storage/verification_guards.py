@@ -1,0 +1,74 @@
+"""What ties a coordinator's answer to the state of a partition when it was asked (KIP-890, §40.3).
+
+The first batch of a transaction is appended when its coordinator has said that the partition belongs to it. Until then
+the producer has a guard here, and the append must present the same one. So an answer counts for nothing once a marker
+has come in between: the batch would begin a transaction that no marker ends.
+"""
+
+from typing import Final
+
+
+class VerificationGuard:
+    """Compared by identity."""
+
+    __slots__ = ("epoch", "lowest_sequence", "made_ms", "raises_epoch")
+
+    def __init__(self, epoch: int, lowest_sequence: int, made_ms: int, *, raises_epoch: bool) -> None:
+        """`raises_epoch`: each of the producer's transactions has an epoch of its own (Produce v12 and later)."""
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        """Of the batches that were asked about: none behind it is appended before it."""
+        self.made_ms = made_ms
+        self.raises_epoch = raises_epoch
+
+
+NOT_VERIFIED: Final = VerificationGuard(-1, -1, 0, raises_epoch=False)
+"""Presented where the configuration asks for no verification."""
+
+
+class VerificationGuards:
+    """Of one partition, by producer id; one for each at most. They are in memory alone."""
+
+    __slots__ = ("_guards",)
+
+    def __init__(self) -> None:
+        self._guards: dict[int, VerificationGuard] = {}
+
+    def get(self, producer_id: int) -> VerificationGuard | None:
+        return self._guards.get(producer_id)
+
+    def take(
+        self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
+    ) -> VerificationGuard:
+        """The producer's guard: a new one, or the one that waits for an answer already."""
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = VerificationGuard(
+                epoch, sequence, now_wall_ms, raises_epoch=raises_epoch
+            )
+        elif epoch > guard.epoch:
+            guard.epoch, guard.lowest_sequence = epoch, sequence
+        elif epoch == guard.epoch:
+            guard.lowest_sequence = min(guard.lowest_sequence, sequence)
+        return guard
+
+    def drop(self, producer_id: int) -> None:
+        """A batch of the transaction is appended: later ones need no guard."""
+        self._guards.pop(producer_id, None)
+
+    def drop_by_marker(self, producer_id: int, epoch: int) -> None:
+        """A marker has come. Where transactions raise the epoch, one with the epoch of the guard ends the transaction
+        before, and the guard is that of the next one, which is being registered."""
+        guard = self._guards.get(producer_id)
+        if guard is not None and not (guard.raises_epoch and guard.epoch == epoch):
+            del self._guards[producer_id]
+
+    def expire(self, now_wall_ms: int, expiration_ms: int) -> None:
+        self._guards = {
+            producer_id: guard
+            for producer_id, guard in self._guards.items()
+            if now_wall_ms - guard.made_ms < expiration_ms
+        }
+
+    def clear(self) -> None:
+        self._guards.clear()

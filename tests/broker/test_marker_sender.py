@@ -1,0 +1,137 @@
+"""Markers to the leaders of partitions, in virtual time: leaders and coordinators that move, brokers that are gone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode
+from tests.broker.transaction_requests import TransactionalProducer
+from tests.broker.transactions import written
+from tests.broker.virtual_cluster import Cluster, Node
+from tests.simulation.judge import Judge
+from tests.simulation.wire import Wire, connect
+
+NONE = ErrorCode.NONE
+THREE = {
+    "transaction_state_log_num_partitions": 1,
+    "transaction_state_log_replication_factor": 3,
+    "replica_fetch_wait_max_ms": 100,
+}
+
+
+async def began(cluster: Cluster, nodes: list[Node]) -> TransactionalProducer:
+    """A transaction with a record in the partitions of t, which the brokers lead in turn."""
+
+    async def ask(node: Node, request: Any, version: int) -> Any:
+        wire = await connect(cluster.network, Judge(cluster.trace), (node.host, 9092), "client", Wire)
+        try:
+            return await wire.call(request, version, within_ms=10_000)
+        finally:
+            wire.close()
+
+    topic = await cluster.create(nodes[0], "t", partitions=3)
+    await cluster.until(lambda: all(replica(node, index) is not None for node in nodes for index in range(3)))
+    producer = TransactionalProducer({node.node_id: node for node in nodes}, ask=ask)
+    assert await producer.initialize() is NONE
+    assert await producer.add("t", [0, 1, 2]) == [NONE] * 3
+    for index, state in enumerate(topic.partitions):
+        leader = next(node for node in nodes if node.node_id == state.leader)
+        write = lambda leader=leader, index=index: written(  # noqa: E731 - it is run in the broker's process.
+            leader.broker, "t", "a", producer=producer.producer_id, index=index
+        )
+        leader.context.run(write)
+        await cluster.until(lambda leader=leader, index=index: replica(leader, index).high_watermark == 1)
+    return producer
+
+
+def replica(node: Node, index: int) -> Any:
+    return node.broker.replicas.find("t", index)
+
+
+def leader_of(nodes: list[Node], topic: str, index: int) -> Node:
+    image = nodes[0].broker.image
+    state = image.partition(topic, index)
+    assert state is not None
+    return next(node for node in nodes if node.node_id == state.leader)
+
+
+def all_stable(nodes: list[Node]) -> bool:
+    """Every record of t can be read by all, in the log of each leader, behind a marker."""
+    for index in range(3):
+        try:
+            partition = replica(leader_of(nodes, "t", index), index)
+        except StopIteration:
+            return False
+        if partition is None or not 2 <= partition.last_stable_offset == partition.log.log_end_offset:
+            return False
+    return True
+
+
+def played(story: Callable[[Cluster, list[Node], TransactionalProducer], Awaitable[list[Node]]]) -> None:
+    cluster = Cluster()
+
+    async def run() -> None:
+        nodes = await cluster.started(0, 1, 2, **THREE)
+        await cluster.stop_all(*await story(cluster, nodes, await began(cluster, nodes)))
+
+    try:
+        cluster.run(run())
+    finally:
+        cluster.loop.close()
+
+
+def test_markers_reach_the_leaders_on_all_brokers() -> None:
+    async def story(cluster: Cluster, nodes: list[Node], producer: TransactionalProducer) -> list[Node]:
+        assert await producer.end(commit=True) is NONE
+        await cluster.until(lambda: all_stable(nodes))
+        assert await producer.add("t", [0]) == [NONE]
+        return nodes
+
+    played(story)
+
+
+def test_markers_wait_for_a_leader_that_is_gone() -> None:
+    async def story(cluster: Cluster, nodes: list[Node], producer: TransactionalProducer) -> list[Node]:
+        coordinator = await producer.coordinator()
+        lost = next(node for node in nodes if node.node_id != coordinator)
+        cluster.kill(lost)
+        left = [node for node in nodes if node is not lost]
+        producer.brokers = {node.node_id: node for node in left}
+
+        assert await producer.end(commit=True) is NONE
+        await cluster.until(lambda: all_stable(left))
+
+        return left
+
+    played(story)
+
+
+def test_another_coordinator_ends_what_was_decided() -> None:
+    async def story(cluster: Cluster, nodes: list[Node], producer: TransactionalProducer) -> list[Node]:
+        node_id = await producer.coordinator()
+        coordinator = next(node for node in nodes if node.node_id == node_id)
+        left = [node for node in nodes if node is not coordinator]
+        # Its markers reach no other broker.
+        coordinator.broker.parts.transactions.markers.stop()
+        assert await producer.end(commit=True) is NONE
+        assert not all_stable(nodes)
+
+        cluster.kill(coordinator)
+        producer.brokers = {node.node_id: node for node in left}
+        await cluster.until(lambda: all_stable(left))
+
+        assert (await producer.described()).producer_id == producer.producer_id
+        return left
+
+    played(story)
+
+
+def test_a_deleted_topic_does_not_hold_up_a_transaction() -> None:
+    async def story(cluster: Cluster, nodes: list[Node], producer: TransactionalProducer) -> list[Node]:
+        await cluster.delete(nodes[0], "t")
+        await cluster.until(lambda: all(node.broker.image.topic("t") is None for node in nodes))
+
+        assert await producer.end(commit=False) is NONE
+        assert await producer.initialize() is NONE
+        return nodes
+
+    played(story)

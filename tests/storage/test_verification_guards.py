@@ -1,0 +1,195 @@
+"""The first batch of a transaction and the guard that it presents (§40.3, §40.4)."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, KafkaError, OutOfOrderSequenceNumber
+from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from ottla.protocol.records.control import TransactionMarker
+from ottla.storage.producer_state import EXPIRATION_MS, DuplicateOf, ProducerStateManager
+from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard
+from tests.storage.producers import batch
+
+PRODUCER = 7
+ABORT = TransactionMarker(is_commit=False, coordinator_epoch=0)
+
+
+@dataclass
+class Producing:
+    """One producer and a partition that keeps nothing but its end."""
+
+    producers: ProducerStateManager = field(default_factory=ProducerStateManager)
+    end: int = 0
+
+    def ask(self, sequence: int = 0, *, epoch: int = 0, raises_epoch: bool = False) -> VerificationGuard | None:
+        return self.producers.begin_verification(PRODUCER, epoch, sequence, 0, raises_epoch=raises_epoch)
+
+    def append(
+        self, sequence: int = 0, *, epoch: int = 0, guard: VerificationGuard | None = None, plain: bool = False
+    ) -> DuplicateOf | None:
+        header = batch(sequence, epoch=epoch, attributes=0 if plain else TRANSACTIONAL_BIT)
+        duplicate = self.producers.check(header, guard)
+        if duplicate is None:
+            self._write(header)
+        return duplicate
+
+    def abort(self, *, epoch: int = 0) -> None:
+        header = batch(-1, epoch=epoch, attributes=TRANSACTIONAL_BIT | CONTROL_BIT)
+        self.producers.update_by_marker(header, ABORT, self.end, 0)
+        self.producers.confirm()
+        self.end += 1
+
+    def replicate(self, *, epoch: int = 0) -> None:
+        """A batch that comes from a leader."""
+        self._write(batch(0, epoch=epoch, attributes=TRANSACTIONAL_BIT))
+
+    def _write(self, header: BatchHeader) -> None:
+        self.producers.update(header, self.end, 0)
+        self.producers.confirm()
+        self.end += 1
+
+    def refusal(self, sequence: int = 0, **fields: object) -> type[KafkaError]:
+        with pytest.raises(KafkaError) as refused:
+            self.append(sequence, **fields)  # type: ignore[arg-type]
+        return type(refused.value)
+
+
+@pytest.fixture
+def producing() -> Producing:
+    return Producing()
+
+
+def test_first_batch_presents_the_guard_that_was_given(producing: Producing) -> None:
+    guard = producing.ask()
+
+    assert producing.refusal() is InvalidTxnState
+    assert producing.refusal(guard=VerificationGuard(0, 0, 0, raises_epoch=False)) is InvalidTxnState
+    assert producing.append(guard=guard) is None
+    assert producing.ask(1) is None, "the transaction is open"
+    assert producing.append(1) is None
+
+
+def test_asking_again_gives_the_same_guard(producing: Producing) -> None:
+    """§40.3.1"""
+    guard = producing.ask(5)
+
+    assert producing.ask(3) is guard
+    assert producing.ask(4) is guard
+    assert guard is not None
+    assert guard.lowest_sequence == 3
+    assert producing.ask(8, epoch=1) is guard
+    assert (guard.epoch, guard.lowest_sequence) == (1, 8)
+
+
+def test_answer_from_before_a_marker_counts_for_nothing(producing: Producing) -> None:
+    """§40.3.5: the guard is an identity; a flag would open a transaction that no marker ends."""
+    guard = producing.ask()
+    producing.abort()
+    later = producing.ask()
+
+    assert producing.refusal(guard=guard) is InvalidTxnState
+    assert later is not guard
+
+
+def test_guard_of_the_next_epoch_survives_the_marker_before(producing: Producing) -> None:
+    """§39.3.3: the marker of a transaction has the epoch that the data of the next one has."""
+    producing.append(guard=producing.ask(raises_epoch=True))
+    guard = producing.ask(epoch=1, raises_epoch=True)
+    producing.abort(epoch=1)
+
+    assert producing.append(epoch=1, guard=guard) is None
+
+
+def test_guard_goes_where_epochs_are_not_raised(producing: Producing) -> None:
+    guard = producing.ask(epoch=1)
+    producing.abort(epoch=1)
+
+    assert producing.refusal(epoch=1, guard=guard) is InvalidTxnState
+
+
+def test_later_batch_waits_for_one_that_is_asked_about(producing: Producing) -> None:
+    """§40.3.4: the first one may yet fail, and come again."""
+    guard = producing.ask(0)
+    producing.ask(1)
+
+    assert producing.refusal(1, guard=guard) is OutOfOrderSequenceNumber
+    assert producing.append(0, guard=guard) is None
+    assert producing.append(1) is None
+
+
+def test_new_producer_with_raised_epochs_begins_at_zero(producing: Producing) -> None:
+    """§40.4 row 5; below v12 any sequence will do of a producer that is not known."""
+    guard = producing.ask(3, raises_epoch=True)
+    assert producing.refusal(3, guard=guard) is OutOfOrderSequenceNumber
+
+    other = Producing()
+    assert other.append(3, guard=other.ask(3)) is None
+
+
+def test_older_epoch_is_refused_before_its_guard_is_looked_at(producing: Producing) -> None:
+    """§40.4.1: INVALID_TXN_STATE would be fatal to several clients."""
+    producing.append(epoch=1, guard=producing.ask(epoch=1))
+
+    assert producing.refusal(epoch=0) is InvalidProducerEpoch
+    with pytest.raises(InvalidProducerEpoch):
+        producing.ask(epoch=0)
+
+
+def test_newer_epoch_in_an_open_transaction_is_asked_about(producing: Producing) -> None:
+    producing.append(guard=producing.ask())
+
+    guard = producing.ask(epoch=1)
+    assert guard is not None
+    assert producing.refusal(epoch=1) is InvalidTxnState
+    assert producing.append(epoch=1, guard=guard) is None
+
+
+def test_repetition_needs_no_guard(producing: Producing) -> None:
+    """§40.4 row 1: also after its transaction has ended."""
+    producing.append(guard=producing.ask())
+    producing.abort()
+
+    assert producing.append() == DuplicateOf(0, 0, 1000)
+
+
+def test_without_verification_any_batch_begins_a_transaction(producing: Producing) -> None:
+    """§40.4.2"""
+    assert producing.append(guard=NOT_VERIFIED) is None
+    assert producing.ask(1) is None
+
+
+def test_plain_batch_in_an_open_transaction_is_refused(producing: Producing) -> None:
+    producing.append(guard=producing.ask())
+
+    assert producing.refusal(1, plain=True) is InvalidTxnState
+
+
+def test_offsets_in_a_transaction_have_no_sequence(producing: Producing) -> None:
+    """§40.4.3: two batches of them are not each other's repetition."""
+    guard = producing.ask(-1)
+
+    assert producing.append(-1, guard=guard) is None
+    assert producing.append(-1) is None
+    assert producing.end == 2
+
+
+@pytest.mark.parametrize("event", ["a replicated batch", "the end of a term", "time", "an empty log"])
+def test_guard_is_dropped_by(producing: Producing, event: str) -> None:
+    """§40.3.3"""
+    guard = producing.ask()
+    match event:
+        case "a replicated batch":
+            producing.replicate()
+            producing.abort()
+        case "the end of a term":
+            producing.producers.drop_guards()
+        case "time":
+            assert producing.producers.expire(EXPIRATION_MS - 1) == []
+            assert producing.ask() is guard
+            producing.producers.expire(EXPIRATION_MS)
+        case _:
+            producing.producers.clear()
+
+    assert producing.ask() is not guard
+    assert producing.refusal(1, guard=guard) is InvalidTxnState
