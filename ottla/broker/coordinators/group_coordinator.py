@@ -1,6 +1,7 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from ottla.coordinator.refusals import group_id_error, refusal
 from ottla.coordinator.results import ListedGroup, ListResult, transaction_error
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch, TransactionCompleted
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.log import VerificationGuard
 from ottla.timer.wheel import TimerEntry
 
 
@@ -33,12 +35,12 @@ class TransactionParticipation(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partition_index: int,
-        done: Callable[[ErrorCode], None],
+        done: Callable[[ErrorCode, VerificationGuard | None], None],
         *,
         register: bool,
     ) -> None:
-        """Calls `done`, at once or later, within an event. With `register` the partition becomes a part of the
-        transaction (KIP-890)."""
+        """Calls `done`, at once or later, within an event: with the coordinator's own code, and what the offsets are to
+        be appended with. With `register` the partition becomes a part of the transaction (KIP-890)."""
         ...
 
 
@@ -51,10 +53,9 @@ class GroupCoordinator:
         metadata: MetadataCache,
         *,
         ensure_topic: Callable[[], None],
-        participation: TransactionParticipation | None = None,
+        participation: TransactionParticipation,
     ) -> None:
-        """`ensure_topic` starts the creation of the topic where it is missing. Without `participation` no transaction
-        coordinator can be asked, and no offset is committed in a transaction."""
+        """`ensure_topic` starts the creation of the topic where it is missing."""
         config = runtime.config
         group_config, rng = _group_config(config), runtime.rng
         # Notified of every fact as it happens; they must not call back into the coordinator.
@@ -142,15 +143,15 @@ class GroupCoordinator:
         elif min(request.producer) < 0:
             # No marker would ever end what such a producer has pending.
             self._send_if_accepted(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        elif self._participation is None:
-            self._send_if_accepted(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             done = partial(self._send_if_accepted, request)
             self._participation.ask(transactional_id, request.producer, partition.index, done, register=register)
 
-    def _send_if_accepted(self, request: CommitOffsets, error: ErrorCode) -> None:
+    def _send_if_accepted(
+        self, request: CommitOffsets, error: ErrorCode, guard: VerificationGuard | None = None
+    ) -> None:
         if error is ErrorCode.NONE:
-            self._send(request)
+            self._send(replace(request, guard=guard))
         else:
             self.topic.deliver(request.token, refusal(request, transaction_error(error)))
 

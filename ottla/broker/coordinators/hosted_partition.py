@@ -33,7 +33,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.log import AppendInfo
+from ottla.storage.log import AppendInfo, VerificationGuard
 from ottla.timer.wheel import TimerEntry
 
 # Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
@@ -57,7 +57,9 @@ class PartitionOwner(Protocol):
     codec: int
     append_timeout_ms: int
 
-    def append(self, index: int, records: memoryview, done: AppendDone) -> None: ...
+    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
+        """`guard` is what the first batch of a transaction presents to the log."""
+        ...
 
     def batch_bytes_max(self, index: int) -> int: ...
 
@@ -325,7 +327,7 @@ class HostedPartition(Generic[S]):
             producer_epoch=producer.producer_epoch,
             transactional=producer is not NO_PRODUCER,
         )
-        self._owner.append(self.index, memoryview(batch), done)
+        self._owner.append(self.index, memoryview(batch), done, effect.guard)
 
     def _refuse_later(self, append_id: int) -> None:
         if self.is_unloaded:

@@ -78,11 +78,13 @@ class Appends:
             traffic.bytes_in += len(records)
         return info
 
-    def append_own(self, partition: Partition, records: memoryview, done: AppendDone) -> None:
+    def append_own(
+        self, partition: Partition, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None:
         """Queues a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
         outcome = _OwnAppend(partition, done)
         try:
-            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR)
+            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR, guard=guard)
         except KafkaError as error:
             outcome.fail(error)
         self._own_appends.append(outcome)

@@ -45,7 +45,7 @@ def _store(context: GroupContext, event: CommitOffsets) -> Iterator[None]:
     elif event.producer is None:
         context.append(event.group_id, records, after)
     else:
-        context.append_in_transaction(event.group_id, records, after, event.producer)
+        context.append_in_transaction(event.group_id, records, after, event.producer, event.guard)
 
 
 def _error_without_group(event: CommitOffsets) -> ErrorCode | None:
