@@ -21,6 +21,7 @@ from ottla.broker.metadata.dynamic_configs import ConfigPublisher
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
+from ottla.broker.replicas.offsets_verification import OffsetsVerification
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
@@ -76,12 +77,12 @@ class Parts:
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.loggers = BrokerLoggers(runtime)
+        self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.group_loader = self._make_group_loader()
         self.transaction_loader = TransactionCoordinatorLoader(runtime, self.metadata, self._make_transactions)
         self.replicas.on_leadership(self.transaction_loader.topic_name, self.transaction_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
-        self.transaction_markers = TransactionMarkers(runtime, self.replicas)
-        self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
+        self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
@@ -173,7 +174,13 @@ class Parts:
 
     def _make_group_loader(self) -> GroupCoordinatorLoader:
         loader = GroupCoordinatorLoader(
-            self.runtime, self.replicas, self.metadata, ensure_topic=self._ensured(CONSUMER_OFFSETS)
+            self.runtime,
+            self.replicas,
+            self.metadata,
+            ensure_topic=self._ensured(CONSUMER_OFFSETS),
+            participation=OffsetsVerification(
+                self.runtime, self.replicas, self.transaction_verification, CONSUMER_OFFSETS
+            ),
         )
         self.replicas.on_leadership(loader.topic_name, loader)
         return loader

@@ -4,7 +4,9 @@ Requests know no versions: where Kafka's behaviour depends on one, a flag says w
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,10 @@ class CommitOffsets:
     """Versions 2 to 4; -1 leaves expiry to the broker's retention."""
     supports_group_id_not_found: bool = False
     """Version 9 and later: an unknown group is GROUP_ID_NOT_FOUND rather than ILLEGAL_GENERATION."""
+    producer: ProducerIdAndEpoch | None = None
+    """TxnOffsetCommit: in whose transaction. The offsets show once the transaction is committed."""
+    guard: Any = None
+    """What the log wants to see of the first batch of a transaction. Only the shell looks at it."""
 
 
 @dataclass(frozen=True, slots=True)

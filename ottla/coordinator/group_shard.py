@@ -34,9 +34,9 @@ from ottla.coordinator.runtime.effects import TimerFired
 
 
 def _commit_offsets(context: GroupContext, event: CommitOffsets) -> None:
-    """A member that commits is alive."""
+    """A member that commits is alive. Of one that commits in a transaction Kafka does not say so (§46.3)."""
     group = context.groups.get(event.group_id)
-    if commit.commit_offsets(context, group, event) and group is not None:
+    if commit.commit_offsets(context, group, event) and group is not None and event.producer is None:
         member = group.members.get(event.member_id)
         if member is not None:
             sessions.renew(context, member)
@@ -108,8 +108,8 @@ class GroupShard:
     def replay(self, key: bytes, value: bytes | None, record_offset: int, producer_id: int | None = None) -> None:
         self.context.durable.replay(key, value, record_offset, producer_id)
 
-    def replay_control(self, producer_id: int, *, commit: bool) -> None:
-        self.context.durable.replay_control(producer_id, commit=commit)
+    def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:
+        return self.context.durable.replay_marker(producer_id, commit=commit)
 
     def on_committed(self, owner: str) -> None:
         self.context.create_from_log(owner)

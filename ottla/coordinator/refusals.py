@@ -67,7 +67,9 @@ def refusal(request: Request, error: ErrorCode) -> Result:
 
 
 def group_id_error(request: Request) -> ErrorCode | None:
-    """The first check of all. Offsets of the group named "" are kept for clients older than group ids."""
-    if type(request) in _NEED_GROUP_ID and not cast("GroupRequest", request).group_id:
+    """The first check of all. Offsets of the group named "" are kept for clients older than group ids, which know no
+    transactions."""
+    in_transaction = isinstance(request, CommitOffsets) and request.producer is not None
+    if (type(request) in _NEED_GROUP_ID or in_transaction) and not cast("GroupRequest", request).group_id:
         return ErrorCode.INVALID_GROUP_ID
     return None

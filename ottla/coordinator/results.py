@@ -188,3 +188,9 @@ def commit_error(error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return _COMMON.get(error, error)
+
+
+def transaction_error(error: ErrorCode) -> ErrorCode:
+    """For offset commits that the transaction coordinator refuses, or could not be asked about (docs/semantics §46.2).
+    PRODUCER_FENCED is fatal to clients of later versions, which their own coordinator alone may say."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else commit_error(error)

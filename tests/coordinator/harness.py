@@ -29,9 +29,11 @@ from ottla.coordinator.runtime.effects import (
     CancelTimer,
     Effect,
     Observed,
+    ProducerIdAndEpoch,
     Reply,
     SetTimer,
     TimerFired,
+    TransactionCompleted,
 )
 from ottla.coordinator.runtime.partition import CoordinatorPartition, Phase
 from ottla.coordinator.runtime.step_context import MEMBERS_PER_SLICE
@@ -48,6 +50,18 @@ class Batch:
     base_offset: int
     records: tuple
     committed: bool = False
+    producer_id: int | None = None
+    """Of a transactional batch."""
+    marker: bool | None = None
+    """Whether the marker commits; None for records."""
+
+    def replay_into(self, partition: CoordinatorPartition[GroupShard]) -> None:
+        if self.marker is not None:
+            assert self.producer_id is not None
+            for _ in partition.replay_marker(self.producer_id, commit=self.marker):
+                pass
+        for offset, record in enumerate(self.records, self.base_offset):
+            partition.replay(record.key, record.value, offset, self.producer_id)
 
 
 class Shell:
@@ -92,8 +106,7 @@ class Shell:
     def load_into(self, partition: CoordinatorPartition[GroupShard]) -> None:
         for batch in self.log:
             if batch.committed:
-                for offset, record in enumerate(batch.records, batch.base_offset):
-                    partition.replay(record.key, record.value, offset)
+                batch.replay_into(partition)
 
     def unload(self) -> None:
         self.perform(self.partition.unload(self.now_ms, self.wall_ms))
@@ -169,7 +182,8 @@ class Shell:
         if self.fail_appends is not None and self.fail_appends not in IN_DOUBT:
             self.queue.append(AppendFailed(effect.append_id, self.fail_appends))
             return
-        batch = Batch(self.next_offset, effect.records)
+        producer_id = None if effect.producer is None else effect.producer.producer_id
+        batch = Batch(self.next_offset, effect.records, producer_id=producer_id)
         self.next_offset += len(effect.records)
         self.log.append(batch)
         self.held[effect.append_id] = batch
@@ -178,17 +192,29 @@ class Shell:
         elif not self.hold_appends:
             self.queue.append(self._completion(effect.append_id))
 
-    def _completion(self, append_id: int) -> AppendCompleted:
+    def write_marker(self, producer_id: int, *, commit: bool) -> None:
+        """The transaction coordinator ends the producer's transaction. Held markers have ids below 0."""
+        batch = Batch(self.next_offset, (), producer_id=producer_id, marker=commit)
+        self.next_offset += 1
+        self.log.append(batch)
+        self.held[-self.next_offset] = batch
+        if not self.hold_appends:
+            self.complete_append(-self.next_offset)
+
+    def _completion(self, append_id: int) -> AppendCompleted | TransactionCompleted:
         batch = self.held.pop(append_id)
         batch.committed = True
-        return AppendCompleted(append_id, batch.base_offset)
+        if batch.marker is None:
+            return AppendCompleted(append_id, batch.base_offset)
+        assert batch.producer_id is not None
+        return TransactionCompleted(batch.producer_id, batch.marker)
 
     def complete_append(self, append_id: int | None = None) -> None:
         """The high watermark passes a held append, the oldest unless one is named."""
-        self.happen(self._completion(min(self.held) if append_id is None else append_id))
+        self.happen(self._completion(next(iter(self.held)) if append_id is None else append_id))
 
     def fail_append(self, error: ErrorCode, append_id: int | None = None) -> None:
-        append_id = min(self.held) if append_id is None else append_id
+        append_id = next(iter(self.held)) if append_id is None else append_id
         if error not in IN_DOUBT:
             self.log.remove(self.held.pop(append_id))
         self.happen(AppendFailed(append_id, error))
@@ -224,6 +250,10 @@ class Shell:
     def commit(self, offset: int, **changes: Any) -> Any:
         """A commit of a simple consumer for t-0."""
         return self.send(simple_commit(self.token(), offset, **changes))
+
+    def commit_in_transaction(self, offset: int, producer_id: int = 7, **changes: Any) -> Any:
+        """As `commit`, in the transaction of a producer."""
+        return self.commit(offset, producer=ProducerIdAndEpoch(producer_id, 0), **changes)
 
     def client(self, name: str, **settings: Any) -> "Client":
         return Client(self, name, **settings)

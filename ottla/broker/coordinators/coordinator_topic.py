@@ -17,6 +17,7 @@ from ottla.cluster.image import BrokerInfo, MetadataImage
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
 from ottla.replication.partition import Partition
+from ottla.storage.log import VerificationGuard
 
 # Between the attempts to load a partition: doubled each time, as far as the second.
 LOAD_RETRY_MS = 1000
@@ -35,7 +36,9 @@ class Replicas(Protocol):
 
     def find(self, topic: str, index: int) -> Partition | None: ...
 
-    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None: ...
+    def append_records(
+        self, topic: str, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None: ...
 
 
 class MetadataCache(Protocol):
@@ -145,6 +148,10 @@ class CoordinatorTopic(Generic[S]):
             return None
         return self._partitions.get(partition_for(name, self._partition_count))
 
+    def partition_at(self, index: int) -> HostedPartition[S] | None:
+        """The one with this index, if this broker leads it."""
+        return self._partitions.get(index)
+
     @property
     def exists(self) -> bool:
         return self._metadata.image.topic(self.name) is not None
@@ -159,9 +166,9 @@ class CoordinatorTopic(Generic[S]):
         leader = image.brokers.get(partition.leader)
         return leader if leader is not None and leader.is_live else None
 
-    def append(self, index: int, records: memoryview, done: AppendDone) -> None:
+    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
         """For its partitions."""
-        self._replicas.append_records(self.name, index, records, done)
+        self._replicas.append_records(self.name, index, records, done, guard)
 
     def batch_bytes_max(self, index: int) -> int:
         """For its partitions: what the log takes in one batch."""

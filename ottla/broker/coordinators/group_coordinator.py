@@ -1,8 +1,10 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, MetadataCache, Replicas
@@ -12,14 +14,34 @@ from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import BrokerInfo
 from ottla.coordinator.durable_state import TopicPartition
-from ottla.coordinator.events import ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
+from ottla.coordinator.events import CommitOffsets, ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.refusals import group_id_error, refusal
-from ottla.coordinator.results import ListedGroup, ListResult
+from ottla.coordinator.results import ListedGroup, ListResult, transaction_error
+from ottla.coordinator.runtime.effects import ProducerIdAndEpoch, TransactionCompleted
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.log import VerificationGuard
 from ottla.timer.wheel import TimerEntry
+
+
+class TransactionParticipation(Protocol):
+    """Whether a partition of `__consumer_offsets` belongs to the transaction that a producer has open: what its leader
+    asks the transaction coordinator before it appends offsets of the transaction (§46.2)."""
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partition_index: int,
+        done: Callable[[ErrorCode, VerificationGuard | None], None],
+        *,
+        register: bool,
+    ) -> None:
+        """Calls `done`, at once or later, within an event: with the coordinator's own code, and what the offsets are to
+        be appended with. With `register` the partition becomes a part of the transaction (KIP-890)."""
+        ...
 
 
 class GroupCoordinator:
@@ -31,6 +53,7 @@ class GroupCoordinator:
         metadata: MetadataCache,
         *,
         ensure_topic: Callable[[], None],
+        participation: TransactionParticipation,
     ) -> None:
         """`ensure_topic` starts the creation of the topic where it is missing."""
         config = runtime.config
@@ -54,6 +77,7 @@ class GroupCoordinator:
         self._runtime = runtime
         self._log = runtime.log.logger(GROUP_LOGGER)
         self._ensure_topic = ensure_topic
+        self._participation = participation
         self._expiry: TimerEntry | None = None
 
     # Life.
@@ -102,6 +126,50 @@ class GroupCoordinator:
         if error is None:
             error = ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
         self.topic.deliver(request.token, refusal(request, error))
+
+    def commit_in_transaction(
+        self,
+        context: ParkingContext,
+        transactional_id: str,
+        request: CommitOffsets,
+        build_response: Callable[[Any], Any],
+        *,
+        register: bool,
+    ) -> Any | None:
+        """As `ask`, once the transaction coordinator has said that the group's partition belongs to the transaction;
+        with `register`, has made it belong."""
+        send = partial(self._ask_and_send, transactional_id, register)
+        return self.topic.pending.ask(send, context, request, build_response)
+
+    def _ask_and_send(self, transactional_id: str, register: bool, request: CommitOffsets) -> None:
+        partition = self.topic.partition_of(request.group_id)
+        assert request.producer is not None, "a transaction has a producer"
+        if partition is None or group_id_error(request) is not None:
+            self._send(request)
+        elif min(request.producer) < 0:
+            # No marker would ever end what such a producer has pending.
+            self._send_if_accepted(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        else:
+            done = partial(self._send_if_accepted, request)
+            self._participation.ask(transactional_id, request.producer, partition.index, done, register=register)
+
+    def _send_if_accepted(
+        self, request: CommitOffsets, error: ErrorCode, guard: VerificationGuard | None = None
+    ) -> None:
+        if error is ErrorCode.NONE:
+            self._send(replace(request, guard=guard))
+        else:
+            self.topic.deliver(request.token, refusal(request, transaction_error(error)))
+
+    def complete_transaction(self, partition_index: int, producer_id: int, *, commit: bool) -> None:
+        """The high watermark has passed a marker in this partition of `__consumer_offsets` (§46.4): the producer's
+        pending offsets there become visible, or are dropped.
+
+        Call it in the order of the log, as appends of the broker's own are reported, and before the marker is answered:
+        only then may the producer's next transaction come here. A partition that is being loaded reads the marker."""
+        partition = self.topic.partition_at(partition_index)
+        if partition is not None:
+            partition.handle(TransactionCompleted(producer_id, commit))
 
     def list_groups(
         self,

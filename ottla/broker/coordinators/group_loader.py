@@ -13,13 +13,19 @@ from ottla.broker.runtime import Runtime
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
-    from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+    from ottla.broker.coordinators.group_coordinator import GroupCoordinator, TransactionParticipation
     from ottla.coordinator.group_shard import GroupShard
 
 
 class GroupCoordinatorLoader:
     def __init__(
-        self, runtime: Runtime, replicas: "Replicas", metadata: "MetadataCache", *, ensure_topic: Callable[[], None]
+        self,
+        runtime: Runtime,
+        replicas: "Replicas",
+        metadata: "MetadataCache",
+        *,
+        ensure_topic: Callable[[], None],
+        participation: "TransactionParticipation",
     ) -> None:
         """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing."""
         self.topic_name = OFFSETS_TOPIC.name
@@ -29,6 +35,7 @@ class GroupCoordinatorLoader:
         self._replicas = replicas
         self._metadata = metadata
         self._ensure_topic = ensure_topic
+        self._participation = participation
         self._groups: GroupCoordinator | None = None
         self._is_importing = False
 
@@ -59,7 +66,12 @@ class GroupCoordinatorLoader:
             from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 
             groups = self._groups = GroupCoordinator(
-                self.topic_name, self._runtime, self._replicas, self._metadata, ensure_topic=self._ensure_topic
+                self.topic_name,
+                self._runtime,
+                self._replicas,
+                self._metadata,
+                ensure_topic=self._ensure_topic,
+                participation=self._participation,
             )
             for action in self.when_made:
                 action(groups)
@@ -108,6 +120,20 @@ class GroupCoordinatorLoader:
     def resigned(self, index: int) -> None:
         if self._groups is not None:
             self._groups.topic.resigned(index)
+
+    def on_marker(
+        self,
+        topic: str,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,  # noqa: ARG002
+        commit: bool,
+    ) -> None:
+        """The high watermark has passed a marker, in the order of the log; of other topics it concerns no group.
+
+        A coordinator that is made later reads it from the log. The epoch was checked when it was appended."""
+        if self._groups is not None and topic == self.topic_name:
+            self._groups.complete_transaction(index, producer_id, commit=commit)
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """§9.7.4: groups lose their offsets of these topics."""

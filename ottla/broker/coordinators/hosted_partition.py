@@ -11,7 +11,7 @@ few at a time, and that its large record is in the log is a step of its own.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.runtime import Runtime
@@ -20,19 +20,20 @@ from ottla.coordinator.runtime.effects import (
     AppendCompleted,
     AppendFailed,
     CancelTimer,
-    CoordinatorRecord,
     Dispatch,
     Effect,
     Observed,
+    ProducerIdAndEpoch,
     Reply,
     SetTimer,
     TimerFired,
 )
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.log import AppendInfo
+from ottla.storage.log import AppendInfo, VerificationGuard
 from ottla.timer.wheel import TimerEntry
 
 # Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
@@ -43,6 +44,7 @@ EVENTS_PER_STEP = 64
 FACTS_PER_STEP = 32
 # Handling what was written takes as long again as it took to write it.
 LARGE_RECORD_BYTES = 32 << 10
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 S = TypeVar("S", bound=CoordinatorShard)
 AppendDone = Callable[[AppendInfo | None, KafkaError | None], None]
@@ -55,7 +57,9 @@ class PartitionOwner(Protocol):
     codec: int
     append_timeout_ms: int
 
-    def append(self, index: int, records: memoryview, done: AppendDone) -> None: ...
+    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
+        """`guard` is what the first batch of a transaction presents to the log."""
+        ...
 
     def batch_bytes_max(self, index: int) -> int: ...
 
@@ -253,8 +257,8 @@ class HostedPartition(Generic[S]):
                 entry = self._timers.pop(key, None)
                 if entry is not None:
                     entry.cancel()
-            case Append(append_id, records):
-                self._append(append_id, records, wall_ms)
+            case Append():
+                self._append(effect, wall_ms)
             case Observed(fact):
                 if self._facts:
                     self._facts.append((fact, now_ms, wall_ms))
@@ -295,8 +299,9 @@ class HostedPartition(Generic[S]):
 
     # Appends
 
-    def _append(self, append_id: int, records: Sequence[CoordinatorRecord], wall_ms: int) -> None:
+    def _append(self, effect: Append, wall_ms: int) -> None:
         """Append with acks=all and the owner's timeout. Late success after a timeout is reported as well."""
+        append_id, records = effect.append_id, effect.records
         size_bytes = sum(len(key) + len(value or b"") for key, value in records)
         is_large = size_bytes > LARGE_RECORD_BYTES
         timeout = self._runtime.schedule(
@@ -319,8 +324,15 @@ class HostedPartition(Generic[S]):
             error = MessageTooLarge(f"records of {size_bytes} bytes, at most {most} allowed")
             self._runtime.soon(lambda: done(None, error))
             return
-        batch = build_batch((Record(timestamp=wall_ms, key=key, value=value) for key, value in records), codec=codec)
-        self._owner.append(self.index, memoryview(batch), done)
+        producer = effect.producer or NO_PRODUCER
+        batch = build_batch(
+            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records),
+            codec=codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=producer is not NO_PRODUCER,
+        )
+        self._owner.append(self.index, memoryview(batch), done, effect.guard)
 
     def _refuse_later(self, append_id: int) -> None:
         if self.is_unloaded:

@@ -37,7 +37,10 @@ async def load(runtime: Runtime, partition: Partition, hosted: HostedPartition[A
         for record, header in _records(chunk.records):
             if not hosted.still_loads():
                 return
-            _replay(hosted.coordinator, record, header)
+            for _ in _replay(hosted.coordinator, record, header):
+                await asyncio.sleep(0)
+                if not hosted.still_loads():
+                    return
             replayed += 1
             if replayed % RECORDS_PER_SLICE == 0:
                 await asyncio.sleep(0)
@@ -76,13 +79,14 @@ def _records(chunk: memoryview) -> Iterator[tuple[Record, BatchHeader]]:
             yield record, header
 
 
-def _replay(coordinator: CoordinatorPartition[Any], record: Record, header: BatchHeader) -> None:
+def _replay(coordinator: CoordinatorPartition[Any], record: Record, header: BatchHeader) -> Iterator[None]:
+    """Yields after each slice of what ends with a transaction."""
     if record.key is None:
         return
     if header.is_control:
         marker = parse_marker(record.key, record.value)
         if marker is not None:
-            coordinator.replay_control(header.producer_id, commit=marker.is_commit)
+            yield from coordinator.replay_marker(header.producer_id, commit=marker.is_commit)
     else:
         producer_id = header.producer_id if header.is_transactional else None
         coordinator.replay(record.key, record.value, record.offset, producer_id)

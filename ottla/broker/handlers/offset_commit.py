@@ -1,6 +1,7 @@
 """OffsetCommit: a group's positions are stored (§9.1, §9.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -23,7 +24,7 @@ Errors = Mapping[tuple[str, int], ErrorCode]
 def handle(
     groups: GroupCoordinator, metadata: ClusterMetadata, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | None:
-    offsets, errors = _known(metadata, request)
+    offsets, errors = known_offsets(metadata, request.topics)
     if not offsets:
         return _response(metadata, request, errors)
     event = CommitOffsets(
@@ -45,14 +46,14 @@ def handle(
     return groups.ask(context, event, respond)
 
 
-def _known(
-    metadata: ClusterMetadata, request: OffsetCommitRequest
+def known_offsets(
+    metadata: ClusterMetadata, topics: Sequence[Any]
 ) -> tuple[list[OffsetToCommit], dict[tuple[str, int], ErrorCode]]:
     """The offsets of partitions that exist, and the errors of those that do not (§9.1.1)."""
     image = metadata.image
     offsets: list[OffsetToCommit] = []
     errors: dict[tuple[str, int], ErrorCode] = {}
-    for topic in request.topics:
+    for topic in topics:
         for partition in topic.partitions:
             index = partition.partition_index
             if image.partition(topic.name, index) is None:

@@ -81,11 +81,13 @@ class Appends:
             traffic.bytes_in += len(records)
         return info
 
-    def append_own(self, partition: Partition, records: memoryview, done: AppendDone) -> None:
+    def append_own(
+        self, partition: Partition, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None:
         """Queues a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
         outcome = _OwnAppend(partition, done)
         try:
-            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR)
+            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR, guard=guard)
         except KafkaError as error:
             outcome.fail(error)
         self._own_appends.append(outcome)
@@ -120,7 +122,12 @@ class Appends:
             sessions, self._sessions_to_wake = self._sessions_to_wake, {}
             guard = self._runtime.guard
             for outcome in own_appends:
-                guard(self._complete_or_wait, outcome)
+                waiting = self._own_waiting.get(outcome.partition)
+                if waiting is None or outcome.error_code:
+                    guard(self._complete_or_wait, outcome)
+                else:
+                    # Outcomes come in the order of the log: the marker of a transaction after what it ends.
+                    waiting.append(outcome)
             for partition in changes:
                 if self._has_waiters(partition):
                     guard(self._check_waiters, partition)

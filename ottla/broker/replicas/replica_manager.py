@@ -24,6 +24,7 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import FetchNoted, ReplicationRules
 from ottla.replication.partition import Partition, StateChange, TopicTraffic
+from ottla.storage.log import VerificationGuard
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
@@ -141,15 +142,19 @@ class ReplicaManager:
         else:
             traffic.bytes_to_consumers += size
 
-    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None:
-        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
+    def append_records(
+        self, topic: str, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None:
+        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it.
+
+        `guard` is what the first batch of a transaction presents to the log."""
         try:
             partition = self.partition(topic, index)
         except KafkaError as error:
             why = error
             self._runtime.soon(lambda: done(None, why))
         else:
-            self._appends.append_own(partition, records, done)
+            self._appends.append_own(partition, records, done, guard)
 
     # What metadata says of them.
 

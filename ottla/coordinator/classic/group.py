@@ -201,16 +201,19 @@ class ClassicGroup:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if event.generation < 0 and self.state is EMPTY:
             return None
+        is_transactional = event.producer is not None
         if event.generation < 0 and not event.member_id and event.group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            # Below version 3 a producer does not name the member that it commits for: only its own id fences it.
+            return None if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.identity_error(event.member_id, event.group_instance_id)
         if error is not None:
             return error
         if event.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         # While joins are collected the old generation may still commit: members must be able to before they rejoin.
-        # Then a member must first learn what it has been assigned.
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is COMPLETING_REBALANCE else None
+        # Then a member must first learn what it has been assigned; a transaction holds what it had before.
+        must_sync = self.state is COMPLETING_REBALANCE and not is_transactional
+        return ErrorCode.REBALANCE_IN_PROGRESS if must_sync else None
 
     def offset_delete_error(self) -> ErrorCode | None:
         return None if self.state is EMPTY or self._consumes else ErrorCode.NON_EMPTY_GROUP

@@ -1,4 +1,4 @@
-"""OffsetCommit (docs/semantics §9.1, §9.2). Who may commit, and when, is decided by the group."""
+"""OffsetCommit and TxnOffsetCommit (docs/semantics §9.1 to §9.3). Who may commit, and when, is decided by the group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,13 +39,16 @@ def _store(context: GroupContext, event: CommitOffsets) -> Iterator[None]:
         if not number % OFFSETS_PER_SLICE:
             yield
     result = CommitResult(tuple(results))
-    if records:
-        context.append(event.group_id, records, CommitStored(event, result, len(records)))
-    else:
+    after = CommitStored(event, result, len(records))
+    if not records:
         if event.offsets:
             # As in Kafka, a simple group is there when it commits, though nothing of that can be stored.
             context.create_empty(event.group_id)
         context.reply(event.token, result)
+    elif event.producer is None:
+        context.append(event.group_id, records, after)
+    else:
+        context.append_in_transaction(event.group_id, records, after, event.producer, event.guard)
 
 
 def _error_without_group(event: CommitOffsets) -> ErrorCode | None:

@@ -68,7 +68,9 @@ class OffsetsDeleted:
 def forget_topics(context: GroupContext, event: TopicsDeleted) -> None:
     """The offsets of deleted topics go, in every group, whatever it is doing."""
     topics = frozenset(event.topics)
-    for group_id in dict.fromkeys((*context.durable.offsets, *context.appends.pending_owners())):
+    durable = context.durable
+    groups = (*durable.offsets, *durable.pending.group_ids(), *context.appends.pending_owners())
+    for group_id in dict.fromkeys(groups):
         removed = [partition for partition in partitions_with_offsets(context, group_id) if partition[0] in topics]
         if removed:
             drop_offsets(context, group_id, removed, "topic deleted")
@@ -112,7 +114,7 @@ def expired_partitions(context: GroupContext, group: Group) -> list[TopicPartiti
         if topic not in topics_kept
         and context.wall_ms >= _expiry_ms(context, group, logged)
         and not has_open_commit(context, group.group_id, topic, partition)
-        and not context.durable.has_undecided_offsets(group.group_id, (topic, partition))
+        and not context.durable.pending.has(group.group_id, (topic, partition))
     ]
 
 

@@ -49,7 +49,7 @@ def _fetch(context: GroupContext, event: FetchOffsets, topic: str, partition: in
 
 def _is_unstable(context: GroupContext, group_id: str, topic: str, partition: int) -> bool:
     """Something newer is on its way: an undecided transaction's offset, or a commit that the log does not have yet."""
-    return context.durable.has_undecided_offsets(group_id, (topic, partition)) or has_open_commit(
+    return context.durable.pending.has(group_id, (topic, partition)) or has_open_commit(
         context, group_id, topic, partition
     )
 
@@ -60,8 +60,10 @@ def has_open_commit(context: GroupContext, group_id: str, topic: str, partition:
 
 
 def partitions_with_offsets(context: GroupContext, group_id: str) -> list[TopicPartition]:
-    """Those that the log has an offset for, then those whose offset is on its way."""
-    partitions = dict.fromkeys(context.durable.offsets.get(group_id, {}))
+    """Those that the log has an offset for, those that only transactions have one for, then those whose offset is on
+    its way."""
+    durable = context.durable
+    partitions = dict.fromkeys((*durable.offsets.get(group_id, ()), *durable.pending.partitions_of(group_id)))
     for key in map(parse_key, context.appends.pending_keys(group_id)):
         if isinstance(key, OffsetCommitKey):
             partitions[key.topic, key.partition] = None
@@ -71,5 +73,5 @@ def partitions_with_offsets(context: GroupContext, group_id: str) -> list[TopicP
 def leaves_no_offset(context: GroupContext, group: Group, expired: list[TopicPartition]) -> bool:
     """Whether the group has no offset beside the expired ones, and none on its way."""
     kept = len(context.durable.offsets.get(group.group_id, {})) - len(expired)
-    undecided = context.durable.has_undecided_offsets(group.group_id)
-    return not kept and not undecided and not context.appends.is_owner_pending(group.group_id)
+    is_pending = context.durable.pending.has_group(group.group_id)
+    return not kept and not is_pending and not context.appends.is_owner_pending(group.group_id)

@@ -1,13 +1,13 @@
 """Records on their way into the log, and what waits for them.
 
-Normally the log reports appends in its own order, because the high watermark passes them in that order. Nothing here
-rests on it: of two records with one key the one that stands later in the log wins, whichever is reported first
+The log reports appends in its own order, in which the high watermark passes them. Only the markers of transactions rest
+on it: of two other records with one key the one that stands later in the log wins, whichever is reported first
 (docs/semantics §9.2.7).
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from ottla.coordinator.runtime.effects import CoordinatorRecord
@@ -25,6 +25,8 @@ class InFlight(Generic[A]):
     records: tuple[CoordinatorRecord, ...]
     after: A | None
     """None: the failure was reported to it, and it waits no longer."""
+    producer_id: int | None = None
+    """Of a transactional batch."""
 
 
 class AppendBook(Generic[A]):
@@ -41,9 +43,9 @@ class AppendBook(Generic[A]):
         # Offset of the last replayed record of a key, kept while an earlier one of that key may still be reported.
         self._replayed: dict[bytes, int] = {}
 
-    def open(self, owner: str, records: tuple[CoordinatorRecord, ...], after: A) -> int:
+    def open(self, owner: str, records: tuple[CoordinatorRecord, ...], after: A, producer_id: int | None = None) -> int:
         self._last_id += 1
-        self._open[self._last_id] = InFlight(owner, records, after)
+        self._open[self._last_id] = InFlight(owner, records, after, producer_id)
         self._pending_owners[owner] += 1
         self._pending_keys.update(record.key for record in records)
         return self._last_id
@@ -62,15 +64,18 @@ class AppendBook(Generic[A]):
             return None
         in_flight = self._close(append_id)
         if error in IN_DOUBT:
-            self._in_doubt[append_id] = InFlight(in_flight.owner, in_flight.records, None)
+            self._in_doubt[append_id] = replace(in_flight, after=None)
         return in_flight.after
 
     def newest(self, in_flight: InFlight[A], base_offset: int) -> Iterator[tuple[CoordinatorRecord, int]]:
-        """The records, with their offsets, that no later record of the same key has overtaken. To be replayed."""
+        """The records, with their offsets, that no later record of the same key has overtaken. To be replayed.
+
+        Those of a transaction overtake none, for it may be aborted."""
+        is_final = in_flight.producer_id is None
         for record_offset, record in enumerate(in_flight.records, base_offset):
             if record_offset > self._replayed.get(record.key, -1):
                 yield record, record_offset
-                if self._open or self._in_doubt:
+                if is_final and (self._open or self._in_doubt):
                     self._replayed[record.key] = record_offset
         if not self._open and not self._in_doubt:
             self._replayed.clear()
@@ -104,13 +109,15 @@ class AppendBook(Generic[A]):
 
     def _close(self, append_id: int) -> InFlight[A]:
         in_flight = self._open.pop(append_id)
-        _count_down(self._pending_owners, in_flight.owner)
-        for record in in_flight.records:
-            _count_down(self._pending_keys, record.key)
+        _count_down(self._pending_owners, (in_flight.owner,))
+        _count_down(self._pending_keys, (record.key for record in in_flight.records))
         return in_flight
 
 
-def _count_down(counter: Counter[A], key: A) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
+def _count_down(counter: Counter[A], keys: Iterable[A]) -> None:
+    for key in keys:
+        left = counter[key] - 1
+        if left:
+            counter[key] = left
+        else:
+            del counter[key]

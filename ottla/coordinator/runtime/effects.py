@@ -16,12 +16,23 @@ class CoordinatorRecord(NamedTuple):
     """None is a tombstone."""
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """Whose transaction a batch belongs to. Kafka's name for it."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Append:
     """Append the records as one batch with acks=all; report with `AppendCompleted` or `AppendFailed`."""
 
     append_id: int
     records: tuple[CoordinatorRecord, ...]
+    producer: ProducerIdAndEpoch | None = None
+    """Of a transactional batch; it has no sequence."""
+    guard: Any = None
+    """What the log wants to see of the first batch of a transaction. Only the shell looks at it."""
 
 
 class Reply(NamedTuple):
@@ -74,6 +85,15 @@ class AppendCompleted:
 
     append_id: int
     base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCompleted:
+    """The high watermark has passed the marker that ends the producer's transaction in this partition. It is reported
+    in the order of the log: after the appends that stand before it, and before those behind it."""
+
+    producer_id: int
+    commit: bool
 
 
 @dataclass(frozen=True, slots=True)

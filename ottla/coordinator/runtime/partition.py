@@ -2,7 +2,7 @@
 
 The shell makes one object each time the broker becomes leader of the partition, and then:
 
-1. calls `replay` (`replay_control` for markers of transactions) for every record from log start to log end, in order;
+1. calls `replay` (`replay_marker` for markers of transactions) for every record from log start to log end, in order;
 2. calls `finish_loading`, or `fail_loading` when the log could not be read;
 3. calls `step` for every event, one at a time, and performs all effects of a step before the next; after a step that
    has a `rest`, `go_on` until it has none;
@@ -20,7 +20,13 @@ from enum import Enum, auto
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from ottla.coordinator.runtime.appends import IN_DOUBT, InFlight
-from ottla.coordinator.runtime.effects import AppendCompleted, AppendFailed, CoordinatorRecord, Effect
+from ottla.coordinator.runtime.effects import (
+    AppendCompleted,
+    AppendFailed,
+    CoordinatorRecord,
+    Effect,
+    TransactionCompleted,
+)
 from ottla.coordinator.runtime.step_context import AfterAppend, StepContext
 from ottla.coordinator.runtime.timeline import Timeline
 from ottla.protocol.errors import ErrorCode
@@ -64,8 +70,8 @@ class CoordinatorShard(Protocol):
         """Apply one record; `producer_id` is that of a transactional batch. Raises `DecodeError`."""
         ...
 
-    def replay_control(self, producer_id: int, *, commit: bool) -> None:
-        """Apply the marker that ends a transaction."""
+    def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:
+        """Apply the marker that ends a transaction; yields after each slice."""
         ...
 
     def on_committed(self, owner: str) -> None:
@@ -128,10 +134,10 @@ class CoordinatorPartition(Generic[S]):
         assert self.phase is Phase.LOADING, f"a record to load in phase {self.phase.name}"
         self.shard.replay(key, value, record_offset, producer_id)
 
-    def replay_control(self, producer_id: int, *, commit: bool) -> None:
-        """Load the marker that ends a transaction."""
+    def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:
+        """Load the marker that ends a transaction, in slices: the caller takes all before the next record."""
         assert self.phase is Phase.LOADING, f"a marker to load in phase {self.phase.name}"
-        self.shard.replay_control(producer_id, commit=commit)
+        return self.shard.replay_marker(producer_id, commit=commit)
 
     def finish_loading(self, now_ms: int, wall_ms: int) -> list[Effect]:
         """A slice of making what the log says: call it until the phase is ACTIVE. The list is the caller's.
@@ -199,6 +205,8 @@ class CoordinatorPartition(Generic[S]):
                 self._append_completed(event)
             case AppendFailed():
                 self._append_failed(event)
+            case TransactionCompleted(producer_id, commit):
+                self._context.run(self.shard.replay_marker(producer_id, commit=commit))
             case _:
                 self.shard.events[type(event)](self._context, event)
 
@@ -215,7 +223,7 @@ class CoordinatorPartition(Generic[S]):
         context = self._context
         if self._timeline is None:
             for number, (record, record_offset) in enumerate(context.appends.newest(in_flight, base_offset), 1):
-                self.shard.replay(record.key, record.value, record_offset)
+                self.shard.replay(record.key, record.value, record_offset, in_flight.producer_id)
                 if not number % RECORDS_PER_SLICE:
                     yield
         self.shard.on_committed(in_flight.owner)

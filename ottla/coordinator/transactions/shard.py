@@ -110,8 +110,9 @@ class TransactionShard:
         else:
             entry.replay(metadata)
 
-    def replay_control(self, producer_id: int, *, commit: bool) -> None:
+    def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:  # noqa: ARG002
         """Nothing in this topic is written by transactions."""
+        return iter(())
 
     def on_committed(self, owner: str) -> None:
         entry = self.context.entries.get(owner)

@@ -173,15 +173,15 @@ def transactional(*offsets: int, producer_id: int = 7) -> Loading:
 
 def test_offsets_of_a_transaction_show_when_it_is_committed() -> None:
     shell = transactional(2, 3)
-    shell.partition.replay_control(7, commit=True)
+    list(shell.partition.replay_marker(7, commit=True))
     shell.finish()
     assert shell.committed() == 3
 
 
 def test_offsets_of_a_transaction_vanish_when_it_is_aborted() -> None:
     shell = transactional(2)
-    shell.partition.replay_control(7, commit=False)
-    shell.partition.replay_control(8, commit=True)
+    list(shell.partition.replay_marker(7, commit=False))
+    list(shell.partition.replay_marker(8, commit=True))
     shell.finish()
     assert shell.committed() == 1
 
@@ -189,7 +189,7 @@ def test_offsets_of_a_transaction_vanish_when_it_is_aborted() -> None:
 def test_a_plain_commit_after_a_transactional_one_wins() -> None:
     shell = transactional(2)
     shell.partition.replay(KEY, value(9), 5)
-    shell.partition.replay_control(7, commit=True)
+    list(shell.partition.replay_marker(7, commit=True))
     shell.finish()
     assert shell.committed() == 9
 

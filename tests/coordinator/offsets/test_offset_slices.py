@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator import durable_state
 from ottla.coordinator.classic import describe
 from ottla.coordinator.events import DescribeGroup, FetchOffsets, ListGroups, OffsetToCommit
 from ottla.coordinator.offsets import commit, fetch
 from ottla.coordinator.runtime import partition
-from ottla.coordinator.runtime.effects import Append, Reply
+from ottla.coordinator.runtime.effects import Append, Reply, TransactionCompleted
 from tests.coordinator.harness import Shell, simple_commit
 
 PER_SLICE = 4
@@ -21,6 +22,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.setattr(commit, "OFFSETS_PER_SLICE", PER_SLICE)
     monkeypatch.setattr(fetch, "OFFSETS_PER_SLICE", PER_SLICE)
     monkeypatch.setattr(partition, "RECORDS_PER_SLICE", PER_SLICE)
+    monkeypatch.setattr(durable_state, "OFFSETS_PER_SLICE", PER_SLICE)
     monkeypatch.setattr(describe, "GROUPS_PER_SLICE", PER_SLICE)
     return Shell(members_per_slice=PER_SLICE)
 
@@ -49,6 +51,25 @@ def test_many_records_are_replayed_in_slices(shell: Shell) -> None:
 
     assert len(shell.slices) == SLICES
     assert [shell.committed(partition=index) for index in range(COUNT)] == list(range(COUNT))
+
+
+def test_transaction_of_many_offsets_ends_in_slices(shell: Shell) -> None:
+    shell.commit_in_transaction(0, offsets=offsets())
+    shell.slices.clear()
+    shell.write_marker(7, commit=True)
+
+    assert len(shell.slices) == SLICES
+    assert [shell.committed(partition=index) for index in range(COUNT)] == list(range(COUNT))
+
+
+def test_unload_in_the_middle_of_a_marker_forgets_all(shell: Shell) -> None:
+    shell.commit_in_transaction(0, offsets=offsets())
+    shell.perform(shell.partition.step(TransactionCompleted(7, commit=True), shell.now_ms, shell.wall_ms))
+    assert shell.partition.rest
+    shell.unload()
+
+    assert not shell.partition.rest
+    assert not shell.partition.shard.durable.knows("g")
 
 
 @pytest.mark.parametrize("topics", [None, (("t", tuple(range(COUNT))),)])

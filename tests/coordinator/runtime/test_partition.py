@@ -97,7 +97,7 @@ class Counters:
         else:
             self.values.put(key.decode(), int(value))
 
-    def replay_control(self, producer_id: int, *, commit: bool) -> None:
+    def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:
         raise AssertionError("counters have no transactions")
 
     def on_committed(self, owner: str) -> None:
