@@ -35,6 +35,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.now
 
+    def now_ns(self) -> int:
+        return self.now * 1_000_000
+
     def wall_ms(self) -> int:
         return self.now
 
