@@ -128,9 +128,20 @@ class Parts:
         from ottla.broker.admin.metrics.request_source import RequestSource
 
         groups = GroupSource(self.runtime, self.replicas, self.group_loader)
-        self.group_loader.when_made.append(lambda made: made.observers.append(groups.observe))
+
+        def listen_to(made: "GroupCoordinator") -> None:
+            made.timed_observers.append(groups.observe)
+            made.topic.when_loaded.append(groups.loaded)
+
+        self.group_loader.when_made.append(listen_to)
         cluster_id = self.data.cluster_id
-        requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
+        requests = RequestSource(
+            self.runtime,
+            self.server,
+            self.replicas,
+            self.events,
+            cluster_id=cluster_id,
+        )
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
         kafka = KafkaSource(requests, replicas, groups, self.runtime.config.ottla_metrics_lag_max)
         return [requests, replicas, groups, LagSource(self.runtime, self.replicas, groups), kafka]

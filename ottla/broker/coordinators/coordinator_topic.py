@@ -12,7 +12,7 @@ from ottla.broker.coordinators.hosted_partition import AppendDone, HostedPartiti
 from ottla.broker.coordinators.loading import load
 from ottla.broker.coordinators.observers import Observers
 from ottla.broker.coordinators.pending_requests import PendingRequests
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, next_step
 from ottla.cluster.image import BrokerInfo, MetadataImage
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
@@ -202,16 +202,20 @@ class CoordinatorTopic(Generic[S]):
         except Exception:
             self._fail_loading(hosted)
             return
-        if not hosted.is_unloaded:
-            self._finish_loading(hosted)
+        while not hosted.is_unloaded and not self._finish_loading(hosted):
+            self._runtime.guard(self._runtime.end_event)
+            await next_step()
 
-    def _finish_loading(self, hosted: HostedPartition[S]) -> None:
+    def _finish_loading(self, hosted: HostedPartition[S]) -> bool:
+        """Whether it is over: the partition is served, or failed to load."""
         try:
-            hosted.finish_loading()
+            if not hosted.finish_loading():
+                return False
         except Exception:
             self._fail_loading(hosted)
-            return
+            return True
         self.when_loaded.notify(hosted)
+        return True
 
     def _fail_loading(self, hosted: HostedPartition[S]) -> None:
         """Called in the handler of the exception. The partition is loaded again later: the cause may have gone by then,

@@ -1,6 +1,6 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -105,10 +105,16 @@ class GroupCoordinator:
         return self.topic.pending.ask(self._send, context, request, build_response)
 
     def ask_each(
-        self, context: ParkingContext, requests: Sequence[GroupRequest], build_response: Callable[[list[Any]], Any]
+        self,
+        context: ParkingContext,
+        requests: Iterable[GroupRequest],
+        count: int,
+        build_response: Callable[[list[Any]], Any],
     ) -> Any | None:
-        """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
-        return self.topic.pending.ask_each(self._send, context, requests, build_response)
+        """As `ask`, for one response to `count` requests: `build_response` gets their results in the same order.
+
+        The requests are taken when they are sent, a few in a step."""
+        return self.topic.pending.ask_each(self._send, context, requests, count, build_response)
 
     def _send(self, request: GroupRequest) -> None:
         """To its group, or to refusal where that is not served here."""
@@ -160,10 +166,11 @@ class GroupCoordinator:
         pending offsets there become visible, or are dropped.
 
         Call it in the order of the log, as appends of the broker's own are reported, and before the marker is answered:
-        only then may the producer's next transaction come here. A partition that is being loaded reads the marker."""
+        only then may the producer's next transaction come here. A partition that is being loaded may read the marker as
+        well, and then has nothing pending any more."""
         partition = self.topic.partition_at(partition_index)
         if partition is not None:
-            partition.handle(TransactionCompleted(producer_id, commit))
+            partition.handle_once_loaded(TransactionCompleted(producer_id, commit))
 
     def list_groups(
         self,
@@ -178,14 +185,16 @@ class GroupCoordinator:
         hosted = list(self.topic)
         loaded = [partition for partition in hosted if not partition.is_loading]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if len(loaded) < len(hosted) else ErrorCode.NONE
-        requests = [ListGroups(self.new_token(), tuple(states), tuple(types)) for _ in loaded]
+        requests = (ListGroups(self.new_token(), tuple(states), tuple(types)) for _ in loaded)
         partitions = iter(loaded)
 
         def respond(results: list[ListResult]) -> Any:
             groups: list[ListedGroup] = [group for result in results for group in result.groups]
             return build_response(ListResult(error, tuple(groups)))
 
-        return self.topic.pending.ask_each(lambda request: next(partitions).handle(request), context, requests, respond)
+        return self.topic.pending.ask_each(
+            lambda request: next(partitions).handle(request), context, requests, len(loaded), respond
+        )
 
     def coordinator_of(self, group_id: str) -> BrokerInfo | None:
         """The broker that serves the group, by the metadata; None while the topic or its leader is missing."""

@@ -41,6 +41,9 @@ def _store(context: GroupContext, event: CommitOffsets) -> Iterator[None]:
     result = CommitResult(tuple(results))
     after = CommitStored(event, result, len(records))
     if not records:
+        if event.offsets:
+            # As in Kafka, a simple group is there when it commits, though nothing of that can be stored.
+            context.create_empty(event.group_id)
         context.reply(event.token, result)
     elif event.producer is None:
         context.append(event.group_id, records, after)
