@@ -150,6 +150,17 @@ async def test_marker_is_found_in_the_log_by_the_next_coordinator(broker: Asking
     assert await stable_offset(broker) == (5, 0)
 
 
+async def test_marker_counts_that_comes_while_groups_are_loaded(broker: Asking) -> None:
+    """The end of the log may have been read by then, and the groups are still being made of it."""
+    await broker.ask(request(5), 3)
+    broker.groups.topic.resigned(0)
+    broker.groups.topic.elected(0)
+    broker.broker.parts.group_loader.on_marker(OFFSETS, 0, *PRODUCER, True)
+    await loaded(broker)
+
+    assert await stable_offset(broker) == (5, 0)
+
+
 @pytest.mark.parametrize(("resigns", "error"), [(False, ErrorCode.NONE), (True, ErrorCode.NOT_COORDINATOR)])
 async def test_large_marker_is_loaded_in_slices(
     broker: Asking, monkeypatch: pytest.MonkeyPatch, resigns: bool, error: ErrorCode

@@ -166,10 +166,11 @@ class GroupCoordinator:
         pending offsets there become visible, or are dropped.
 
         Call it in the order of the log, as appends of the broker's own are reported, and before the marker is answered:
-        only then may the producer's next transaction come here. A partition that is being loaded reads the marker."""
+        only then may the producer's next transaction come here. A partition that is being loaded may read the marker as
+        well, and then has nothing pending any more."""
         partition = self.topic.partition_at(partition_index)
         if partition is not None:
-            partition.handle(TransactionCompleted(producer_id, commit))
+            partition.handle_once_loaded(TransactionCompleted(producer_id, commit))
 
     def list_groups(
         self,
