@@ -272,6 +272,18 @@ def _follows_another_leader(exchange: Exchange, difference: Difference) -> bool:
     return is_of_leader and elects_another_leader(exchange)
 
 
+INT32_MAX = (1 << 31) - 1
+
+
+def _is_beyond_an_int(exchange: Exchange, difference: Difference) -> bool:
+    """Of a cursor so far behind that the end of its page is no int32."""
+    request = exchange.asked.request
+    if exchange.asked.api.name != "DescribeTopicPartitions" or request.cursor is None:
+        return False
+    is_beyond = request.cursor.partition_index + request.response_partition_limit > INT32_MAX
+    return is_beyond and without_names(difference.path) in ("topics", "next_cursor")
+
+
 INTENDED: tuple[Intended, ...] = (
     Intended(
         "elected leaders",
@@ -294,11 +306,12 @@ INTENDED: tuple[Intended, ...] = (
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
-    Intended("transactions", "They are not served, nor are share groups.", _is_transactional),
+    Intended("transactions", "Transactional ids are not compared; share groups are not served.", _is_transactional),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
+    Intended("cursors", "Kafka adds up a cursor and the size of a page to a negative number.", _is_beyond_an_int),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.durable_state import DurableState
-from tests.simulation.invariants import hosted_partitions
+from tests.simulation.invariants import hosted_partitions, is_within_step
 from tests.simulation.traffic import records_of
 
 Snapshot = dict[str, Any]
@@ -13,7 +13,7 @@ Snapshot = dict[str, Any]
 
 def snapshots(broker: Any) -> dict[int, Snapshot]:
     """The committed state of all groups of a live broker, by partition."""
-    return {hosted.index: live_state(hosted) for hosted in hosted_partitions(broker) if not hosted.is_loading}
+    return {hosted.index: live_state(hosted) for hosted in hosted_partitions(broker) if not is_within_step(hosted)}
 
 
 def live_state(hosted: Any) -> Snapshot:
