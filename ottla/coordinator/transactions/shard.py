@@ -129,7 +129,7 @@ class TransactionShard:
                 decided.append(entry)
             if not number % IDS_PER_SLICE:
                 yield
-        # In the last slice: what comes of it is handled only from then on.
+        # In the last slice: the outcome is handled only from then on.
         for entry in decided:
             decisions.begin_markers(self.context, entry)
 
