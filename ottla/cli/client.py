@@ -32,6 +32,7 @@ METADATA_HIGHEST = 12
 PRODUCE_HIGHEST = 12
 OFFSET_APIS_HIGHEST = 9
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
 EARLIEST = -2
 
@@ -188,8 +189,12 @@ class Client:
         self._coordinators[key_type, key] = address
         return address
 
-    async def list_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """For each partition its `LATEST` or `EARLIEST` offset, or the first at or after a timestamp (-1 if none)."""
+    async def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int, *, committed_only: bool = False
+    ) -> dict[TopicPartition, int]:
+        """For each partition its `LATEST` or `EARLIEST` offset, or the first at or after a timestamp (-1 if none).
+
+        With `committed_only`, those before open transactions: the latest is then the last stable offset."""
         wanted = sorted(set(partitions))
 
         async def attempt() -> dict[TopicPartition, int]:
@@ -197,6 +202,7 @@ class Client:
             for leader, led in (await self.by_leader(wanted)).items():
                 request = ListOffsetsRequest(replica_id=-1, topics=_topics_to_list(led, timestamp))
                 request.timeout_ms = self.timeout_ms
+                request.isolation_level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
                 response = await self.ask_at(leader, request, ListOffsetsResponse)
                 for topic in response.topics:
                     for found in topic.partitions:
