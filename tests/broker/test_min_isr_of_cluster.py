@@ -5,6 +5,7 @@ from pathlib import Path
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import alter_configs
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -62,4 +63,16 @@ async def test_value_of_the_cluster_cannot_be_removed(tmp_path: Path) -> None:
         refused = ErrorCode.INVALID_CONFIG
         assert [answer.error_code for answer in answers] == [refused, ErrorCode.NONE, refused]
         assert answers[0].error_message == "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        assert broker.broker.runtime.config.min_insync_replicas == 3
+
+
+async def test_replacing_all_of_the_clusters_configs_may_not_drop_it(tmp_path: Path) -> None:
+    async with running(tmp_path, {"min.insync.replicas": "2"}) as broker:
+        kept = [alter_configs.AlterableConfig(name="min.insync.replicas", value="3")]
+        answers = []
+        for configs in ([], kept):
+            resource = alter_configs.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
+            answers += (await broker.ask(alter_configs.AlterConfigsRequest(resources=[resource]), 1)).responses
+
+        assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
         assert broker.broker.runtime.config.min_insync_replicas == 3

@@ -15,6 +15,7 @@ from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, Kafk
 
 # The broker resource with this name stands for all brokers.
 ALL_BROKERS = ""
+MIN_ISR = "min.insync.replicas"
 
 
 class ResourceType(IntEnum):
@@ -75,7 +76,7 @@ async def alter_resources(
             runtime.spawn(
                 _alter(
                     config_admin,
-                    runtime.node_id,
+                    runtime,
                     resource,
                     new_configs,
                     alter_loggers,
@@ -93,7 +94,7 @@ async def alter_resources(
 
 async def _alter(
     config_admin: ConfigAdminManager,
-    node_id: int,
+    runtime: Runtime,
     resource: Any,
     new_configs: NewConfigs,
     alter_loggers: AlterLoggers | None,
@@ -107,7 +108,7 @@ async def _alter(
             raise InvalidRequest("a resource is named twice")
         kind = check_resource_type(resource.resource_type)
         if kind is ResourceType.BROKER_LOGGER:
-            check_broker_name(name, node_id, may_be_all=False)
+            check_broker_name(name, runtime.node_id, may_be_all=False)
             if alter_loggers is None:
                 raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
             alter_loggers(resource, validate_only)
@@ -116,13 +117,23 @@ async def _alter(
         elif kind is ResourceType.TOPIC:
             await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)
         else:
-            check_broker_name(name, node_id)
+            check_broker_name(name, runtime.node_id)
+            of_all_brokers = name == ALL_BROKERS
             await config_admin.alter_broker(
-                lambda: new_configs(resource), of_all_brokers=name == ALL_BROKERS, validate_only=validate_only
+                lambda: _broker_configs(runtime, new_configs(resource), of_all_brokers=of_all_brokers),
+                of_all_brokers=of_all_brokers,
+                validate_only=validate_only,
             )
     except KafkaError as error:
         return error
     return None
+
+
+def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brokers: bool) -> Mapping[str, str]:
+    """Eligible leader replicas are those of the cluster's `min.insync.replicas`, which is not removed (KIP-966)."""
+    if of_all_brokers and MIN_ISR not in configs and MIN_ISR in runtime.config.dynamic(of_all_brokers=True):
+        raise InvalidConfig(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    return configs
 
 
 def _refuse_all(kind: ResourceType, resource: Any) -> None:
