@@ -11,6 +11,7 @@ COMMANDS = {
     "topics": "ottla.cli.commands.topics:topics",
     "partitions": "ottla.cli.commands.partitions:partitions",
     "groups": "ottla.cli.commands.groups:groups",
+    "transactions": "ottla.cli.commands.transactions:transactions",
     "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
     "doctor": "ottla.cli.commands.doctor:doctor",

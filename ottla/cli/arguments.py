@@ -109,6 +109,14 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:
     return topics
 
 
+def parse_age(text: str) -> int:
+    """Milliseconds of a duration like `30s` or `5m`. Raises ValueError with a sentence."""
+    age = SHORT_DURATION.fullmatch(text)
+    if age is None:
+        raise ValueError(f"{text!r} is not a duration like 30s, 5m or 12h")
+    return round(float(age["number"]) * SHORT_UNITS[age["unit"]] * 1000)
+
+
 def parse_moment(text: str) -> int:
     """Milliseconds since 1970 of a time, or of so long ago: `12h`, `PT12H`. Raises ValueError with a sentence."""
     age = SHORT_DURATION.fullmatch(text)

@@ -26,11 +26,13 @@ from ottla.protocol.schema import Message
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
 # The newest versions whose layout this client fills in: the next ones name topics by id alone.
 METADATA_HIGHEST = 12
 PRODUCE_HIGHEST = 12
 OFFSET_APIS_HIGHEST = 9
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
 EARLIEST = -2
 
@@ -68,7 +70,7 @@ class Client:
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
-        self._coordinators: dict[str, Address] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
 
     async def __aenter__(self) -> "Client":
         await self.ask_any(MetadataRequest(topics=[]), MetadataResponse, highest=METADATA_HIGHEST)
@@ -167,21 +169,32 @@ class Client:
 
     async def coordinator_of(self, group_id: str) -> Address:
         """The broker that keeps the group."""
-        known = self._coordinators.get(group_id)
+        return await self._coordinator(GROUP_KEY_TYPE, group_id, f"group {group_id}")
+
+    async def transaction_coordinator_of(self, transactional_id: str) -> Address:
+        """The broker that keeps the transactional id."""
+        return await self._coordinator(TRANSACTION_KEY_TYPE, transactional_id, f"transactional id {transactional_id}")
+
+    async def _coordinator(self, key_type: int, key: str, name: str) -> Address:
+        known = self._coordinators.get((key_type, key))
         if known is not None:
             return known
-        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+        request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         response = await self.ask_any(request, FindCoordinatorResponse)
-        # Version 4 asks for many groups at once and answers with a list.
+        # Version 4 asks for many keys at once and answers with a list.
         found = response.coordinators[0] if response.coordinators else response
-        check(f"cannot find the coordinator of group {group_id}", found.error_code, found.error_message)
+        check(f"cannot find the coordinator of {name}", found.error_code, found.error_message)
         address = Address(found.host, found.port)
         self._brokers = {**self._brokers, found.node_id: address}
-        self._coordinators[group_id] = address
+        self._coordinators[key_type, key] = address
         return address
 
-    async def list_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """For each partition its `LATEST` or `EARLIEST` offset, or the first at or after a timestamp (-1 if none)."""
+    async def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int, *, committed_only: bool = False
+    ) -> dict[TopicPartition, int]:
+        """For each partition its `LATEST` or `EARLIEST` offset, or the first at or after a timestamp (-1 if none).
+
+        With `committed_only`, those before open transactions: the latest is then the last stable offset."""
         wanted = sorted(set(partitions))
 
         async def attempt() -> dict[TopicPartition, int]:
@@ -189,6 +202,7 @@ class Client:
             for leader, led in (await self.by_leader(wanted)).items():
                 request = ListOffsetsRequest(replica_id=-1, topics=_topics_to_list(led, timestamp))
                 request.timeout_ms = self.timeout_ms
+                request.isolation_level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
                 response = await self.ask_at(leader, request, ListOffsetsResponse)
                 for topic in response.topics:
                     for found in topic.partitions:

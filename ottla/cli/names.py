@@ -1,6 +1,7 @@
-"""Names: how commands are found and listed, and how the shell completes those of topics and groups.
+"""Names: how commands are found and listed, and how the shell completes those of topics, groups and
+transactional ids.
 
-Topics and groups are asked of the broker that the command would talk to."""
+They are asked of the broker that the command would talk to."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -78,6 +79,15 @@ def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete:
 
     async def names(client: Client) -> list[str]:
         return [group.group_id for group in await list_groups(client)]
+
+    return _matching(ctx, incomplete, names)
+
+
+def complete_transactional_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from ottla.cli.operations.transactions import list_transactions
+
+    async def names(client: Client) -> list[str]:
+        return [each.transactional_id for each in await list_transactions(client)]
 
     return _matching(ctx, incomplete, names)
 

@@ -110,8 +110,9 @@ variable `OTTLA_BOOTSTRAP`, else at 127.0.0.1:9092.
 
 - On a terminal they print tables; in a pipe, the same as aligned text with one heading line; with `--json`, JSON.
 - What goes wrong is one sentence on standard error. The exit status is 1, or 2 when the command was written wrongly.
-- The shell completes commands, options, topics and groups after `eval "$(_OTTLA_COMPLETE=bash_source ottla)"`, in zsh
-  with `zsh_source`; for fish, `_OTTLA_COMPLETE=fish_source ottla | source`.
+- The shell completes commands, options, topics, groups and transactional ids after
+  `eval "$(_OTTLA_COMPLETE=bash_source ottla)"`, in zsh with `zsh_source`; for fish,
+  `_OTTLA_COMPLETE=fish_source ottla | source`.
 - A command is also found by its singular or plural: `ottla topic list`.
 - Errors that pass (a leader or a coordinator that is moving) are tried again for `--request-timeout` seconds.
 
@@ -146,6 +147,10 @@ $ ottla partitions elect orders --preferred
 
 `ottla groups why GROUP --since 12h` says why a group rebalanced, from the [events](events.md) of an Ottla broker.
 `ottla log dump` shows the files of a partition as `kafka-dump-log` does, without a broker.
+
+`ottla transactions` does what `kafka-transactions.sh` does. `find-hanging` finds transactions that no coordinator is
+going to end, and `abort` ends one of them; it refuses one that a coordinator still counts as open, unless `--force` is
+given. `ottla partitions producers` has what Kafka's tool calls `describe-producers`.
 
 `ottla consume --json` writes what `ottla produce --from-json` reads, keys, headers, partitions and timestamps included;
 bytes that are no UTF-8 are `{"base64": "..."}`.

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import QUICK_GROUPS
 from tests.served import ServedBroker
+from tests.waiting import wait_for
 
 WITHIN_S = 30
 
@@ -292,6 +293,40 @@ def test_a_producer_delivers_each_line_as_it_is_typed(served: ServedBroker) -> N
     assert (producer.returncode, stderr) == (130, "")
     assert stdout.startswith("produced 2 records to typed")
     consumer.communicate(timeout=WITHIN_S)
+
+
+def open_transaction(broker: ServedBroker, topic: str, line: str) -> "subprocess.Popen[str]":
+    """A producer whose line is in the log, and that waits for another."""
+    producer = start(broker, "produce", topic, "--transactional-id", topic)
+    assert producer.stdin is not None
+    producer.stdin.write(f"{line}\n")
+    producer.stdin.flush()
+    wait_for(lambda: line in consumed(broker, topic), WITHIN_S, "the record did not come", every_s=0.2)
+    return producer
+
+
+def test_a_transaction_is_aborted_at_ctrl_c(served: ServedBroker) -> None:
+    ottla(served, "topics", "create", "undone")
+    producer = open_transaction(served, "undone", "typed")
+
+    producer.send_signal(signal.SIGINT)
+
+    stdout, stderr = producer.communicate(timeout=WITHIN_S)
+    assert (producer.returncode, stdout, stderr) == (130, "aborted the transaction of 1 records to undone\n", "")
+    assert json_of(served, "transactions", "describe", "undone")[0]["state"] == "CompleteAbort"
+    assert consumed(served, "undone", "--isolation", "read_committed") == []
+
+
+def test_a_fenced_producer_ends_with_one_sentence(served: ServedBroker) -> None:
+    ottla(served, "topics", "create", "fenced")
+    older = open_transaction(served, "fenced", "old")
+    ottla(served, "produce", "fenced", "--transactional-id", "fenced", stdin="new\n")
+
+    stdout, stderr = older.communicate(input="late\n", timeout=WITHIN_S)
+
+    assert (older.returncode, stdout, len(stderr.splitlines())) == (1, "", 1)
+    assert "a newer producer has this transactional id, or the transaction took too long" in stderr
+    assert consumed(served, "fenced", "--isolation", "read_committed") == ["new"]
 
 
 def test_a_reader_that_has_seen_enough_ends_the_consumer_quietly(served: ServedBroker) -> None:

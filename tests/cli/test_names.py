@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from click.shell_completion import ShellComplete
+from confluent_kafka import Producer
 
 from ottla import BrokerThread
 from ottla.cli.app import cli
@@ -18,6 +19,8 @@ def broker() -> Iterator[BrokerThread]:
         output_of(broker, "topics", "create", "orders", "other")
         output_of(broker, "produce", "orders", stdin="x")
         output_of(broker, "consume", "orders", "--group", "shop", "--from-beginning", "--max-messages", "1")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "payments"})
+        producer.init_transactions(20)
         yield broker
 
 
@@ -38,7 +41,7 @@ def test_commands_are_found_by_singular_and_plural(name: str) -> None:
     assert run(name, "--help").exit_code == 0
 
 
-@pytest.mark.parametrize("group", ["", "topics", "partitions", "groups", "brokers", "cluster", "log"])
+@pytest.mark.parametrize("group", ["", "topics", "partitions", "groups", "transactions", "brokers", "cluster", "log"])
 def test_lists_of_commands_have_whole_sentences(group: str) -> None:
     _, heading, commands = run(*group.split(), "--help").stdout.partition("Commands:\n")
 
@@ -55,9 +58,10 @@ def test_lists_of_commands_have_whole_sentences(group: str) -> None:
         (["topics", "delete-records"], "oth", ["other"]),
         (["groups", "why"], "", ["shop"]),
         (["groups"], "des", ["describe"]),
+        (["transactions", "describe"], "p", ["payments"]),
     ],
 )
-def test_shell_completes_commands_topics_and_groups(
+def test_shell_completes_commands_and_names(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, words: list[str], incomplete: str, completed: list[str]
 ) -> None:
     monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)

@@ -118,6 +118,7 @@ SERVED = [
         f"{AT} describe-producers --topic t --partition 0",
         "LastSequence",
     ),
+    Tool("transactions list", TOOLS + "TransactionsCommand", f"{AT} list", "TransactionState"),
     Tool("client-metrics", TOOLS + "ClientMetricsCommand", f"{AT} --list", ""),
     Tool("metadata-quorum", TOOLS + "MetadataQuorumCommand", f"{AT} describe --status", "MaxFollowerLag:         0"),
     Tool(
@@ -172,7 +173,6 @@ NOT_SERVED = [
         "--broker-list SERVER --topics-include t --report-interval-ms 500",
         "verification process is started",
     ),
-    Tool("transactions list", TOOLS + "TransactionsCommand", f"{AT} list", "TransactionState"),
 ]
 Outcome = tuple[int, str]
 

@@ -14,6 +14,7 @@ from ottla.cli.records import JsonLine, RecordFormat, WriteRecord, parse_format
 from ottla.cli.session import Session, broker_options, run_to_end
 
 DEFAULT_FORMAT = "{value}"
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
 
 def _parse_format(context: click.Context, parameter: click.Parameter, value: str) -> RecordFormat:
@@ -64,6 +65,10 @@ def _parse_format(context: click.Context, parameter: click.Parameter, value: str
     "--exit-at-end", is_flag=True, help="Stop at the end of the partitions as it was at the start of the command."
 )
 @click.option(
+    "--isolation", type=click.Choice((READ_UNCOMMITTED, READ_COMMITTED)), default=READ_UNCOMMITTED, show_default=True,
+    help="read_committed waits for the end of open transactions, and leaves out the records of aborted ones.",
+)  # fmt: skip
+@click.option(
     "--format", "form", metavar="TEXT", default=DEFAULT_FORMAT, show_default=True, callback=_parse_format,
     help=r"With {topic} {partition} {offset} {timestamp} {key} {value} {headers}, \t and \n.",
 )  # fmt: skip
@@ -82,6 +87,7 @@ def consume(
     max_messages: int | None,
     idle_s: float | None,
     exit_at_end: bool,
+    isolation: str,
     form: RecordFormat,
 ) -> None:
     """Print records as they arrive, until Ctrl-C or a limit. Bytes that are not UTF-8 are printed as base64.
@@ -98,7 +104,13 @@ def consume(
     if from_beginning + (offset is not None) + (since_ms is not None) > 1:
         raise click.UsageError("--from-beginning, --offset and --since cannot be combined")
     source = RecordSource(
-        tuple(dict.fromkeys(topics)), include, group, tuple(sorted(set(partitions))), start=start, stop=stop
+        tuple(dict.fromkeys(topics)),
+        include,
+        group,
+        tuple(sorted(set(partitions))),
+        start=start,
+        stop=stop,
+        committed_only=isolation == READ_COMMITTED,
     )
     write: WriteRecord = JsonLine() if session.output.as_json else form
 

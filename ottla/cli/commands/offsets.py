@@ -9,7 +9,7 @@ from ottla.cli.arguments import checked, parse_moment, parse_topics
 from ottla.cli.client import Client, TopicPartition
 from ottla.cli.names import complete_topics
 from ottla.cli.operations import leaders as operations
-from ottla.cli.output import confirm
+from ottla.cli.output import Output, confirm
 from ottla.cli.records import utc_moment
 from ottla.cli.session import Session, broker_options
 
@@ -99,15 +99,26 @@ def producers(session: Session, places: dict[str, list[int]]) -> None:
     async def found(client: Client) -> list[operations.ActiveProducer]:
         return await operations.active_producers(client, await operations.named_partitions(client, places))
 
-    active = session.run(found)
-    if session.output.as_json:
-        session.output.json([asdict(each) for each in active])
+    print_producers(session.output, session.run(found))
+
+
+def print_producers(output: Output, active: Sequence[operations.ActiveProducer]) -> None:
+    if output.as_json:
+        output.json([asdict(each) for each in active])
         return
-    fields = ("topic", "partition", "producer_id", "producer_epoch", "last_sequence", "transaction_start_offset")
+    fields = (
+        "topic",
+        "partition",
+        "producer_id",
+        "producer_epoch",
+        "coordinator_epoch",
+        "last_sequence",
+        "transaction_start_offset",
+    )
     rows: list[Sequence[object]] = [
         [*(getattr(each, name) for name in fields), _moment(each.last_timestamp)] for each in active
     ]
-    session.output.table([*(name.replace("_", " ") for name in fields), "last timestamp"], rows)
+    output.table([*(name.replace("_", " ") for name in fields), "last timestamp"], rows)
 
 
 def _moment(timestamp_ms: int | None) -> str | None:

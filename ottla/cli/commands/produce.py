@@ -10,7 +10,7 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.cli.failures import INTERRUPTED_STATUS
-from ottla.cli.names import complete_topics
+from ottla.cli.names import complete_topics, complete_transactional_ids
 from ottla.cli.operations.produce import STDIN, Destination, MakeRecord, Tally, produce_lines
 from ottla.cli.output import progress_bar
 from ottla.cli.records import ProducerRecord, record_from_json
@@ -44,6 +44,14 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
     "--acks", type=click.Choice(("0", "1", "all")), default="all", show_default=True, help="Acknowledgements."
 )
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
+@click.option(
+    "--transactional-id", metavar="ID", shell_complete=complete_transactional_ids,
+    help="Produce everything in one transaction; Ctrl-C and errors abort it.",
+)  # fmt: skip
+@click.option(
+    "--transaction-timeout", "transaction_timeout_s", metavar="SECONDS", default=60, show_default=True,
+    type=click.FloatRange(min=0, min_open=True), help="The broker aborts a transaction that takes longer.",
+)  # fmt: skip
 @broker_options
 def produce(
     session: Session,
@@ -57,6 +65,8 @@ def produce(
     from_json: bool,
     acks: str,
     compression: str,
+    transactional_id: str | None,
+    transaction_timeout_s: float,
 ) -> None:
     """Produce every line of standard input, or of FILEs, as a record."""
     if from_json and (key is not None or key_separator is not None or null_marker is not None):
@@ -65,6 +75,8 @@ def produce(
         raise click.UsageError("--key and --key-separator cannot be combined")
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
+    if transactional_id is not None and acks != "all":
+        raise click.UsageError("--transactional-id needs --acks all")
     shape = _Shape(
         key=None if key is None else key.encode(),
         separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
@@ -72,7 +84,13 @@ def produce(
         headers=tuple((name, value.encode()) for name, value in headers.items()),
         partition=partition,
     )
-    destination = Destination(topic, acks=acks, compression=None if compression == "none" else compression)
+    destination = Destination(
+        topic,
+        acks=acks,
+        compression=None if compression == "none" else compression,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=int(transaction_timeout_s * 1000),
+    )
     make = shape.from_json if from_json else shape.from_line
     tally = run_to_end(_produced(session, destination, files or (STDIN,), make))
     _report(session, topic, tally)
@@ -120,7 +138,11 @@ class _Shape:
 
 
 def _report(session: Session, topic: str, tally: Tally) -> None:
-    rate = tally.acknowledged / tally.seconds if tally.seconds else 0.0
+    records = 0 if tally.was_aborted else tally.acknowledged
     if session.output.as_json:
-        session.output.json({"topic": topic, "records": tally.acknowledged, "seconds": round(tally.seconds, 3)})
-    session.output.say(f"produced {tally.acknowledged:,} records to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")
+        session.output.json({"topic": topic, "records": records, "seconds": round(tally.seconds, 3)})
+    if tally.was_aborted:
+        session.output.say(f"aborted the transaction of {tally.sent:,} records to {topic}")
+        return
+    rate = records / tally.seconds if tally.seconds else 0.0
+    session.output.say(f"produced {records:,} records to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")

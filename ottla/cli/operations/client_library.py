@@ -39,11 +39,17 @@ def _is_lasting(record: logging.LogRecord) -> bool:
     return not (isinstance(record.args, tuple) and any(isinstance(argument, passing) for argument in record.args))
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what the library raises too: the command says it in one sentence."""
+    return not record.getMessage().startswith("Unexpected error during InitProducerIdRequest")
+
+
 def show_errors_only() -> None:
     """One line per error of the library on standard error, without a stack trace."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     handler.addFilter(_is_lasting)
+    handler.addFilter(_is_news)
     handler.addFilter(_Once())
     logger = logging.getLogger("aiokafka")
     logger.handlers = [handler]

@@ -74,6 +74,7 @@ async def _started_consumer(config: ClientConfig, source: RecordSource, bounds: 
         group_id=source.group,
         auto_offset_reset="earliest" if source.start.from_beginning else "latest",
         enable_auto_commit=source.group is not None,
+        isolation_level="read_committed" if source.committed_only else "read_uncommitted",
         request_timeout_ms=config.timeout_ms,
     )
     if source.group is not None:

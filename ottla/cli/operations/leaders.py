@@ -58,6 +58,8 @@ class ActiveProducer:
     partition: int
     producer_id: int
     producer_epoch: int
+    # -1 before the first marker.
+    coordinator_epoch: int
     last_sequence: int
     last_timestamp: int
     transaction_start_offset: int | None
@@ -136,6 +138,7 @@ async def active_producers(client: Client, partitions: Iterable[TopicPartition])
                         row.partition_index,
                         each.producer_id,
                         each.producer_epoch,
+                        each.coordinator_epoch,
                         each.last_sequence,
                         each.last_timestamp,
                         each.current_txn_start_offset if each.current_txn_start_offset >= 0 else None,

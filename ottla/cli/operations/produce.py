@@ -4,9 +4,10 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
@@ -24,6 +25,14 @@ LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
 # The broker limits the size of a record; this is only the largest request that the library sends.
 REQUEST_BYTES_MAX = 256 * 1024 * 1024
+
+# Where the words of the client library do not help.
+SAID_IN_OUR_WORDS = (
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 
 CHUNK_BYTES = 256 * 1024
 # Read ahead by this many chunks while the producer waits for its broker.
@@ -43,6 +52,9 @@ class Destination:
     topic: str
     acks: str
     compression: str | None
+    transactional_id: str | None = None
+    """Everything is one transaction."""
+    transaction_timeout_ms: int = 60_000
 
 
 class Tally:
@@ -54,6 +66,7 @@ class Tally:
         self.acknowledged = 0
         self.seconds = 0.0
         self.was_interrupted = False
+        self.was_aborted = False
         self.failure: BaseException | None = None
 
     def watch(self, delivery: "asyncio.Future[Any]") -> None:
@@ -84,15 +97,11 @@ async def produce_lines(
     try:
         producer = await started_producer(config, destination)
         try:
-            sending = asyncio.create_task(_send(producer, topic, partitions, _messages(files, make, tally), tally))
-
-            def interrupt() -> None:
-                """Ctrl-C ends the reading; what has been read is still delivered."""
-                tally.was_interrupted = True
-                sending.cancel()
-
-            with on_signals(signal.SIGINT, act=interrupt), suppress(asyncio.CancelledError):
-                await sending
+            send = partial(_send, producer, topic, partitions, _messages(files, make, tally), tally)
+            if destination.transactional_id is None:
+                await _until_interrupted(send, tally)
+            else:
+                await _in_transaction(producer, send, tally)
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
@@ -101,14 +110,43 @@ async def produce_lines(
     if tally.failure is not None:
         lost = tally.sent - tally.acknowledged
         why = sentence_of(tally.failure)
-        raise ClientError(f"{lost} of {tally.sent} records to {topic} were not acknowledged: {why}")
+        aborted = "; the transaction was aborted" if tally.was_aborted else ""
+        raise ClientError(f"{lost} of {tally.sent} records to {topic} were not acknowledged: {why}{aborted}")
+
+
+async def _until_interrupted(send: Callable[[], Coroutine[Any, Any, None]], tally: Tally) -> None:
+    """Ctrl-C ends the reading; what has been read is still delivered, or aborted with its transaction."""
+    sending = asyncio.create_task(send())
+
+    def interrupt() -> None:
+        tally.was_interrupted = True
+        sending.cancel()
+
+    with on_signals(signal.SIGINT, act=interrupt), suppress(asyncio.CancelledError):
+        await sending
+
+
+async def _in_transaction(producer: Any, send: Callable[[], Coroutine[Any, Any, None]], tally: Tally) -> None:
+    """Commits what `send` sends; aborts it after an interrupt, or when not all of it was acknowledged."""
+    with suppress(_AbortTransaction):
+        async with producer.transaction():
+            await _until_interrupted(send, tally)
+            if not tally.was_interrupted:
+                await producer.flush()
+            if tally.was_interrupted or tally.failure is not None:
+                tally.was_aborted = True
+                raise _AbortTransaction
+
+
+class _AbortTransaction(Exception):
+    pass
 
 
 async def started_producer(config: ClientConfig, destination: Destination) -> Any:
     from aiokafka import AIOKafkaProducer
 
     show_errors_only()
-    producer = AIOKafkaProducer(
+    producer: Any = AIOKafkaProducer(
         bootstrap_servers=config.bootstrap_servers,
         client_id="ottla",
         acks=destination.acks if destination.acks == "all" else int(destination.acks),
@@ -117,8 +155,19 @@ async def started_producer(config: ClientConfig, destination: Destination) -> An
         max_batch_size=BATCH_BYTES,
         max_request_size=REQUEST_BYTES_MAX,
         request_timeout_ms=config.timeout_ms,
+        transactional_id=destination.transactional_id,
+        transaction_timeout_ms=destination.transaction_timeout_ms,
     )
-    await producer.start()
+    try:
+        # The library would look for the coordinator of a transactional id without end.
+        async with asyncio.timeout(None if destination.transactional_id is None else config.timeout_s):
+            await producer.start()
+    except BaseException as error:
+        await producer.stop()
+        if isinstance(error, TimeoutError):
+            what = f"transactional id {destination.transactional_id} has no coordinator"
+            raise ClientError(f"{what} that answered within {config.timeout_s:g} s") from error
+        raise
     return producer
 
 
@@ -166,8 +215,12 @@ async def _send(
 
 def sentence_of(error: BaseException) -> str:
     """The client library's errors begin with their number and class: `[Error 10] MessageSizeTooLargeError: ...`."""
-    if getattr(error, "errno", None) == ErrorCode.KAFKA_STORAGE_ERROR:
-        return WORDS[ErrorCode.KAFKA_STORAGE_ERROR]
+    from aiokafka.errors import ProducerFenced
+
+    code = ErrorCode.PRODUCER_FENCED if isinstance(error, ProducerFenced) else getattr(error, "errno", None)
+    for said in SAID_IN_OUR_WORDS:
+        if code == said:
+            return WORDS[said]
     words = str(error).splitlines()
     return words[0] if words else type(error).__name__
 

@@ -1,7 +1,7 @@
 """Which records are read: of which topics and partitions, from where, and up to where."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.cli.client import EARLIEST, LATEST, Client, TopicPartition
@@ -45,6 +45,8 @@ class RecordSource:
     """Empty: all of them."""
     start: Start = Start()
     stop: Stop = Stop()
+    committed_only: bool = False
+    """Neither records of open transactions, nor anything behind them, nor records of aborted ones."""
 
     @property
     def name(self) -> str:
@@ -72,8 +74,18 @@ async def find_bounds(client: Client, source: RecordSource) -> Bounds:
         partitions += [(topic, index) for index in source.partitions or existing]
     if source.group is not None:
         return Bounds(topics, {}, {})
-    ends = await client.list_offsets(partitions, LATEST)
-    return Bounds(topics, await _starts(client, source.start, ends), await _stops(client, source.stop, ends))
+    search = OffsetSearch(client, committed_only=source.committed_only)
+    ends = await search.offsets(partitions, LATEST)
+    return Bounds(topics, await _starts(search, source.start, ends), await _stops(search, source.stop, ends))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSearch:
+    client: Client
+    committed_only: bool
+
+    async def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> Offsets:
+        return await self.client.list_offsets(partitions, timestamp, committed_only=self.committed_only)
 
 
 async def _topics(client: Client, source: RecordSource) -> tuple[str, ...]:
@@ -88,28 +100,28 @@ async def _topics(client: Client, source: RecordSource) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*source.topics, *matching)))
 
 
-async def _starts(client: Client, start: Start, ends: Offsets) -> Offsets:
+async def _starts(search: OffsetSearch, start: Start, ends: Offsets) -> Offsets:
     if start.offsets is not None:
         return start.offsets
     if start.since_ms is not None:
-        found = await client.list_offsets(ends, start.since_ms)
+        found = await search.offsets(ends, start.since_ms)
         return {key: ends[key] if offset < 0 else offset for key, offset in found.items()}
     if not start.from_beginning and start.offset is None:
         return ends
-    first = await client.list_offsets(ends, EARLIEST)
+    first = await search.offsets(ends, EARLIEST)
     if start.offset is None:
         return first
     wanted = {key: start.offset if start.offset >= 0 else end + start.offset for key, end in ends.items()}
     return {key: min(max(wanted[key], first[key]), end) for key, end in ends.items()}
 
 
-async def _stops(client: Client, stop: Stop, ends: Offsets) -> Offsets:
+async def _stops(search: OffsetSearch, stop: Stop, ends: Offsets) -> Offsets:
     candidates: list[Offsets] = []
     if stop.at_end:
         candidates.append(ends)
     if stop.before_offset is not None:
         candidates.append(dict.fromkeys(ends, stop.before_offset))
     if stop.until_ms is not None:
-        found = await client.list_offsets(ends, stop.until_ms)
+        found = await search.offsets(ends, stop.until_ms)
         candidates.append({key: ends[key] if offset < 0 else offset for key, offset in found.items()})
     return {key: min(each[key] for each in candidates) for key in ends} if candidates else {}

@@ -1,0 +1,94 @@
+"""Transactions of Apache Kafka's Java client and of its tools, against this broker."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.hanging import write_hanging
+from tests.clients.test_confluent_kafka import create_topic
+from tests.clients.test_kafka_tools import AT, TOOLS, Tool, run_all
+from tests.java_tools import OPTIONS, TOOL_WITHIN_S, classpath, run_tool
+from tests.served import ServedBroker
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+SOURCE = Path(__file__).parents[1] / "java" / "Transactions.java"
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.partition.verification.enable": "false"}
+COMMAND = TOOLS + "TransactionsCommand"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    with ServedBroker(tmp_path_factory.mktemp("java") / "data", SETTINGS) as broker:
+        for topic in ("in", "out", "ghost"):
+            create_topic(broker, topic)
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def said(broker: ServedBroker) -> list[str]:
+    """What the client saw; it has left the transaction of `open` open."""
+    command = ["java", *OPTIONS, "-cp", classpath(), str(SOURCE), broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_WITHIN_S)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def test_client_commits_aborts_copies_and_is_fenced(said: list[str]) -> None:
+    assert said == [
+        "read_committed [committed, second]",
+        "read_uncommitted [committed, aborted, second]",
+        "offset none",
+        "offset 6",
+        "fenced ProducerFencedException",
+        "read_committed [committed, second, newer]",
+        "left open",
+    ]
+
+
+def rows(printed: str) -> list[list[str]]:
+    """Below the heading; the first tool of a virtual machine says something of its log before."""
+    lines = [line.split() for line in printed.splitlines() if line.strip() and not line.startswith("SLF4J")]
+    return lines[1:]
+
+
+def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], tmp_path: Path) -> None:
+    producer_id = write_hanging(broker.bootstrap, "ghost", b"x", ago_s=3600)
+    place = "--topic ghost --partition 0"
+    find = Tool("find", COMMAND, f"{AT} find-hanging --topic ghost", "")
+    tools = [
+        Tool("list", COMMAND, f"{AT} list", ""),
+        Tool("describe", COMMAND, f"{AT} describe --transactional-id open", ""),
+        Tool("producers", COMMAND, f"{AT} describe-producers {place}", ""),
+        find,
+        Tool("abort", COMMAND, f"{AT} abort {place} --start-offset 0", ""),
+        find,
+        Tool("long", COMMAND, f"{AT} list --duration-filter 3600000", ""),
+    ]
+
+    outcomes = run_all(broker, tools, tmp_path)
+
+    assert [status for status, _ in outcomes] == [0] * len(tools), outcomes
+    listed, (described,), (producer,), (found,), _, left, _ = (rows(printed) for _, printed in outcomes)
+    assert [(row[0], row[1], row[3]) for row in sorted(listed)] == [
+        ("java", "0", "CompleteCommit"),
+        ("open", "0", "Ongoing"),
+    ]
+    assert (described[1], described[4], described[-1]) == ("open", "Ongoing", "in-0")
+    assert (producer[0], producer[-1]) == (str(producer_id), "0")
+    assert found[:4] == ["ghost", "0", str(producer_id), "0"]
+    assert left == []
+
+
+def test_dump_log_decodes_transaction_state(broker: ServedBroker, said: list[str]) -> None:
+    assert broker.stop() == 0
+    files = [str(path) for path in broker.data_dir.glob("__transaction_state-*/*.log") if path.stat().st_size]
+
+    dump = run_tool("kafka.tools.DumpLogSegments", "--files", ",".join(files), "--transaction-log-decoder")
+
+    assert '"transactionalId":"open"' in dump
+    assert re.search(r'"topic":"in","partitionIds":\[0\]', dump)
+    assert "isvalid: false" not in dump

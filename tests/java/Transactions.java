@@ -1,0 +1,119 @@
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** What the Java client does with transactions, one line for each thing that can be seen. Arguments: the broker. */
+public class Transactions {
+    private static final TopicPartition IN = new TopicPartition("in", 0);
+    private static String server;
+
+    public static void main(String[] arguments) throws Exception {
+        server = arguments[0];
+        try (KafkaProducer<String, String> producer = producer("java")) {
+            producer.initTransactions();
+            transaction(producer, "committed", true);
+            transaction(producer, "aborted", false);
+            transaction(producer, "second", true);
+            System.out.println("read_committed " + values("read_committed", 2));
+            System.out.println("read_uncommitted " + values("read_uncommitted", 3));
+            copy(producer, false);
+            copy(producer, true);
+            fence(producer);
+        }
+        try (KafkaProducer<String, String> open = producer("open")) {
+            open.initTransactions();
+            open.beginTransaction();
+            open.send(new ProducerRecord<>("in", "open")).get();
+            System.out.println("left open");
+            System.out.flush();
+            Runtime.getRuntime().halt(0);
+        }
+    }
+
+    private static KafkaProducer<String, String> producer(String id) {
+        return new KafkaProducer<>(
+            Map.of("bootstrap.servers", server, "transactional.id", id),
+            new StringSerializer(), new StringSerializer());
+    }
+
+    private static KafkaConsumer<String, String> consumer(String isolation) {
+        return new KafkaConsumer<>(
+            Map.of("bootstrap.servers", server, "group.id", "group", "isolation.level", isolation,
+                "auto.offset.reset", "earliest", "enable.auto.commit", "false"),
+            new StringDeserializer(), new StringDeserializer());
+    }
+
+    private static void transaction(KafkaProducer<String, String> producer, String value, boolean commits) {
+        producer.beginTransaction();
+        producer.send(new ProducerRecord<>("in", value));
+        producer.flush();
+        end(producer, commits);
+    }
+
+    private static void end(KafkaProducer<String, String> producer, boolean commits) {
+        if (commits) {
+            producer.commitTransaction();
+        } else {
+            producer.abortTransaction();
+        }
+    }
+
+    private static List<String> values(String isolation, int count) {
+        List<String> found = new ArrayList<>();
+        try (KafkaConsumer<String, String> consumer = consumer(isolation)) {
+            consumer.assign(List.of(IN));
+            consumer.seekToBeginning(List.of(IN));
+            while (found.size() < count) {
+                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofSeconds(1))) {
+                    found.add(record.value());
+                }
+            }
+        }
+        return found;
+    }
+
+    /** A member of the group copies what it has read; its offsets belong to the transaction. */
+    private static void copy(KafkaProducer<String, String> producer, boolean commits) {
+        try (KafkaConsumer<String, String> consumer = consumer("read_committed")) {
+            consumer.subscribe(List.of("in"));
+            List<String> read = new ArrayList<>();
+            while (read.size() < 2) {
+                consumer.poll(Duration.ofSeconds(1)).forEach(record -> read.add(record.value()));
+            }
+            producer.beginTransaction();
+            read.forEach(value -> producer.send(new ProducerRecord<>("out", value)));
+            Map<TopicPartition, OffsetAndMetadata> offsets = Map.of(IN, new OffsetAndMetadata(consumer.position(IN)));
+            producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
+            end(producer, commits);
+            OffsetAndMetadata committed = consumer.committed(Set.of(IN)).get(IN);
+            System.out.println("offset " + (committed == null ? "none" : committed.offset()));
+        }
+    }
+
+    private static void fence(KafkaProducer<String, String> older) {
+        try (KafkaProducer<String, String> newer = producer("java")) {
+            newer.initTransactions();
+            try {
+                transaction(older, "fenced", true);
+                System.out.println("not fenced");
+            } catch (KafkaException error) {
+                Throwable cause = error.getCause() == null ? error : error.getCause();
+                System.out.println("fenced " + cause.getClass().getSimpleName());
+            }
+            transaction(newer, "newer", true);
+            System.out.println("read_committed " + values("read_committed", 3));
+        }
+    }
+}
