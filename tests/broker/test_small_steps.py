@@ -26,6 +26,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import running_broker
+from tests.cluster.stores import Clock
 from tests.fakes.frames import build_request_frame
 
 PARTITION = PartitionInfo(leader=0, leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,))
@@ -147,6 +148,7 @@ def metadata_that_has(first: Snapshot, later: Changes) -> tuple[ClusterMetadata,
         spawn=lambda coroutine, name: spawned.append(coroutine) or SimpleNamespace(),
         guard=lambda action, *arguments: action(*arguments),
         end_event=lambda: None,
+        clock=Clock(),
     )
     store: Any = SimpleNamespace(
         read=lambda prefix, done: done(first), watch=lambda prefix, revision, deliver: deliver(later)

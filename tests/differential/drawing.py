@@ -77,7 +77,8 @@ class Drawing:
         if draw is not None:
             return draw()
         if not is_wild and field.name in PLAIN:
-            return self._rng.choice(PLAIN[field.name])
+            plain = self._rng.choice(PLAIN[field.name])
+            return self._of_type(field) if plain is None and version not in field.nullable else plain
         return self._of_type(field)
 
     def _by_name(self) -> dict[str, Callable[[], Any]]:
