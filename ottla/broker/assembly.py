@@ -76,10 +76,7 @@ class Parts:
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.loggers = BrokerLoggers(runtime)
-        self.group_loader = GroupCoordinatorLoader(
-            runtime, self.replicas, self.metadata, ensure_topic=self._ensured(CONSUMER_OFFSETS)
-        )
-        self.replicas.on_leadership(self.group_loader.topic_name, self.group_loader)
+        self.group_loader = self._make_group_loader()
         self.transaction_loader = TransactionCoordinatorLoader(runtime, self.metadata, self._make_transactions)
         self.replicas.on_leadership(self.transaction_loader.topic_name, self.transaction_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
@@ -162,6 +159,13 @@ class Parts:
 
     def _ensured(self, coordinator_topic: str) -> Callable[[], None]:
         return partial(self.auto_topic_creation.ensure_coordinator_topic, coordinator_topic)
+
+    def _make_group_loader(self) -> GroupCoordinatorLoader:
+        loader = GroupCoordinatorLoader(
+            self.runtime, self.replicas, self.metadata, ensure_topic=self._ensured(CONSUMER_OFFSETS)
+        )
+        self.replicas.on_leadership(loader.topic_name, loader)
+        return loader
 
     def _make_transactions(self) -> "TransactionCoordinator":
         """Imported here: a broker without transactional ids starts without it."""

@@ -1,4 +1,4 @@
-"""Markers to the leaders of partitions, in virtual time: leaders and coordinators that move, brokers that are gone."""
+"""Markers to the leaders of partitions in virtual time: leaders and coordinators that move or are gone (I-22)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Transactional ids over the wire: every request of a transaction, its versions and its errors (§13)."""
+"""Transactional ids over the wire: every request of a transaction, its versions and its errors (§13, I-23)."""
 
 import asyncio
 from pathlib import Path

@@ -1,7 +1,7 @@
 """confluent-kafka (librdkafka): produce, consume, groups, administration."""
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests.served import ServedBroker
@@ -90,15 +90,6 @@ def test_an_idempotent_producer_gets_consecutive_offsets(broker: ServedBroker) -
     acknowledged = produced(broker, "t", [str(i) for i in range(1000)], enable_idempotence=True)
 
     assert [m.offset() for m in acknowledged] == list(range(1000))
-
-
-def test_a_transactional_producer_is_refused_with_a_plain_error(broker: ServedBroker) -> None:
-    sender = producer(broker, transactional_id="tx-1")
-
-    with pytest.raises(KafkaException) as refused:
-        sender.init_transactions(WAIT_S)
-
-    assert not refused.value.args[0].retriable()
 
 
 def test_committed_offsets_are_found_by_the_next_consumer(broker: ServedBroker) -> None:

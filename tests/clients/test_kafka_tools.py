@@ -172,7 +172,7 @@ NOT_SERVED = [
         "--broker-list SERVER --topics-include t --report-interval-ms 500",
         "verification process is started",
     ),
-    Tool("transactions list", TOOLS + "TransactionsCommand", f"{AT} list", "does not support LIST_TRANSACTIONS", 1),
+    Tool("transactions list", TOOLS + "TransactionsCommand", f"{AT} list", "TransactionState"),
 ]
 Outcome = tuple[int, str]
 

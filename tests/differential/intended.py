@@ -294,7 +294,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
-    Intended("transactions", "They are not served, nor are share groups.", _is_transactional),
+    Intended("transactions", "Transactional ids are not compared; share groups are not served.", _is_transactional),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),

@@ -1,7 +1,7 @@
 """Random lives of transactional ids: requests, append results, markers, timers and failovers in any order.
 
 What clients were answered must fit together, whatever happens: pairs only rise, a decision is never changed, one
-completion follows each, and the log replayed gives the state that is served.
+completion follows each, and the log replayed gives the state that is served (I-22).
 """
 
 from typing import Any
@@ -121,7 +121,12 @@ class Transactions(RuleBasedStateMachine):
         index = data.draw(st.integers(0, len(self.log.markers) - 1))
         asked = self.log.markers[index]
         partition = data.draw(st.sampled_from(asked.partitions))
+        entry = self.log.partition.shard.entries.get(asked.transactional_id)
+        is_late = entry is not None and not entry.is_pending(asked.number)
+        missing = set() if entry is None else set(entry.missing_markers)
         self.log.send(MarkersWritten(asked.transactional_id, asked.number, frozenset({partition})))
+        if entry is not None and is_late:
+            assert entry.missing_markers == missing, "a marker of an earlier transaction counted"
 
     @rule(duration_ms=st.sampled_from([100, 5_000, 11_000, 40_000]))
     def advance(self, duration_ms: int) -> None:
