@@ -59,11 +59,11 @@ def committed(log: Log, start: int, *, high_watermark: int, max_bytes: int = 1 <
         if not result.records:
             return found
         aborted = {(each.producer_id, each.first_offset) for each in log.aborted_transactions(at, result.end_offset)}
-        found += [record for record in _visible(result.records, aborted) if record[0] >= at]
+        found += [record for record in visible(result.records, aborted) if record[0] >= at]
         at = result.end_offset
 
 
-def _visible(records: memoryview, aborted: set[tuple[int, int]]) -> list[tuple[int, bytes | None]]:
+def visible(records: memoryview, aborted: set[tuple[int, int]]) -> list[tuple[int, bytes | None]]:
     waiting = sorted(aborted, key=lambda each: each[1])
     hidden: set[int] = set()
     found: list[tuple[int, bytes | None]] = []

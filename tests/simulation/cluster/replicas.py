@@ -240,6 +240,7 @@ class TrackedLog:
 
 
 def _sequence_of(header: BatchHeader) -> tuple[int, int, int] | None:
-    if header.producer_id == NO_PRODUCER_ID:
+    # Markers have none, nor have offsets that a transaction commits.
+    if header.producer_id == NO_PRODUCER_ID or header.base_sequence < 0:
         return None
     return header.producer_id, header.producer_epoch, header.base_sequence
