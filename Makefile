@@ -54,6 +54,7 @@ record: $(VENV)/ready
 	$(BIN)/python examples/record_rebalance.py docs/rebalance.svg
 
 # Run SEEDS seeds of both simulations, of one broker and of a cluster; FIRST=n starts at seed n, WORLD=cluster runs one.
+# WORLD=transactions runs a third, of one broker under transactional producers.
 sim: $(VENV)/ready-dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(WORLD),--world $(WORLD)) --jobs $(shell nproc)
 
@@ -89,6 +90,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
 	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py
 	$(MAKE) sim SEEDS=$(SEEDS)
+	$(MAKE) sim SEEDS=300 WORLD=transactions
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
 	$(MAKE) differential N=100000

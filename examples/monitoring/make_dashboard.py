@@ -82,7 +82,29 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "{{topic}} {{to}}",
             "Bps",
         ),
+        Panel(
+            "Request bytes",
+            f"sum by (api) (rate(ottla_request_bytes_total{SELECTED}[$__rate_interval]))",
+            "{{api}}",
+            "Bps",
+        ),
+        Panel(
+            "Response bytes",
+            f"sum by (api) (rate(ottla_response_bytes_total{SELECTED}[$__rate_interval]))",
+            "{{api}}",
+            "Bps",
+        ),
         Panel("Connections", f"sum by (broker, listener) (ottla_connections{SELECTED})", "{{broker}} {{listener}}"),
+        Panel(
+            "Connections closed",
+            f"sum by (reason) (increase(ottla_connections_closed_total{SELECTED}[$__rate_interval]))",
+            "{{reason}}",
+            stacked=True,
+        ),
+        Panel("Connections that wait", f"sum by (reason) (ottla_connections_held{SELECTED})", "{{reason}}"),
+        Panel(
+            "Client software", f"max by (name, version) (ottla_client_software_info{SELECTED})", "{{name}} {{version}}"
+        ),
         Panel("Parked", f"sum by (purgatory) (ottla_requests_parked{SELECTED})", "{{purgatory}}"),
         Panel(
             "Parked and expired",
@@ -115,6 +137,27 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             f"sum by (cause) (increase(ottla_group_members_removed_total{OF_GROUP}[$__rate_interval]))",
             "{{cause}}",
         ),
+        Panel(
+            "What members waited for",
+            f"sum by (for) (rate(ottla_group_wait_seconds_total{OF_GROUP}[$__rate_interval]))",
+            "{{for}}",
+            stacked=True,
+            help="Members that wait at the same time.",
+        ),
+        Panel(
+            "Partitions without an owner",
+            f"sum by (group) (rate(ottla_group_partition_seconds_unowned_total{OF_GROUP}[$__rate_interval]))",
+            "{{group}}",
+            help="What rebalances cost. Cooperative assignors keep it low.",
+        ),
+        Panel(
+            "Partitions of silent members",
+            f"sum by (group) (increase(ottla_group_partition_seconds_silent_total{OF_GROUP}[$__rate_interval]))",
+            "{{group}}",
+            "s",
+            help="Partitions times seconds, counted when a session expires.",
+        ),
+        Panel("Loading of coordinators, p99", _percentile("ottla_group_load_seconds", 0.99, "broker"), unit="s"),
         Panel("Members", f"max by (group) (ottla_group_members{OF_GROUP})", "{{group}}"),
         Panel("Groups by state", f"sum by (state) (ottla_groups{SELECTED})", "{{state}}"),
         Panel(
@@ -158,9 +201,25 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             f"max by (topic, follower) (ottla_follower_lag_records{OF_TOPIC})",
             "{{topic}} at {{follower}}",
         ),
+        Panel(
+            "Follower lag in time",
+            f"max by (topic, follower) (ottla_follower_lag_seconds{OF_TOPIC})",
+            "{{topic}} at {{follower}}",
+            "s",
+        ),
+        Panel("Metadata store, p99", _percentile("ottla_metadata_store_seconds", 0.99, "broker"), unit="s"),
+        Panel("Metadata not applied yet", f"max by (broker) (ottla_metadata_apply_lag_seconds{SELECTED})", unit="s"),
         Panel("Session remaining", f"min by (broker) (ottla_metadata_session_remaining_seconds{SELECTED})", unit="s"),
         Panel("Metadata store", f"min by (broker) (ottla_metadata_store_up{SELECTED})"),
         Panel("Disk free", 'ottla_log_directory_bytes{job=~"$job",broker=~"$broker",kind="free"}', unit="bytes"),
+        Panel("Writes, p99", _percentile("ottla_log_write_seconds", 0.99, "broker"), unit="s"),
+        Panel("Syncs, p99", _percentile("ottla_log_flush_seconds", 0.99, "broker"), unit="s"),
+        Panel(
+            "Dirtiest compacted log",
+            f"max by (broker) (ottla_compaction_dirty_ratio_max{SELECTED})",
+            unit="percentunit",
+            help="Long above min.cleanable.dirty.ratio: compaction cannot keep up.",
+        ),
         Panel("Failed logs", f"sum by (broker) (ottla_log_failures{SELECTED})"),
     ),
     "Broker": (

@@ -21,6 +21,7 @@ from ottla.broker.metadata.dynamic_configs import ConfigPublisher
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
+from ottla.broker.replicas.offsets_verification import OffsetsVerification
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
@@ -76,12 +77,12 @@ class Parts:
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.loggers = BrokerLoggers(runtime)
+        self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.group_loader = self._make_group_loader()
         self.transaction_loader = TransactionCoordinatorLoader(runtime, self.metadata, self._make_transactions)
         self.replicas.on_leadership(self.transaction_loader.topic_name, self.transaction_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
-        self.transaction_markers = TransactionMarkers(runtime, self.replicas)
-        self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
+        self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
@@ -127,9 +128,20 @@ class Parts:
         from ottla.broker.admin.metrics.request_source import RequestSource
 
         groups = GroupSource(self.runtime, self.replicas, self.group_loader)
-        self.group_loader.when_made.append(lambda made: made.observers.append(groups.observe))
+
+        def listen_to(made: "GroupCoordinator") -> None:
+            made.timed_observers.append(groups.observe)
+            made.topic.when_loaded.append(groups.loaded)
+
+        self.group_loader.when_made.append(listen_to)
         cluster_id = self.data.cluster_id
-        requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
+        requests = RequestSource(
+            self.runtime,
+            self.server,
+            self.replicas,
+            self.events,
+            cluster_id=cluster_id,
+        )
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
         kafka = KafkaSource(requests, replicas, groups, self.runtime.config.ottla_metrics_lag_max)
         return [requests, replicas, groups, LagSource(self.runtime, self.replicas, groups), kafka]
@@ -162,7 +174,13 @@ class Parts:
 
     def _make_group_loader(self) -> GroupCoordinatorLoader:
         loader = GroupCoordinatorLoader(
-            self.runtime, self.replicas, self.metadata, ensure_topic=self._ensured(CONSUMER_OFFSETS)
+            self.runtime,
+            self.replicas,
+            self.metadata,
+            ensure_topic=self._ensured(CONSUMER_OFFSETS),
+            participation=OffsetsVerification(
+                self.runtime, self.replicas, self.transaction_verification, CONSUMER_OFFSETS
+            ),
         )
         self.replicas.on_leadership(loader.topic_name, loader)
         return loader

@@ -9,8 +9,9 @@ before a wait may be old behind it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from concurrent.futures import Executor
+from itertools import islice
 from random import Random
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 # What a command does for each topic or partition of a long list takes some 10 µs: some milliseconds for so many.
 ITEMS_PER_SLICE = 256
+# A request of so many bytes names about as many partitions as a slice has.
+ONE_SLICE_BYTES = 4096
 
 
 class StartError(Exception):
@@ -284,6 +287,17 @@ async def in_slices(work: Callable[[S], T], items: Iterable[S], *, at_once: int 
             await next_step()
         results.append(work(item))
     return results
+
+
+async def in_slices_by_topic(
+    work: Callable[[str, S], T], topics: Iterable[tuple[str, Sequence[S]]]
+) -> list[tuple[str, list[T]]]:
+    """What `work` gives for the name of a topic and each of its partitions, as many of all topics in a step as
+    `in_slices` has."""
+    known = list(topics)
+    named = ((name, each) for name, partitions in known for each in partitions)
+    results = iter(await in_slices(lambda pair: work(*pair), named))
+    return [(name, list(islice(results, len(partitions)))) for name, partitions in known]
 
 
 def now_or_later(coroutine: Coroutine[Any, Any, T], items: int) -> T | Coroutine[Any, Any, T]:

@@ -4,7 +4,7 @@ Requests know no versions: where Kafka's behaviour depends on one, a flag says w
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
 
@@ -93,6 +93,8 @@ class CommitOffsets:
     """Version 9 and later: an unknown group is GROUP_ID_NOT_FOUND rather than ILLEGAL_GENERATION."""
     producer: ProducerIdAndEpoch | None = None
     """TxnOffsetCommit: in whose transaction. The offsets show once the transaction is committed."""
+    guard: Any = None
+    """What the log wants to see of the first batch of a transaction. Only the shell looks at it."""
 
 
 @dataclass(frozen=True, slots=True)

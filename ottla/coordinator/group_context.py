@@ -82,8 +82,13 @@ class GroupContext(StepContext):
             )
         )
 
+    def create_empty(self, group_id: str) -> None:
+        """The group exists, without members and offsets, if it has not before. The log knows nothing of it."""
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id)
+
     def create_from_log(self, group_id: str) -> None:
-        """A group exists from its first committed record on: a simple group has no other beginning."""
+        """A group that is not there exists from its first committed record on."""
         if group_id not in self.groups and self.durable.knows(group_id):
             self.groups[group_id] = ClassicGroup(group_id)
 

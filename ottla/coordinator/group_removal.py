@@ -4,7 +4,9 @@ A group that is to go is Dead at once, so that nothing can happen to it while it
 log. If they do not arrive, an Empty group with the same generation takes its place.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.coordinator.classic import rebalance
 from ottla.coordinator.classic.group import ClassicGroup
@@ -21,11 +23,23 @@ from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.protocol.errors import ErrorCode
 
 EXPIRED = "expired"
+OFFSETS_PER_SLICE: Final = 256
+"""To remove one takes some 10 µs."""
 
 
 def expire_offsets(context: GroupContext, event: ExpireOffsets) -> None:  # noqa: ARG001
     """One round over all groups."""
+    context.run(_expire_in_each(context))
+
+
+def _expire_in_each(context: GroupContext) -> Iterator[None]:
+    """A group counts as one of its offsets: that many in a slice, or one group."""
+    looked_at = 0
     for group in list(context.groups.values()):
+        if looked_at >= OFFSETS_PER_SLICE:
+            looked_at = 0
+            yield
+        looked_at += 1 + len(context.durable.offsets.get(group.group_id, ()))
         if group.state is not DEAD:
             _expire_in(context, group)
 

@@ -115,8 +115,8 @@ class GroupShard:
         self.context.create_from_log(owner)
         self.context.remove_if_not_in_log(owner)
 
-    def on_elected(self) -> None:
-        loading.on_elected(self.context)
+    def on_elected(self) -> Iterator[None]:
+        return loading.on_elected(self.context)
 
     def on_resigned(self) -> None:
         loading.on_resigned(self.context)

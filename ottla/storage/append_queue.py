@@ -171,7 +171,7 @@ class AppendQueue:
         if until:
             try:
                 if self._gaps.note(until):
-                    local.directory_changed = True
+                    local.names_changed()
             except OSError as error:
                 raise storage_error("note the gaps of", local.directory, error) from error
 
@@ -286,6 +286,7 @@ class AppendQueue:
     def _roll_at(self, base_offset: int) -> None:
         assert not self.batches, "queued batches belong to the segment they were queued for"
         local = self._local
+        local.sync_names()
         try:
             local.active.write_indexes()
             self._producers.write_snapshot(base_offset)
@@ -294,6 +295,7 @@ class AppendQueue:
             raise storage_error("begin a segment in", local.directory, error) from error
         local.segments.add(new)
         local.set_active(new)
+        local.when_segment_begins()
 
     def _remove_unused(self, segment: Segment) -> None:
         """Take an empty active segment out, so that the one before it is appended to again. Raises OSError."""

@@ -131,10 +131,13 @@ def _digest(key: bytes) -> bytes:
     return key if len(key) < EXACT_KEY_BYTES_MAX else blake2b(key, digest_size=EXACT_KEY_BYTES_MAX).digest()
 
 
-def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> CompactionPlan | None:
+def plan_compaction(
+    log: Log, *, now_wall_ms: int, upper_bound: int, note_dirty_ratio: Callable[[float], None] | None = None
+) -> CompactionPlan | None:
     """A pass over `log` below `upper_bound`, the last stable offset; None if it does not need one now.
 
-    Hand a plan to `compact`, which closes what the plan has opened. Raises KafkaStorageError.
+    Hand a plan to `compact`, which closes what the plan has opened. `note_dirty_ratio` is called with the part of the
+    log, by bytes, that no pass has seen yet, where there is any. Raises KafkaStorageError.
     """
     config = log.config
     if not config.is_compacted or log.failure is not None:
@@ -150,6 +153,8 @@ def plan_compaction(log: Log, *, now_wall_ms: int, upper_bound: int) -> Compacti
     if dirty_bytes == 0:
         return None
     ratio = dirty_bytes / sum(segment.size for segment in cleanable)
+    if note_dirty_ratio is not None:
+        note_dirty_ratio(ratio)
     if ratio < config.min_cleanable_dirty_ratio and not _is_overdue(dirty[0], config, now_wall_ms):
         return None
     try:

@@ -34,12 +34,14 @@ class FlushWork:
         epochs: EpochWrite | None,
         other_paths: list[Path],
         directory: Path | None,
+        name_changes: int,
         flushed_segments: tuple[Segment, ...],
     ) -> None:
         self.end_offset = end_offset
         self.truncations = truncations
         self.flushed_segments = flushed_segments
         self.directory = directory
+        self.name_changes = name_changes
         self.sync_error: OSError | None = None
         self.open_error: OSError | None = None
         self.epochs_error: OSError | None = None
@@ -175,6 +177,7 @@ class Durability:
             epochs=self.begin_epochs_write(),
             other_paths=paths,
             directory=local.directory if changed else None,
+            name_changes=local.name_changes,
             flushed_segments=tuple(unflushed[:-1]),
         )
 
@@ -192,6 +195,8 @@ class Durability:
             local.directory_changed = True
         if work.open_error is not None:
             raise storage_error("flush", local.directory, work.open_error) from work.open_error
+        if work.directory is not None:
+            local.durable_name_changes = max(local.durable_name_changes, work.name_changes)
         if work.truncations != local.truncations:
             return
         if work.directory is not None:

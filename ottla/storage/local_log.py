@@ -16,9 +16,9 @@ from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import crc32c
 from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.deletions import Deletions
-from ottla.storage.files import FileSystem, storage_error
+from ottla.storage.files import NO_DESCRIPTORS, FileSystem, storage_error
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment import Segment
+from ottla.storage.segment import LOG_SUFFIX, Segment
 
 
 class Segments:
@@ -106,6 +106,27 @@ def mark_without_gaps(files: FileSystem, directory: Path) -> None:
     files.open(directory / NO_GAPS).close()
 
 
+def _nothing() -> None:
+    pass
+
+
+class NamesSync:
+    """Makes the names of a log's files durable."""
+
+    def __init__(self, files: FileSystem, directory: Path, name_changes: int) -> None:
+        self.name_changes = name_changes
+        self.error: OSError | None = None
+        self._files = files
+        self._directory = directory
+
+    def run(self) -> None:
+        """In any thread. What goes wrong is kept in `error`."""
+        try:
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            self.error = error
+
+
 class LocalLog:
     """The files of one log, without what is known of their records."""
 
@@ -136,6 +157,10 @@ class LocalLog:
         """How often segments were truncated, deleted or replaced. What was prepared before that no longer fits."""
         self.directory_changed = False
         """Whether names of files are not durable yet."""
+        self.name_changes: int = 0
+        """How often names of files have changed."""
+        self.durable_name_changes: int = 0
+        self.when_segment_begins: Callable[[], None] = _nothing
         self.is_start_durable = False
         """Whether the names of the segments say, durably, that the log begins with the first one."""
         self.may_have_transactions = True
@@ -169,11 +194,51 @@ class LocalLog:
     def set_active(self, segment: Segment) -> None:
         self.active = segment
         segment.is_flushed = False
-        self.directory_changed = True
+        self.names_changed()
         # Spreads the rolling of many partitions that began together, the same way on every run.
         name = f"{self.topic}-{self.partition}-{segment.base_offset}".encode()
         self._roll_jitter_ms = crc32c(name) % (self.config.segment_jitter_ms + 1)
         self._limit_active()
+
+    def names_changed(self) -> None:
+        self.directory_changed = True
+        self.name_changes += 1
+
+    @property
+    def has_durable_names(self) -> bool:
+        return self.durable_name_changes == self.name_changes
+
+    def begin_names_sync(self) -> "NamesSync":
+        """What makes the names durable; `run` it in a thread, then hand it to `finish_names_sync`.
+
+        Raises KafkaStorageError."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            # A segment for which the disk had no room may have no file yet.
+            _ = self.active.file
+        except OSError as error:
+            raise storage_error("open", self.active.path(LOG_SUFFIX), error) from error
+        return NamesSync(self.files, self.directory, self.name_changes)
+
+    def finish_names_sync(self, work: "NamesSync") -> None:
+        """Raises KafkaStorageError. What has failed to be synced may be lost though a later sync succeeds."""
+        if work.error is None:
+            self.durable_name_changes = max(self.durable_name_changes, work.name_changes)
+            return
+        error = storage_error("sync the directory", self.directory, work.error)
+        if work.error.errno not in NO_DESCRIPTORS:
+            self.fail(error)
+        raise error from work.error
+
+    def sync_names(self) -> None:
+        """Call before a segment begins: after a loss of power it must not be there without those before it.
+
+        Raises KafkaStorageError."""
+        if not self.has_durable_names:
+            work = self.begin_names_sync()
+            work.run()
+            self.finish_names_sync(work)
 
     def _limit_active(self) -> None:
         self.active.limit_index(self.config.segment_index_bytes)

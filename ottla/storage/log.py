@@ -12,7 +12,7 @@ Everything is called from one thread. What takes long comes in three parts: prep
 in a thread if one likes, and applied here (`WouldBlock`, `durability`, `compaction`, `deletions`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from ottla.storage.append_queue import AppendInfo, AppendQueue, Origin
 from ottla.storage.durability import Durability
 from ottla.storage.files import FileSystem
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, LeaderEpochCheckpointFile
-from ottla.storage.local_log import Gaps, LocalLog, Segments
+from ottla.storage.local_log import Gaps, LocalLog, NamesSync, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
 from ottla.storage.log_reader import FoundTimestamp, LogReader
@@ -86,6 +86,8 @@ class Log:
     """Whether the names of the segments say, durably, that the log begins with the first one."""
     may_have_transactions: bool = _field_of("_local.may_have_transactions")
     """False: readers of committed records see all below the high watermark."""
+    has_durable_names: bool = _field_of("_local.has_durable_names")
+    """Whether the names of all files are durable. Before a segment begins they are synced, in the append, if not."""
     cleaned_offset: int = _field_of("swaps.cleaned_offset")
     has_pending_writes: bool = _field_of("_queue.has_pending_writes")
     pending_records: Sequence[bytes | bytearray | memoryview] = _field_of("_queue.batches")
@@ -235,6 +237,17 @@ class Log:
         """Make everything written durable, here and now; the recovery point, which is the log end offset."""
         return self.durability.flush()
 
+    def watch_segments(self, begun: Callable[[], None]) -> None:
+        """`begun` is called when a segment begins, whose name is not durable yet."""
+        self._local.when_segment_begins = begun
+
+    def begin_names_sync(self) -> NamesSync:
+        """What makes the names durable; `run` it in a thread, then hand it to `finish_names_sync`."""
+        return self._local.begin_names_sync()
+
+    def finish_names_sync(self, work: NamesSync) -> None:
+        self._local.finish_names_sync(work)
+
     # Closing
 
     def close(self) -> None:
@@ -253,7 +266,12 @@ class Log:
         return self.truncations == 0 and ends == self._durable_when_loaded and self._snapshots.has(self.log_end_offset)
 
     def _write_all(self) -> None:
-        self._local.active.write_indexes()
+        active = self._local.active
+        active.write_indexes()
+        if active.aborted:
+            # Other indexes are made again where they are missing. A segment without this one has nothing aborted.
+            active.sync_transaction_index()
+            self._local.names_changed()
         self._producers.write_snapshot(self.log_end_offset)
 
     def release(self) -> None:

@@ -109,7 +109,7 @@ class Retention:
                 deleted.append(segment)
         finally:
             local.segments.exchange(deleted, [])
-            local.directory_changed = True
+            local.names_changed()
             local.is_start_durable = False
         for segment in deleted:
             self._snapshots.remove(segment.base_offset)

@@ -254,6 +254,10 @@ class Segment:
         elif self._aborted is not None and self._files.exists(self.path(TRANSACTION_INDEX_SUFFIX)):
             self._files.remove(self.path(TRANSACTION_INDEX_SUFFIX))
 
+    def sync_transaction_index(self) -> None:
+        """As last written."""
+        sync_file(self._files, self.path(TRANSACTION_INDEX_SUFFIX))
+
     def index_paths(self) -> list[Path]:
         """Of those files that are there once the indexes were written."""
         suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]

@@ -194,7 +194,7 @@ class SegmentSwaps:
 
     def _apply(self, swap: SegmentSwap, now_wall_ms: int) -> None:
         local = self._local
-        local.directory_changed = True
+        local.names_changed()
         if swap.is_synced:
             swap.name_next()
             return

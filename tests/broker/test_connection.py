@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.server import turns
-from ottla.broker.server.connection import KEPT_WHILE_HELD, Connection
-from ottla.broker.server.receive_buffers import LENT_MAX
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, LENT_MAX
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.list_offsets import (

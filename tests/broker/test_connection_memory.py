@@ -20,7 +20,7 @@ class Holder:
             self.hold(self.unread_bytes)
         return has_read
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: object, why: str) -> None:
         self.aborted = True
 
 

@@ -17,6 +17,7 @@ from ottla.broker.config.options import Update
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
 from ottla.broker.metadata import dynamic_configs
+from ottla.broker.replicas.transaction_verification import TransactionalBatch, TransactionOperation
 from ottla.broker.server.connection import HELD_BY_THROTTLE
 from ottla.protocol.errors import InvalidConfig
 from ottla.replication.replication_quota import ReplicationQuota
@@ -134,9 +135,22 @@ async def is_exceeded_at_the_old_rate_alone(stage: Stage, quota_of: Callable[[An
     assert not quota.is_exceeded(now_ms)
 
 
+async def verification_enable(stage: Stage) -> None:
+    await stage.start()
+
+    def needs_no_question() -> bool:
+        first = TransactionalBatch("t", 0, producer_id=7, producer_epoch=0, sequence=0)
+        verification = stage.node.broker.parts.transaction_verification
+        return verification.begin("tx", [first], TransactionOperation.VERIFY).known is not None
+
+    assert not needs_no_question()
+    await stage.alter("false")
+    assert needs_no_question()
+
+
 def newest_is_throttled(stage: Stage) -> bool:
     newest = list(stage.node.broker.server.connections)[-1]
-    return bool(newest._holds & HELD_BY_THROTTLE)
+    return bool(newest.holds & HELD_BY_THROTTLE)
 
 
 SERVER_PROOFS: dict[str, Proof] = {
@@ -150,6 +164,7 @@ SERVER_PROOFS: dict[str, Proof] = {
     "ottla.log.level.revert.ms": log_level_revert_ms,
     "ottla.request.log.slow.ms": request_log_slow_ms,
     "producer.id.expiration.ms": producer_id_expiration_ms,
+    "transaction.partition.verification.enable": verification_enable,
 }
 
 

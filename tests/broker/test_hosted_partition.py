@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinators.hosted_partition import LARGE_RECORD_BYTES, HostedPartition
-from ottla.coordinator.runtime.effects import Effect, Observed, Reply
+from ottla.coordinator.runtime.effects import Effect, Observed, Reply, SetTimer, TimerFired
+from ottla.coordinator.runtime.partition import Phase
 from ottla.timer.wheel import TimingWheel
 from tests.cluster.stores import Clock
 
@@ -17,6 +18,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.is_unloaded = False
+        self.phase = Phase.ACTIVE
         self.rest: list[Effect] = []
 
     def step(self, event: int, now_ms: int, wall_ms: int) -> list[Effect]:
@@ -127,3 +129,20 @@ def test_requests_during_a_load_that_fails_are_refused(partition: HostedPartitio
     partition.fail_loading()
 
     assert owner.replies == [(1, "refused")]
+
+
+def test_timers_wait_until_all_that_is_loaded_is_there(
+    partition: HostedPartition[Any], owner: Owner, clock: Clock
+) -> None:
+    coordinator: Any = partition.coordinator
+    coordinator.phase = Phase.LOADING
+    coordinator.finish_loading = lambda now_ms, wall_ms: [SetTimer("session", 5)]
+    assert not partition.finish_loading()
+    partition._runtime.wheel.advance(10)
+    assert owner.replies == []
+
+    coordinator.phase = Phase.ACTIVE
+    coordinator.finish_loading = lambda now_ms, wall_ms: []
+    assert partition.finish_loading()
+
+    assert owner.replies == [(TimerFired("session"), "served")]

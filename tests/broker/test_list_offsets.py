@@ -62,6 +62,24 @@ async def test_a_partition_asked_twice_is_an_invalid_request(tmp_path: Path) -> 
     assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
+@pytest.mark.parametrize(("isolation_level", "answered"), [(0, ["t"]), (1, ["t"]), (127, ["t", "nowhere"])])
+async def test_topics_without_partitions_are_in_a_refusal(
+    tmp_path: Path, isolation_level: int, answered: list[str]
+) -> None:
+    """As in Kafka, which leaves them out otherwise."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+        topics = [ListOffsetsTopic(name="t", partitions=partitions), ListOffsetsTopic(name="nowhere", partitions=[])]
+        request = ListOffsetsRequest(topics=topics, isolation_level=isolation_level)
+
+        response = await client.call(request, ListOffsetsResponse, 5)
+
+    assert [topic.name for topic in response.topics] == answered
+    code = response.topics[0].partitions[0].error_code
+    assert code == (ErrorCode.NONE if isolation_level in (0, 1) else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 async def list_offset(client: Client, timestamp: int, version: int) -> ListOffsetsPartition:
     partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)])

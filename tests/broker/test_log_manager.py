@@ -67,15 +67,21 @@ async def test_compacted_topics_are_compacted(tmp_path: Path) -> None:
     assert b"0" not in values_of(answer.records)
 
 
-async def test_compaction_does_not_sync_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced_in: set[str] = set()
+@pytest.fixture
+def synced_in(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of threads that have synced a file or a directory."""
+    threads: set[str] = set()
     fsync, sync_directory = OsFile.fsync, OsFileSystem.sync_directory
 
     def note() -> None:
-        synced_in.add(threading.current_thread().name)
+        threads.add(threading.current_thread().name)
 
     monkeypatch.setattr(OsFile, "fsync", lambda self: (note(), fsync(self))[1])
     monkeypatch.setattr(OsFileSystem, "sync_directory", lambda self, path: (note(), sync_directory(self, path))[1])
+    return threads
+
+
+async def test_compaction_does_not_sync_on_the_loop(tmp_path: Path, synced_in: set[str]) -> None:
     async with running_broker(tmp_path, log_cleaner_backoff_ms=20) as broker, client_of(broker) as client:
         await keyed_segments(client, "t")
         synced_in.clear()
@@ -183,6 +189,27 @@ async def test_complete_segments_are_synced_in_the_background(tmp_path: Path, mo
         await until(broker, lambda: [segment.is_flushed for segment in log.segments] == [True, True, False])
 
         assert log.flushed_offset >= 2
+
+
+async def test_new_segments_do_not_wait_for_the_disk_on_the_loop(
+    tmp_path: Path, synced_in: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of those before them are durable by then."""
+    monkeypatch.setattr(log_manager, "SYNC_INTERVAL_MS", 20)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", segment_bytes=1048576)
+        await produce(client, "t", bytes(600_000))
+        log = broker.replicas.partition("t", 0).log
+        await until(broker, lambda: log.has_durable_names)
+        synced_in.clear()
+
+        for segments in (2, 3):
+            await produce(client, "t", bytes(600_000))
+            assert len(log.segments) == segments
+            await until(broker, lambda: log.has_durable_names)
+
+        assert synced_in
+        assert threading.main_thread().name not in synced_in
 
 
 async def test_checkpoints_do_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

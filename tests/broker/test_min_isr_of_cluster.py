@@ -4,12 +4,19 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.broker.asking import running
 from tests.broker.requests import describe_configs
 from tests.broker.wire import RecordingLog
 
 BROKER = 4
 OF_ALL_BROKERS = 3
+SET, DELETE = 0, 1
 WARNING = "min.insync.replicas of this start has no effect: the cluster's value holds, and can be altered"
 
 
@@ -41,3 +48,18 @@ async def test_start_with_the_same_value_warns_of_nothing(tmp_path: Path) -> Non
     await broker.stop()
 
     assert WARNING not in [event for event, _ in log.events]
+
+
+async def test_value_of_the_cluster_cannot_be_removed(tmp_path: Path) -> None:
+    """As in Kafka 4.1; another one can be set."""
+    async with running(tmp_path, {"min.insync.replicas": "2"}) as broker:
+        answers = []
+        for operation, value in ((DELETE, None), (SET, "3"), (DELETE, None)):
+            config = AlterableConfig(name="min.insync.replicas", config_operation=operation, value=value)
+            resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[config])
+            answers += (await broker.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses
+
+        refused = ErrorCode.INVALID_CONFIG
+        assert [answer.error_code for answer in answers] == [refused, ErrorCode.NONE, refused]
+        assert answers[0].error_message == "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        assert broker.broker.runtime.config.min_insync_replicas == 3

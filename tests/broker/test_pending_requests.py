@@ -87,20 +87,20 @@ def test_a_later_result_completes_the_parked_request() -> None:
 def test_results_of_several_requests_keep_their_order() -> None:
     pending, context = pending_requests(), Context()
     requests = [Request(pending.new_token()) for _ in range(3)]
-    assert pending.ask_each(lambda _: None, context, requests, list) is None
+    assert pending.ask_each(lambda _: None, context, requests, len(requests), list) is None
     for request in reversed(requests):
         pending.deliver(request.token, request.token)
     assert context.completed == [[1, 2, 3]]
 
 
 def test_no_requests_are_answered_at_once() -> None:
-    assert pending_requests().ask_each(lambda _: None, Context(), [], list) == []
+    assert pending_requests().ask_each(lambda _: None, Context(), [], 0, list) == []
 
 
 def test_a_client_that_has_gone_is_not_answered() -> None:
     pending, context = pending_requests(), Context()
     requests = [Request(pending.new_token()) for _ in range(2)]
-    pending.ask_each(lambda _: None, context, requests, list)
+    pending.ask_each(lambda _: None, context, requests, len(requests), list)
     assert context.on_disconnect is not None
     context.on_disconnect()
     assert len(pending) == 0
@@ -116,7 +116,7 @@ def test_many_requests_of_one_client_take_several_steps() -> None:
         sent.append(request.token)
         steps.pending.deliver(request.token, request.token)
 
-    assert steps.pending.ask_each(send, context, requests, list) is None
+    assert steps.pending.ask_each(send, context, requests, len(requests), list) is None
     counts = [len(sent)]
     while steps.actions:
         steps.run_one()

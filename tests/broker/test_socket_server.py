@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.socket_server import CLOSE_TIMEOUT_MS, Server
 from ottla.replication.fetch_session_cache import FetchSessionCache
@@ -123,7 +124,7 @@ def test_a_closed_connection_that_is_not_read_is_aborted(world: World, unread_by
     world.transport.writelines([bytes(unread_bytes)])
     feed(world.connection, struct.pack(">ihhih", 10, 999, 0, 1, -1))
     if unread_bytes > 100:
-        world.connection.close("a reason")
+        world.connection.close(CloseReason.IDLE, "a reason")
     assert (world.transport.ended, len(world.server.connections)) == ("", 1)
 
     world.pass_ms(CLOSE_TIMEOUT_MS)
@@ -143,7 +144,7 @@ def test_a_client_that_half_closes_and_reads_nothing_is_aborted(world: World) ->
 
 def test_last_answers_that_are_read_in_time_are_not_cut_off(world: World) -> None:
     world.transport.writelines([bytes(50)])
-    world.connection.close("a reason")
+    world.connection.close(CloseReason.IDLE, "a reason")
     world.transport.drain()
     world.transport.close()
 

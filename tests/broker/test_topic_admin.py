@@ -221,6 +221,16 @@ async def test_a_topic_grows(tmp_path: Path, version: int) -> None:
         assert log_directories(tmp_path) == {"a-0", "a-1", "a-2"}
 
 
+@pytest.mark.parametrize(("timeout_ms", "code"), [(-1, ErrorCode.REQUEST_TIMED_OUT), (0, ErrorCode.NONE)])
+async def test_partitions_for_which_there_is_no_time(tmp_path: Path, timeout_ms: int, code: ErrorCode) -> None:
+    async with running(tmp_path) as broker:
+        await created(broker, creatable("a"))
+        (result,) = await grown(broker, "a", 2, timeout_ms=timeout_ms)
+
+        assert result.error_code == code
+        assert len(broker.broker.image.topics["a"].partitions) == (2 if code is ErrorCode.NONE else 1)
+
+
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_topics_are_deleted_by_name(tmp_path: Path, version: int) -> None:
     async with running(tmp_path) as broker:
@@ -251,6 +261,30 @@ async def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
             ("b", ErrorCode.INVALID_REQUEST),
         ]
         assert set(broker.broker.image.topics) == {"b"}
+
+
+async def test_entry_with_name_and_id_asks_for_no_topic(tmp_path: Path) -> None:
+    """Beside it, the topic that it names can be deleted by id, as in Kafka."""
+    async with running(tmp_path) as broker:
+        (topic,) = await created(broker, creatable("a"))
+        states = [
+            delete.DeleteTopicState(name="a", topic_id=b"x" * 16),
+            delete.DeleteTopicState(name=None, topic_id=topic.topic_id),
+            delete.DeleteTopicState(name=None),
+        ]
+        results = (await broker.ask(delete.DeleteTopicsRequest(topics=states), 6)).responses
+
+        assert [(result.name, bytes(result.topic_id), result.error_code) for result in results] == [
+            ("a", b"x" * 16, ErrorCode.INVALID_REQUEST),
+            ("a", topic.topic_id, ErrorCode.NONE),
+            (None, bytes(16), ErrorCode.INVALID_REQUEST),
+        ]
+        assert [result.error_message for result in results] == [
+            "You may not specify both topic name and topic id.",
+            None,
+            "Neither topic name nor id were specified.",
+        ]
+        assert not broker.broker.image.topics
 
 
 async def test_a_topic_named_twice_in_a_deletion_stays(tmp_path: Path) -> None:

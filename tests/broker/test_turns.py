@@ -211,7 +211,7 @@ def test_a_connection_in_its_turns_is_not_the_slowest() -> None:
         def count_unread(self) -> bool:
             return False
 
-        def abort(self, reason: str) -> None:
+        def abort(self, reason: object, why: str) -> None:
             self.aborted = True
 
     memory = ConnectionMemory(bytes_max=100)

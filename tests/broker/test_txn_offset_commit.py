@@ -1,69 +1,73 @@
-"""TxnOffsetCommit over the wire, and markers in `__consumer_offsets`. No API row serves it yet: these tests add one."""
+"""TxnOffsetCommit over the wire, and markers in `__consumer_offsets`."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.broker.coordinators import loading
-from ottla.broker.server.apis import APIS, Api
+from ottla.broker.replicas.transaction_verification import Answered, TopicPartition
 from ottla.coordinator import durable_state
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iterate_batches
-from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.log import Log
 from tests.broker.asking import Asking, messages, running
 from tests.broker.test_coordinator_topic import ONE, loaded
 from tests.broker.test_group_handlers import codes, committed, fetch, fetched, found, stable
 from tests.broker.test_topic_admin import creatable, created
+from tests.broker.transactions import marker
 
 txn = messages("txn_offset_commit")
+markers = messages("write_txn_markers")
 PRODUCER = ProducerIdAndEpoch(7, 3)
 OFFSETS = "__consumer_offsets"
 
 
-class Participation:
-    """Stands in for the transaction coordinator: says what the test wants, at once or when the test lets it."""
+class Coordinator:
+    """Stands in for the transaction coordinators: says what the test wants, at once or when the test lets it."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, ProducerIdAndEpoch, int, bool]] = []
-        self.answer: ErrorCode | None = ErrorCode.NONE
-        self.done: Callable[[ErrorCode], None]
+        self.asked: list[tuple[str, tuple[int, int], list[TopicPartition], bool]] = []
+        self.says: ErrorCode | None = ErrorCode.NONE
+        self.answer: Callable[[ErrorCode], None]
 
     def ask(
         self,
         transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partition_index: int,
-        done: Callable[[ErrorCode], None],
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        answered: Answered,
         *,
-        register: bool,
+        registers: bool,
     ) -> None:
-        self.asked.append((transactional_id, producer, partition_index, register))
-        self.done = done
-        if self.answer is not None:
-            done(self.answer)
+        self.asked.append((transactional_id, (producer_id, producer_epoch), list(partitions), registers))
+        self.answer = lambda code: answered(dict.fromkeys(partitions, code))
+        if self.says is not None:
+            self.answer(self.says)
 
 
 @pytest.fixture
-def participation() -> Participation:
-    return Participation()
+def coordinator() -> Coordinator:
+    return Coordinator()
 
 
-@pytest.fixture
-async def broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, participation: Participation
-) -> AsyncIterator[Asking]:
-    monkeypatch.setitem(APIS, 28, Api(28, "TxnOffsetCommit", "txn_offset_commit", 0, 5))
-    # The log does not know yet which producers were verified.
-    monkeypatch.setattr(ProducerStateManager, "check", lambda *_: None)
-    async with running(tmp_path, ONE) as asking:
-        asking.groups._participation = participation
+@asynccontextmanager
+async def serving(tmp_path: Path, coordinator: Coordinator, **settings: str) -> AsyncIterator[Asking]:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    async with running(tmp_path, ONE | named) as asking:
+        asking.broker.parts.transaction_verification._verifier = coordinator
         await found(asking)
         await created(asking, creatable("a", 2))
+        yield asking
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, coordinator: Coordinator) -> AsyncIterator[Asking]:
+    async with serving(tmp_path, coordinator) as asking:
         yield asking
 
 
@@ -96,36 +100,28 @@ async def stable_offset(broker: Asking) -> tuple[int, int]:
     return partition.committed_offset, partition.error_code
 
 
-def write_marker(broker: Asking, *, commit: bool) -> "asyncio.Future[None]":
-    """As the handler of markers does; done when the high watermark has passed it."""
-    record = Record(timestamp=1, key=bytes((0, 0, 0, int(commit))), value=bytes(6))
-    producer_id, producer_epoch = PRODUCER
-    batch = build_batch(
-        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
-    )
-    passed = asyncio.get_running_loop().create_future()
+async def write_marker(broker: Asking, *, commit: bool) -> None:
+    """Done when the high watermark has passed it."""
+    producer, epoch = PRODUCER
+    written = markers.WriteTxnMarkersRequest(markers=[marker(OFFSETS, producer=producer, epoch=epoch, commit=commit)])
+    answer = await broker.ask(written, 2)
+    errors = [each.error_code for result in answer.markers for topic in result.topics for each in topic.partitions]
+    assert errors == [0]
 
-    def done(info: Any, error: Any) -> None:
-        if error is not None:
-            passed.set_exception(error)
-            return
-        broker.broker.parts.group_loader.on_marker(OFFSETS, 0, *PRODUCER, commit)
-        passed.set_result(None)
 
-    runtime = broker.broker.runtime
-    runtime.soon(lambda: broker.broker.replicas.append_records(OFFSETS, 0, memoryview(batch), done))
-    return passed
+def offsets_log(broker: Asking) -> Log:
+    return broker.broker.replicas.partition(OFFSETS, 0).log
 
 
 @pytest.mark.parametrize("version", range(6))
 async def test_offsets_are_stored_in_a_transactional_batch(
-    broker: Asking, participation: Participation, version: int
+    broker: Asking, coordinator: Coordinator, version: int
 ) -> None:
     response = await broker.ask(request(), version)
 
     assert codes(response) == {("a", 0): 0}
-    assert participation.asked == [("id", PRODUCER, 0, version >= 5)]
-    log = broker.broker.replicas.partition(OFFSETS, 0).log
+    assert coordinator.asked == [("id", PRODUCER, [(OFFSETS, 0)], version >= 5)]
+    log = offsets_log(broker)
     ((_, header),) = iterate_batches(log.read(0, 1 << 20, upper_bound=log.log_end_offset).records)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
     assert header.is_transactional
@@ -149,6 +145,17 @@ async def test_marker_is_found_in_the_log_by_the_next_coordinator(broker: Asking
     assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
     await write_marker(broker, commit=True)
     broker.groups.topic.elected(0)
+    await loaded(broker)
+
+    assert await stable_offset(broker) == (5, 0)
+
+
+async def test_marker_counts_that_comes_while_groups_are_loaded(broker: Asking) -> None:
+    """The end of the log may have been read by then, and the groups are still being made of it."""
+    await broker.ask(request(5), 3)
+    broker.groups.topic.resigned(0)
+    broker.groups.topic.elected(0)
+    broker.broker.parts.group_loader.on_marker(OFFSETS, 0, *PRODUCER, True)
     await loaded(broker)
 
     assert await stable_offset(broker) == (5, 0)
@@ -210,41 +217,74 @@ async def test_member_of_another_generation_is_fenced(broker: Asking) -> None:
     ],
 )
 async def test_refusal_of_the_transaction_coordinator_is_passed_on(
-    broker: Asking, participation: Participation, outcome: ErrorCode, version: int, answer: ErrorCode
+    broker: Asking, coordinator: Coordinator, outcome: ErrorCode, version: int, answer: ErrorCode
 ) -> None:
     """§46.2"""
-    participation.answer = outcome
+    coordinator.says = outcome
 
     assert await error_of(broker, version) == answer
-    assert broker.broker.replicas.partition(OFFSETS, 0).log.log_end_offset == 0
+    assert offsets_log(broker).log_end_offset == 0
 
 
-async def test_request_waits_for_the_transaction_coordinator(broker: Asking, participation: Participation) -> None:
-    participation.answer = None
+async def test_request_waits_for_the_transaction_coordinator(broker: Asking, coordinator: Coordinator) -> None:
+    coordinator.says = None
     client = await broker.client()
     client.send(request(), 5)
     # On another connection, which is read later.
     assert await stable_offset(broker) == (-1, 0)
-    assert len(participation.asked) == 1
-    broker.broker.runtime.soon(lambda: participation.done(ErrorCode.NONE))
+    assert len(coordinator.asked) == 1
+    broker.broker.runtime.soon(lambda: coordinator.answer(ErrorCode.NONE))
 
     assert codes(await client.answer()) == {("a", 0): 0}
 
 
-async def test_nothing_is_asked_about_what_is_refused(broker: Asking, participation: Participation) -> None:
+async def test_nothing_is_asked_about_what_is_refused(broker: Asking, coordinator: Coordinator) -> None:
     assert await error_of(broker, topic="b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await error_of(broker, group_id="") == ErrorCode.INVALID_GROUP_ID
     for producer in ((-1, 0), (7, -1)):
         assert await error_of(broker, producer=producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     broker.groups.topic.resigned(0)
     assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
-    assert participation.asked == []
+    assert coordinator.asked == []
 
 
-async def test_without_transactions_no_coordinator_is_available(broker: Asking) -> None:
-    broker.groups._participation = None
+async def test_open_transaction_needs_no_further_question(broker: Asking, coordinator: Coordinator) -> None:
+    for offset in (5, 6):
+        assert codes(await broker.ask(request(offset), 3)) == {("a", 0): 0}
 
-    assert await error_of(broker) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(coordinator.asked) == 1
+    await write_marker(broker, commit=True)
+    assert await stable_offset(broker) == (6, 0)
+
+
+async def test_answer_before_a_marker_begins_no_transaction(broker: Asking, coordinator: Coordinator) -> None:
+    """It was about a transaction that is over: no marker would end this one (§40.3.5)."""
+    coordinator.says = None
+    client = await broker.client()
+    client.send(request(), 3)
+    await stable_offset(broker)
+    await write_marker(broker, commit=False)
+    broker.broker.runtime.soon(lambda: coordinator.answer(ErrorCode.NONE))
+
+    assert codes(await client.answer()) == {("a", 0): ErrorCode.INVALID_TXN_STATE}
+    assert offsets_log(broker).last_stable_offset(1) == 1
+
+
+async def test_older_epoch_is_refused_without_a_question(broker: Asking, coordinator: Coordinator) -> None:
+    await broker.ask(request(), 3)
+
+    assert await error_of(broker, producer=(7, 2)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(coordinator.asked) == 1
+
+
+@pytest.mark.parametrize(("version", "questions"), [(4, 0), (5, 1)])
+async def test_without_verification_the_coordinator_only_registers(
+    tmp_path: Path, coordinator: Coordinator, version: int, questions: int
+) -> None:
+    """§40.2.2"""
+    async with serving(tmp_path, coordinator, transaction_partition_verification_enable="false") as broker:
+        assert await error_of(broker, version) == 0
+        assert len(coordinator.asked) == questions
 
 
 async def test_markers_of_other_topics_concern_no_group(broker: Asking) -> None:

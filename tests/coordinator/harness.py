@@ -35,7 +35,7 @@ from ottla.coordinator.runtime.effects import (
     TimerFired,
     TransactionCompleted,
 )
-from ottla.coordinator.runtime.partition import CoordinatorPartition
+from ottla.coordinator.runtime.partition import CoordinatorPartition, Phase
 from ottla.coordinator.runtime.step_context import MEMBERS_PER_SLICE
 from ottla.protocol.errors import ErrorCode
 
@@ -92,7 +92,11 @@ class Shell:
         self.queue: deque[Any] = deque()
         self.partition = self.empty_partition()
         self.load_into(self.partition)
-        self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
+        self.finish_loading()
+
+    def finish_loading(self) -> None:
+        while self.partition.phase is Phase.LOADING:
+            self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
 
     def empty_partition(self) -> CoordinatorPartition[GroupShard]:
         shard = GroupShard(self.config, self.new_member_id)

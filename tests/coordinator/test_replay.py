@@ -27,7 +27,7 @@ from ottla.coordinator.facts import StateChanged
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.runtime.effects import CoordinatorRecord
-from ottla.coordinator.runtime.partition import CoordinatorPartition
+from ottla.coordinator.runtime.partition import CoordinatorPartition, Phase
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.harness import Client, Shell
 
@@ -136,7 +136,8 @@ def loaded(shell: Shell, records: Callable[[Shell], list[tuple[int, CoordinatorR
     partition: CoordinatorPartition[GroupShard] = shell.empty_partition()
     for offset, record in records(shell):
         partition.replay(record.key, record.value, offset)
-    partition.finish_loading(shell.now_ms, shell.wall_ms)
+    while partition.phase is Phase.LOADING:
+        partition.finish_loading(shell.now_ms, shell.wall_ms)
     return partition.shard
 
 

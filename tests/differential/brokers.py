@@ -14,13 +14,19 @@ from tests.served import ServedBroker
 
 NODE_ID = 1
 START_WITHIN_S = 60
-# What both have: nothing waits, and every group's coordinator is there at once.
-SHARED = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+# What both have: nothing waits, and every group's coordinator is there at once. Records, whose timestamps are old,
+# do not go in the middle of an episode.
+SHARED = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "log.retention.check.interval.ms": "86400000",
+}
 # A coordinator of Kafka otherwise collects writes for 5 ms before it answers; several threads would handle requests
-# of several connections in any order.
+# of several connections in any order. Its first look for what to delete would come 30 s after the start.
 OF_KAFKA = {
     "group.coordinator.append.linger.ms": "0",
     "group.coordinator.threads": "1",
+    "log.initial.task.delay.ms": "86400000",
     "num.io.threads": "1",
     "num.network.threads": "1",
 }

@@ -272,6 +272,18 @@ def _follows_another_leader(exchange: Exchange, difference: Difference) -> bool:
     return is_of_leader and elects_another_leader(exchange)
 
 
+INT32_MAX = (1 << 31) - 1
+
+
+def _is_beyond_an_int(exchange: Exchange, difference: Difference) -> bool:
+    """Of a cursor so far behind that the end of its page is no int32."""
+    request = exchange.asked.request
+    if exchange.asked.api.name != "DescribeTopicPartitions" or request.cursor is None:
+        return False
+    is_beyond = request.cursor.partition_index + request.response_partition_limit > INT32_MAX
+    return is_beyond and without_names(difference.path) in ("topics", "next_cursor")
+
+
 INTENDED: tuple[Intended, ...] = (
     Intended(
         "elected leaders",
@@ -299,6 +311,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
+    Intended("cursors", "Kafka adds up a cursor and the size of a page to a negative number.", _is_beyond_an_int),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 

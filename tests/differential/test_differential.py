@@ -8,6 +8,11 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest
@@ -17,7 +22,7 @@ from tests.differential.comparing import Difference
 from tests.differential.connection import Address, Answer
 from tests.differential.drawing import Drawing, names_something_twice
 from tests.differential.exchange import Asked, Exchange, damaged, is_alike, why_unreadable
-from tests.differential.intended import name_of
+from tests.differential.intended import INT32_MAX, name_of
 from tests.differential.readiness import shared_ranges
 from tests.differential.report import Report
 from tests.differential.world import World
@@ -66,6 +71,18 @@ def test_leader_of_the_first_generation_may_not_differ(generation: int, name: st
 
     assert name_of(exchange, difference) == name
     assert name_of(exchange, Difference("error_code", 0, 25)) is None
+
+
+@pytest.mark.parametrize(("limit", "name"), [(10, None), (11, "cursors")])
+def test_cursor_may_differ_only_where_kafka_overflows(limit: int, name: str | None) -> None:
+    cursor = Cursor(topic_name="t", partition_index=INT32_MAX - 10)
+    request = DescribeTopicPartitionsRequest(response_partition_limit=limit, cursor=cursor)
+    answer = Answer(DescribeTopicPartitionsResponse())
+    exchange = Exchange(Asked(request, 0), answer, answer, [])
+
+    assert name_of(exchange, Difference("next_cursor", None, {"topic_name": "t"})) == name
+    assert name_of(exchange, Difference("topics[t]", {}, None)) == name
+    assert name_of(exchange, Difference("topics[t].error_code", 0, 3)) is None
 
 
 def test_same_seed_draws_the_same_requests() -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.simulation --seeds 300`: runs worlds; says which seed failed and how to see it again.
 
-There are two kinds: one broker, and a cluster of three. A seed of one is another story than the same seed of the other.
+There are three kinds: one broker, a cluster of three, and one broker with transactions. A seed of one is another story
+than the same seed of another. Without `--world` the first two are run.
 """
 
 import argparse
@@ -13,9 +14,15 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.cluster.world import ClusterWorld
+from tests.simulation.transactions import TransactionalWorld
 from tests.simulation.world import Outcome, World
 
-WORLDS: dict[str, type[World] | type[ClusterWorld]] = {"broker": World, "cluster": ClusterWorld}
+WORLDS: dict[str, type[World] | type[ClusterWorld]] = {
+    "broker": World,
+    "cluster": ClusterWorld,
+    "transactions": TransactionalWorld,
+}
+BOTH = ("broker", "cluster")
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
 
 
@@ -24,7 +31,7 @@ def main() -> int:
     # A world leaves little garbage; what stays for all of them is not to be looked through again and again.
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    worlds = list(WORLDS) if options.world == "both" else [options.world]
+    worlds = BOTH if options.world == "both" else [options.world]
     return max(_run_all(options, world) for world in worlds)
 
 

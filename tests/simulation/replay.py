@@ -7,7 +7,7 @@ from ottla.coordinator.durable_state import DurableState
 from ottla.protocol.records.batch import iterate_batches
 from ottla.protocol.records.control import marker_of
 from ottla.protocol.records.record import iterate_records
-from tests.simulation.invariants import hosted_partitions
+from tests.simulation.invariants import hosted_partitions, is_within_step
 
 Snapshot = dict[str, Any]
 """Durable facts of one partition of `__consumer_offsets`, by a name that says which."""
@@ -15,7 +15,7 @@ Snapshot = dict[str, Any]
 
 def snapshots(broker: Any) -> dict[int, Snapshot]:
     """The committed state of all groups of a live broker, by partition."""
-    return {hosted.index: live_state(hosted) for hosted in hosted_partitions(broker) if not hosted.is_loading}
+    return {hosted.index: live_state(hosted) for hosted in hosted_partitions(broker) if not is_within_step(hosted)}
 
 
 def live_state(hosted: Any) -> Snapshot:

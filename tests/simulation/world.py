@@ -25,6 +25,7 @@ from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoo
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.replay import LoadCheck, differences, replayed, snapshots
+from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.traffic import Producer, Reader, Traffic
 from tests.simulation.wire import Wire, connect
@@ -92,7 +93,7 @@ class World:
         self.clock = VirtualClock(self.loop)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = Judge(self.trace)
-        self.plan = Plan.draw(self._rng("plan"))
+        self.plan = self.draw_plan(self._rng("plan"))
         self.network = SimulatedNetwork(self.loop, self._rng("network"), self.trace)
         self.topics = ["alpha", "beta"]
         self.partitions = [(topic, index) for topic in self.topics for index in range(2)]
@@ -105,18 +106,26 @@ class World:
         self._thread_rng = self._rng("threads")
         self._commits = 0
         machine_rng = self._rng("machine")
-        self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.plan.settings())
+        self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.settings())
         self._broker: BrokerProcess | None = None
         self._inspector: Inspector | None = None
         self._next_crash_takes_power = False
         self._load_check: LoadCheck | None = None
+
+    def draw_plan(self, rng: random.Random) -> Plan:
+        return Plan.draw(rng)
+
+    def settings(self) -> dict[str, str]:
+        """Of the broker."""
+        return self.plan.settings()
 
     def run(self) -> Outcome:
         self.loop.after_step = self._after_step
         self.loop.on_crash = self._crash
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS + 2_000
         try:
-            self.loop.run_until_complete(self._story())
+            with slices_of_one(self._rng("slices").random() < 0.3):
+                self.loop.run_until_complete(self._story())
         except Violated:
             pass
         except NothingLeftToDo as nothing:
@@ -215,12 +224,16 @@ class World:
                 member = Member(self, rng, Habits.draw(rng, f"group{group_number}", number))
                 self.members.append(member)
                 lives.append(member.live())
-        lives += [Producer(self, self._rng(f"producer {number}"), number, number == 0).live() for number in range(2)]
-        lives += [Reader(self, self._rng(f"reader {number}"), self.partitions[number]).live() for number in range(2)]
-        tasks = [self.loop.create_task(life) for life in lives]
+        tasks = [self.loop.create_task(life) for life in [*lives, *self._lives()]]
         for task in tasks:
             task.add_done_callback(self._client_ended)
         return tasks
+
+    def _lives(self) -> list[Any]:
+        """Of clients that are members of no group."""
+        lives = [Producer(self, self._rng(f"producer {number}"), number, number == 0).live() for number in range(2)]
+        lives += [Reader(self, self._rng(f"reader {number}"), self.partitions[number]).live() for number in range(2)]
+        return lives
 
     def _client_ended(self, task: "asyncio.Task[None]") -> None:
         error = task.exception()

@@ -171,3 +171,30 @@ def test_what_a_closed_log_flushes_survives_a_power_failure() -> None:
     assert directory.was_closed_cleanly
     assert read_all(directory.logs["t", 0]) == [(0, b"a")]
     assert not after.exists(ROOT / "t-0" / "leader-epoch-checkpoint.tmp")
+
+
+@pytest.mark.parametrize(("code", "fails"), [(errno.EIO, True), (errno.EMFILE, False)])
+def test_no_segment_begins_while_names_cannot_be_synced(code: int, *, fails: bool) -> None:
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, batch("a"))
+    disk.fail("sync_directory", OSError(code, "x"))
+
+    with pytest.raises(KafkaStorageError, match="could not sync the directory"):
+        log.roll()
+
+    assert (len(log.segments), log.failure is not None) == (1, fails)
+
+
+def test_names_that_change_during_their_sync_are_synced_again() -> None:
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, batch("a"))
+    work = log.begin_names_sync()
+    log.roll()
+    work.run()
+    log.finish_names_sync(work)
+
+    assert not log.has_durable_names
+    log.flush()
+    assert log.has_durable_names

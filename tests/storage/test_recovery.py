@@ -332,3 +332,15 @@ def test_any_flipped_bit_is_found_by_recovery() -> None:
         if 12 <= bit // 8 % (size // 6) < 16:
             continue
         assert read_all(reopened(copy, log.config)) == [record for record in good if record[0] < damaged_from]
+
+
+def test_no_segment_survives_a_power_failure_alone() -> None:
+    """A log that was never flushed, on a disk that keeps no order between names, has records from its begin on."""
+    disk = FakeDisk()
+    log = new_log(disk, LogConfig(segment_bytes=120))
+    for n in range(6):
+        append(log, batch(f"{n}"))
+
+    for seed in range(200):
+        survived = open_directory(FakeDisk.after(disk.journal, Loss.UNORDERED, seed)).logs.get(("t", 0))
+        assert survived is None or survived.log_start_offset == 0, seed

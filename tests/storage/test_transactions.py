@@ -14,8 +14,8 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.segment import TRANSACTION_INDEX_SUFFIX
 from ottla.storage.transactions import AbortedTxn, Transactions
-from tests.fakes.disk import FakeDisk
-from tests.storage.support import NOW, append, batch, new_log, reopened
+from tests.fakes.disk import FakeDisk, Loss
+from tests.storage.support import NOW, append, batch, new_log, open_directory, reopened
 from tests.storage.transactional import ABORT, COMMIT, committed, copy, end, write
 
 ABORTED_ENTRY = bytes.fromhex("0000 0000000000000007 000000000000000a 0000000000000014 0000000000000015")
@@ -57,6 +57,42 @@ def test_entry_of_an_index_has_kafkas_bytes() -> None:
     assert parse_transaction_index(ABORTED_ENTRY, 21) is None, "its marker lies before the segment"
     assert parse_transaction_index(ABORTED_ENTRY * 2, 0) is None, "offsets rise"
     assert parse_transaction_index(b"\0\1" + ABORTED_ENTRY[2:], 0) is None
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_index_survives_a_loss_of_power_after_a_clean_stop(rolls: bool) -> None:
+    """A segment whose index is missing has none: nothing would make it again."""
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, bytes(16), LogConfig(), now_wall_ms=NOW)
+    write(log, "a", producer=7)
+    end(log, producer=7, commit=ABORT)
+    if rolls:
+        log.roll()
+    directory.close()
+
+    after = open_directory(FakeDisk.after(disk.journal, Loss.UNSYNCED))
+
+    assert after.was_closed_cleanly
+    assert committed(after.logs["t", 0], 0, high_watermark=2) == []
+
+
+@pytest.mark.parametrize("loss", [Loss.NOTHING, Loss.UNSYNCED])
+@pytest.mark.parametrize("rolls", [False, True])
+def test_index_is_there_after_a_crash_behind_the_recovery_point(rolls: bool, loss: Loss) -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, bytes(16), LogConfig(), now_wall_ms=NOW)
+    write(log, "a", producer=7)
+    end(log, producer=7, commit=ABORT)
+    if rolls:
+        log.roll()
+    log.flush()
+    directory.recovery_point_checkpoint().write()
+
+    after = open_directory(FakeDisk.after(disk.journal, loss))
+
+    assert committed(after.logs["t", 0], 0, high_watermark=2) == []
 
 
 def test_open_transaction_holds_back_what_comes_after_it(log: Log) -> None:

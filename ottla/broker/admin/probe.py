@@ -127,6 +127,10 @@ class HealthProbe:
         return self._log_manager.compaction_ns
 
     @property
+    def dirty_ratio_max(self) -> float | None:
+        return self._log_manager.dirty_ratio_max
+
+    @property
     def store_answers(self) -> bool:
         return self._lifecycle.store_answers
 

@@ -12,11 +12,12 @@ from ottla.broker.coordinators.hosted_partition import AppendDone, HostedPartiti
 from ottla.broker.coordinators.loading import load
 from ottla.broker.coordinators.observers import Observers
 from ottla.broker.coordinators.pending_requests import PendingRequests
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, next_step
 from ottla.cluster.image import BrokerInfo, MetadataImage
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
 from ottla.replication.partition import Partition
+from ottla.storage.log import VerificationGuard
 
 # Between the attempts to load a partition: doubled each time, as far as the second.
 LOAD_RETRY_MS = 1000
@@ -35,7 +36,9 @@ class Replicas(Protocol):
 
     def find(self, topic: str, index: int) -> Partition | None: ...
 
-    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None: ...
+    def append_records(
+        self, topic: str, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None: ...
 
 
 class MetadataCache(Protocol):
@@ -163,9 +166,9 @@ class CoordinatorTopic(Generic[S]):
         leader = image.brokers.get(partition.leader)
         return leader if leader is not None and leader.is_live else None
 
-    def append(self, index: int, records: memoryview, done: AppendDone) -> None:
+    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
         """For its partitions."""
-        self._replicas.append_records(self.name, index, records, done)
+        self._replicas.append_records(self.name, index, records, done, guard)
 
     def batch_bytes_max(self, index: int) -> int:
         """For its partitions: what the log takes in one batch."""
@@ -199,16 +202,20 @@ class CoordinatorTopic(Generic[S]):
         except Exception:
             self._fail_loading(hosted)
             return
-        if not hosted.is_unloaded:
-            self._finish_loading(hosted)
+        while not hosted.is_unloaded and not self._finish_loading(hosted):
+            self._runtime.guard(self._runtime.end_event)
+            await next_step()
 
-    def _finish_loading(self, hosted: HostedPartition[S]) -> None:
+    def _finish_loading(self, hosted: HostedPartition[S]) -> bool:
+        """Whether it is over: the partition is served, or failed to load."""
         try:
-            hosted.finish_loading()
+            if not hosted.finish_loading():
+                return False
         except Exception:
             self._fail_loading(hosted)
-            return
+            return True
         self.when_loaded.notify(hosted)
+        return True
 
     def _fail_loading(self, hosted: HostedPartition[S]) -> None:
         """Called in the handler of the exception. The partition is loaded again later: the cause may have gone by then,

@@ -1,6 +1,7 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from ottla.coordinator.refusals import group_id_error, refusal
 from ottla.coordinator.results import ListedGroup, ListResult, transaction_error
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch, TransactionCompleted
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.log import VerificationGuard
 from ottla.timer.wheel import TimerEntry
 
 
@@ -33,12 +35,12 @@ class TransactionParticipation(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partition_index: int,
-        done: Callable[[ErrorCode], None],
+        done: Callable[[ErrorCode, VerificationGuard | None], None],
         *,
         register: bool,
     ) -> None:
-        """Calls `done`, at once or later, within an event. With `register` the partition becomes a part of the
-        transaction (KIP-890)."""
+        """Calls `done`, at once or later, within an event: with the coordinator's own code, and what the offsets are to
+        be appended with. With `register` the partition becomes a part of the transaction (KIP-890)."""
         ...
 
 
@@ -51,10 +53,9 @@ class GroupCoordinator:
         metadata: MetadataCache,
         *,
         ensure_topic: Callable[[], None],
-        participation: TransactionParticipation | None = None,
+        participation: TransactionParticipation,
     ) -> None:
-        """`ensure_topic` starts the creation of the topic where it is missing. Without `participation` no transaction
-        coordinator can be asked, and no offset is committed in a transaction."""
+        """`ensure_topic` starts the creation of the topic where it is missing."""
         config = runtime.config
         group_config, rng = _group_config(config), runtime.rng
         # Notified of every fact as it happens; they must not call back into the coordinator.
@@ -104,10 +105,16 @@ class GroupCoordinator:
         return self.topic.pending.ask(self._send, context, request, build_response)
 
     def ask_each(
-        self, context: ParkingContext, requests: Sequence[GroupRequest], build_response: Callable[[list[Any]], Any]
+        self,
+        context: ParkingContext,
+        requests: Iterable[GroupRequest],
+        count: int,
+        build_response: Callable[[list[Any]], Any],
     ) -> Any | None:
-        """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
-        return self.topic.pending.ask_each(self._send, context, requests, build_response)
+        """As `ask`, for one response to `count` requests: `build_response` gets their results in the same order.
+
+        The requests are taken when they are sent, a few in a step."""
+        return self.topic.pending.ask_each(self._send, context, requests, count, build_response)
 
     def _send(self, request: GroupRequest) -> None:
         """To its group, or to refusal where that is not served here."""
@@ -142,15 +149,15 @@ class GroupCoordinator:
         elif min(request.producer) < 0:
             # No marker would ever end what such a producer has pending.
             self._send_if_accepted(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        elif self._participation is None:
-            self._send_if_accepted(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             done = partial(self._send_if_accepted, request)
             self._participation.ask(transactional_id, request.producer, partition.index, done, register=register)
 
-    def _send_if_accepted(self, request: CommitOffsets, error: ErrorCode) -> None:
+    def _send_if_accepted(
+        self, request: CommitOffsets, error: ErrorCode, guard: VerificationGuard | None = None
+    ) -> None:
         if error is ErrorCode.NONE:
-            self._send(request)
+            self._send(replace(request, guard=guard))
         else:
             self.topic.deliver(request.token, refusal(request, transaction_error(error)))
 
@@ -159,10 +166,11 @@ class GroupCoordinator:
         pending offsets there become visible, or are dropped.
 
         Call it in the order of the log, as appends of the broker's own are reported, and before the marker is answered:
-        only then may the producer's next transaction come here. A partition that is being loaded reads the marker."""
+        only then may the producer's next transaction come here. A partition that is being loaded may read the marker as
+        well, and then has nothing pending any more."""
         partition = self.topic.partition_at(partition_index)
         if partition is not None:
-            partition.handle(TransactionCompleted(producer_id, commit))
+            partition.handle_once_loaded(TransactionCompleted(producer_id, commit))
 
     def list_groups(
         self,
@@ -177,14 +185,16 @@ class GroupCoordinator:
         hosted = list(self.topic)
         loaded = [partition for partition in hosted if not partition.is_loading]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if len(loaded) < len(hosted) else ErrorCode.NONE
-        requests = [ListGroups(self.new_token(), tuple(states), tuple(types)) for _ in loaded]
+        requests = (ListGroups(self.new_token(), tuple(states), tuple(types)) for _ in loaded)
         partitions = iter(loaded)
 
         def respond(results: list[ListResult]) -> Any:
             groups: list[ListedGroup] = [group for result in results for group in result.groups]
             return build_response(ListResult(error, tuple(groups)))
 
-        return self.topic.pending.ask_each(lambda request: next(partitions).handle(request), context, requests, respond)
+        return self.topic.pending.ask_each(
+            lambda request: next(partitions).handle(request), context, requests, len(loaded), respond
+        )
 
     def coordinator_of(self, group_id: str) -> BrokerInfo | None:
         """The broker that serves the group, by the metadata; None while the topic or its leader is missing."""

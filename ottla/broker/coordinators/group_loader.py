@@ -25,10 +25,9 @@ class GroupCoordinatorLoader:
         metadata: "MetadataCache",
         *,
         ensure_topic: Callable[[], None],
-        participation: "TransactionParticipation | None" = None,
+        participation: "TransactionParticipation",
     ) -> None:
-        """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing. Without `participation` no
-        offset is committed in a transaction."""
+        """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing."""
         self.topic_name = OFFSETS_TOPIC.name
         # Called once each, with the coordinator, before it serves.
         self.when_made: list[Callable[[GroupCoordinator], None]] = []

@@ -28,12 +28,12 @@ from ottla.coordinator.runtime.effects import (
     SetTimer,
     TimerFired,
 )
-from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
+from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.log import AppendInfo
+from ottla.storage.log import AppendInfo, VerificationGuard
 from ottla.timer.wheel import TimerEntry
 
 # Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
@@ -57,7 +57,9 @@ class PartitionOwner(Protocol):
     codec: int
     append_timeout_ms: int
 
-    def append(self, index: int, records: memoryview, done: AppendDone) -> None: ...
+    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
+        """`guard` is what the first batch of a transaction presents to the log."""
+        ...
 
     def batch_bytes_max(self, index: int) -> int: ...
 
@@ -130,15 +132,20 @@ class HostedPartition(Generic[S]):
         """Whether the records that were just read are still needed."""
         return self.is_loading
 
-    def finish_loading(self) -> None:
-        """All records have been replayed: serve what was found."""
-        self.is_loading = False
+    def finish_loading(self) -> bool:
+        """All records have been replayed: make a slice of what was found. Whether that was the last, and it is served
+        from now on."""
         now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
-        self._perform_all(self.coordinator.finish_loading(now_ms, wall_ms), now_ms, wall_ms)
+        effects = self.coordinator.finish_loading(now_ms, wall_ms)
+        self.is_loading = self.coordinator.phase is Phase.LOADING
+        self._perform_all(effects, now_ms, wall_ms)
+        if self.is_loading:
+            return False
         self._is_serving = True
         self._queue.extend(self._before_serving)
         self._take_queued()
         self._before_serving.clear()
+        return True
 
     def fail_loading(self) -> None:
         """Serve nothing (§4.4.6): a half-loaded coordinator would send consumers back to their first record."""
@@ -286,7 +293,7 @@ class HostedPartition(Generic[S]):
 
         def fire() -> None:
             self._timers.pop(key, None)
-            self.handle(TimerFired(key))
+            self.handle_once_loaded(TimerFired(key))
 
         self._timers[key] = self._runtime.wheel.schedule(deadline_ms, fire)
 
@@ -325,7 +332,7 @@ class HostedPartition(Generic[S]):
             producer_epoch=producer.producer_epoch,
             transactional=producer is not NO_PRODUCER,
         )
-        self._owner.append(self.index, memoryview(batch), done)
+        self._owner.append(self.index, memoryview(batch), done, effect.guard)
 
     def _refuse_later(self, append_id: int) -> None:
         if self.is_unloaded:

@@ -15,9 +15,9 @@ its members see the same as if the network had taken a moment longer.
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -148,24 +148,35 @@ class PendingRequests:
         self,
         send: Callable[[Any], None],
         context: ParkingContext,
-        requests: Sequence[Any],
+        requests: Iterable[Any],
+        count: int,
         build_response: Callable[[list[Any]], Any],
     ) -> Any | None:
-        """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
-        if not requests:
+        """As `ask`, for one response to `count` requests: `build_response` gets their results in the same order.
+
+        The requests are taken when they are sent."""
+        if not count:
             return build_response([])
-        waiting = _WaitingRequest(self._outbox, context, build_response, len(requests))
-        tokens = tuple(request.token for request in requests)
-        for index, token in enumerate(tokens):
-            self._waiting[token] = partial(waiting.put, index)
-        self._send_some(send, deque(requests))
+        waiting = _WaitingRequest(self._outbox, context, build_response, count)
+        tokens: list[int] = []
+        self._send_some(send, waiting, iter(requests), count, tokens)
         return waiting.response_or_park(self, tokens)
 
-    def _send_some(self, send: Callable[[Any], None], requests: deque[Any]) -> None:
-        for _ in range(min(REQUESTS_PER_STEP, len(requests))):
-            send(requests.popleft())
-        if requests:
-            self._soon(partial(self._send_some, send, requests))
+    def _send_some(
+        self,
+        send: Callable[[Any], None],
+        waiting: _WaitingRequest,
+        requests: Iterator[Any],
+        count: int,
+        tokens: list[int],
+    ) -> None:
+        """`tokens` gets those of the requests that are sent."""
+        for request in islice(requests, REQUESTS_PER_STEP):
+            self._waiting[request.token] = partial(waiting.put, len(tokens))
+            tokens.append(request.token)
+            send(request)
+        if len(tokens) < count:
+            self._soon(partial(self._send_some, send, waiting, requests, count, tokens))
 
     def deliver(self, token: int, result: Any) -> None:
         waiting = self._waiting.pop(token, None)

@@ -105,7 +105,7 @@ class TransactionCoordinator:
         self, context: ParkingContext, requests: Sequence[IdRequest], build_response: Callable[[list[Any]], Any]
     ) -> Any | None:
         """As `ask`, for one response to several requests: `build_response` gets their results in the same order."""
-        return self.topic.pending.ask_each(self._send, context, requests, build_response)
+        return self.topic.pending.ask_each(self._send, context, requests, len(requests), build_response)
 
     def _send(self, request: IdRequest) -> None:
         """To its partition, or to refusal where that is not served here."""
@@ -140,7 +140,9 @@ class TransactionCoordinator:
             # Of a partition that could not be loaded nothing is known.
             return build_response([listed for each in results if not isinstance(each, ErrorCode) for listed in each])
 
-        return self.topic.pending.ask_each(lambda request: next(partitions).handle(request), context, requests, respond)
+        return self.topic.pending.ask_each(
+            lambda request: next(partitions).handle(request), context, requests, len(requests), respond
+        )
 
     def coordinator_of(self, transactional_id: str) -> BrokerInfo | None:
         """The broker that serves the id, by the metadata; None while the topic or its leader is missing."""

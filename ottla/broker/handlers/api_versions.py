@@ -8,6 +8,7 @@ import re
 
 from ottla.broker.server.apis import APIS
 from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.socket_server import Server
 from ottla.protocol.errors import ErrorCode, InvalidRequest
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -16,7 +17,7 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE = 3
 
 
-def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+def handle(server: Server, context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """None is a request of a version from the future, of which nothing can be read."""
     if request is None:
         return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=served_versions())
@@ -24,6 +25,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 raise InvalidRequest(f"{text!r} is no name or version of client software")
+        server.client_software.note(request.client_software_name, request.client_software_version)
     return ApiVersionsResponse(api_keys=served_versions())
 
 

@@ -6,7 +6,7 @@ from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.metadata.topic_plans import MorePartitions, Outcome
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
-from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -22,6 +22,10 @@ async def handle(
 ) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
+    if request.timeout_ms < 0:
+        # As in Kafka: the time for it was over before it came. One of 0 ms is tried all the same.
+        late = error_for(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
+        return CreatePartitionsResponse(results=[_result(name, refused.get(name, late)) for name in times])
     wanted = [topic for topic in request.topics if topic.name not in refused]
     outcomes = await topics.create_partitions([_more(topic) for topic in wanted], validate_only=request.validate_only)
     results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused

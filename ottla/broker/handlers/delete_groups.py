@@ -20,4 +20,5 @@ def handle(
             ]
         )
 
-    return groups.ask_each(context, [DeleteGroup(groups.new_token(), group_id) for group_id in group_ids], respond)
+    events = (DeleteGroup(groups.new_token(), group_id) for group_id in group_ids)
+    return groups.ask_each(context, events, len(group_ids), respond)

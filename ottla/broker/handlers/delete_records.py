@@ -3,13 +3,15 @@
 The leader moves its log start at once; the answer waits for the followers, who learn of it with their next fetch.
 """
 
+import asyncio
+
 from ottla.broker.replicas.delayed_delete_records import (
     NO_LOW_WATERMARK,
     DelayedDeleteRecords,
     DeleteRecordsPartitionStatus,
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import ONE_SLICE_BYTES, Runtime, complete, in_slices_by_topic
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.protocol.errors import InvalidTopicException, KafkaError, OffsetOutOfRange, PolicyViolation
@@ -28,6 +30,9 @@ TO_HIGH_WATERMARK = -1
 def handle(
     replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | None:
+    if context.size_bytes > ONE_SLICE_BYTES:
+        context.respond_later(runtime, _long_response(replicas, runtime, request))
+        return None
     awaited: list[DeleteRecordsPartitionStatus] = []
     response = DeleteRecordsResponse(
         topics=[
@@ -42,8 +47,27 @@ def handle(
     if not awaited:
         return response
     deadline_ms = runtime.clock.now_ms() + max(request.timeout_ms, 0)
-    DelayedDeleteRecords(replicas, context, response, awaited, deadline_ms).start()
+    delayed = DelayedDeleteRecords(replicas, lambda: context.complete(response), awaited, deadline_ms)
+    context.park()
+    context.on_disconnect = lambda: replicas.delayed_delete_records.cancel(delayed)
+    delayed.start()
     return None
+
+
+async def _long_response(
+    replicas: ReplicaManager, runtime: Runtime, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    awaited: list[DeleteRecordsPartitionStatus] = []
+    asked = ((topic.name, topic.partitions) for topic in request.topics if topic.partitions)
+    topics = await in_slices_by_topic(lambda name, partition: _result(replicas, name, partition, awaited), asked)
+    if awaited:
+        known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        deadline_ms = runtime.clock.now_ms() + max(request.timeout_ms, 0)
+        DelayedDeleteRecords(replicas, lambda: complete(known, None), awaited, deadline_ms).start()
+        await known
+    return DeleteRecordsResponse(
+        topics=[DeleteRecordsTopicResult(name=name, partitions=results) for name, results in topics]
+    )
 
 
 def _result(

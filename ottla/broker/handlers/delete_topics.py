@@ -50,12 +50,17 @@ def _asked(request: DeleteTopicsRequest, version: int) -> list[_Asked]:
 
 
 def _find(image: MetadataImage, asked: _Asked) -> TopicInfo | None:
-    return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
+    """None also where both are given: that asks for no topic."""
+    if asked.name is None:
+        return image.topic_by_id(asked.topic_id)
+    return image.topic(asked.name) if asked.topic_id == ZERO_ID else None
 
 
 def _refusal(asked: _Asked, topic: TopicInfo | None, times: Counter[bytes]) -> KafkaError | None:
-    if (asked.name is None) == (asked.topic_id == ZERO_ID):
-        return InvalidRequest("give either the name or the id of a topic")
+    if asked.name is None and asked.topic_id == ZERO_ID:
+        return InvalidRequest("Neither topic name nor id were specified.")
+    if asked.name is not None and asked.topic_id != ZERO_ID:
+        return InvalidRequest("You may not specify both topic name and topic id.")
     if topic is None:
         return UnknownTopicId("there is no topic with this id") if asked.name is None else None
     if times[topic.topic_id] > 1:

@@ -32,8 +32,8 @@ def handle(
         size = len(results) + sum(len(result.members) for result in results)
         return now_or_later(_response(results, version, operations), size)
 
-    events = [DescribeGroup(groups.new_token(), group_id) for group_id in request.groups]
-    return groups.ask_each(context, events, respond)
+    events = (DescribeGroup(groups.new_token(), group_id) for group_id in request.groups)
+    return groups.ask_each(context, events, len(request.groups), respond)
 
 
 async def _response(results: list[DescribeResult], version: int, operations: int) -> DescribeGroupsResponse:

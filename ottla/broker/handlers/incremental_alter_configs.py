@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.config.alter import Alteration, altered
+from ottla.broker.config.alter import Alteration, Operation, altered
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS
 from ottla.broker.config.options import Option
 from ottla.broker.config.server import ServerConfig
@@ -14,12 +14,15 @@ from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.upkeep.log_levels import BrokerLoggers
+from ottla.protocol.errors import InvalidConfig
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+MIN_ISR = "min.insync.replicas"
 
 
 async def handle(
@@ -54,8 +57,11 @@ def _new_configs(metadata: ClusterMetadata, runtime: Runtime, resource: AlterCon
     alterations = _alterations(resource)
     if resource.resource_type == ResourceType.TOPIC:
         return _of_topic(metadata, runtime, resource.resource_name, alterations)
-    config = runtime.config
-    current = config.dynamic(of_all_brokers=resource.resource_name == ALL_BROKERS)
+    config, of_all_brokers = runtime.config, resource.resource_name == ALL_BROKERS
+    if of_all_brokers and any(each.name == MIN_ISR and each.operation == Operation.DELETE for each in alterations):
+        # Eligible leader replicas are those of this value, and brokers' own could be others (KIP-966).
+        raise InvalidConfig(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    current = config.dynamic(of_all_brokers=of_all_brokers)
     return altered(current, alterations, SERVER_OPTIONS, partial(_broker_value, config, current))
 
 

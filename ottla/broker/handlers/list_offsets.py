@@ -5,10 +5,11 @@ v2 isolation level, v4 leader epochs, v6 flexible, v7 the largest timestamp (-3)
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import ONE_SLICE_BYTES, Runtime, in_slices_by_topic
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ottla.protocol.messages.list_offsets import (
@@ -43,7 +44,12 @@ Lookup = Callable[[], FoundTimestamp | None]
 def handle(
     replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | None:
+    if context.size_bytes > ONE_SLICE_BYTES:
+        context.respond_later(runtime, _long_response(replicas, runtime, context, request))
+        return None
     repeated = _repeated(request)
+    # As in Kafka, a request that is refused as a whole has its topics without partitions in the answer too.
+    is_refused = request.isolation_level not in ISOLATION_LEVELS
     # Looking for a time reads the log, and may wait for the disk.
     lookups: list[tuple[Any, Lookup]] = []
     response = ListOffsetsResponse(
@@ -51,32 +57,33 @@ def handle(
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(
-                        replicas,
-                        context,
-                        request,
-                        topic.name,
-                        asked,
-                        (topic.name, asked.partition_index) in repeated,
-                        lookups,
-                    )
+                    _answer(replicas, context, request, repeated, lookups, topic.name, asked)
                     for asked in topic.partitions
                 ],
             )
             for topic in request.topics
-            if topic.partitions
+            if topic.partitions or is_refused
         ]
     )
     if not lookups:
         return response
     context.park()
-
-    def work() -> None:
-        for answer, lookup in lookups:
-            _look_up(answer, lookup)
-
-    runtime.offload(work, lambda: context.complete(response))
+    runtime.offload(partial(_look_up_all, lookups), lambda: context.complete(response))
     return None
+
+
+async def _long_response(
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    repeated = _repeated(request)
+    lookups: list[tuple[Any, Lookup]] = []
+    asked = ((topic.name, topic.partitions) for topic in request.topics if topic.partitions)
+    topics = await in_slices_by_topic(partial(_answer, replicas, context, request, repeated, lookups), asked)
+    if lookups:
+        await runtime.in_thread(partial(_look_up_all, lookups))
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=name, partitions=partitions) for name, partitions in topics]
+    )
 
 
 def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
@@ -93,17 +100,17 @@ def _answer(
     replicas: ReplicaManager,
     context: RequestContext,
     request: ListOffsetsRequest,
+    repeated: set[tuple[str, int]],
+    lookups: list[tuple[Any, Lookup]],
     topic: str,
     asked: ListOffsetsPartition,
-    is_repeated: bool,
-    lookups: list[tuple[Any, Lookup]],
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
         if request.isolation_level not in ISOLATION_LEVELS:
             # Kafka finds no name for it.
             raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {request.isolation_level}")
-        if is_repeated:
+        if (topic, asked.partition_index) in repeated:
             raise InvalidRequest(f"partition {topic}-{asked.partition_index} is asked for twice")
         if asked.timestamp < EARLIEST and context.api_version < SINCE.get(asked.timestamp, NEVER):
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} means nothing in this version")
@@ -159,8 +166,13 @@ def _find(partition: Partition, timestamp: int, upper_bound: int, answer: Any) -
     return None
 
 
-def _look_up(answer: Any, lookup: Lookup) -> None:
+def _look_up_all(lookups: list[tuple[Any, Lookup]]) -> None:
     """In a thread."""
+    for answer, lookup in lookups:
+        _look_up(answer, lookup)
+
+
+def _look_up(answer: Any, lookup: Lookup) -> None:
     try:
         found = lookup()
     except KafkaError as error:

@@ -7,13 +7,14 @@ Clients ask for the same again and again: an answer that is made of the image al
 changes. Topics that are created because a client asks for them are created together, in few transactions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import Node, nodes_for, reachable_leader
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import ITEMS_PER_SLICE, Runtime, in_slices, next_step
 from ottla.broker.server.dispatch import PreparedFrame, PreparedFrames
 from ottla.broker.server.request_context import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, PartitionInfo, TopicInfo
@@ -47,12 +48,19 @@ def handle(
     known = metadata_answers.get(image, key)
     if known is not None:
         return known
+    if len(image.topics if request.topics is None else request.topics) > ITEMS_PER_SLICE:
+        context.respond_later(
+            runtime, _long_response(metadata, metadata_answers, auto_topic_creation, context, request, key)
+        )
+        return None
     to_create = _to_create(image, request) if request.allow_auto_topic_creation else []
     if to_create:
         created = _created_response(metadata, auto_topic_creation, to_create, context, request)
         context.respond_later(runtime, created)
         return None
-    response = _response(context, image, request, {})
+    nodes = _nodes(context, image)
+    make, asked = _topics(context, image, request, nodes, {})
+    response = _response(image, request, nodes, [make(each) for each in asked])
     if any(topic.error_code for topic in response.topics):
         return response
     frame = PreparedFrame(context.route.build_frame(response, 0))
@@ -68,7 +76,34 @@ async def _created_response(
     request: MetadataRequest,
 ) -> MetadataResponse:
     codes = await auto_topic_creation.create(names)
-    return _response(context, metadata.image, request, codes)
+    image = metadata.image
+    nodes = _nodes(context, image)
+    topics = await in_slices(*_topics(context, image, request, nodes, codes))
+    return _response(image, request, nodes, topics)
+
+
+async def _long_response(
+    metadata: ClusterMetadata,
+    metadata_answers: PreparedFrames,
+    auto_topic_creation: AutoTopicCreationManager,
+    context: RequestContext,
+    request: MetadataRequest,
+    key: Any,
+) -> MetadataResponse | PreparedFrame:
+    """As the other, about so many topics that their names are looked at in a step of its own."""
+    await next_step()
+    image = metadata.image
+    to_create = _to_create(image, request) if request.allow_auto_topic_creation else []
+    if to_create:
+        return await _created_response(metadata, auto_topic_creation, to_create, context, request)
+    nodes = _nodes(context, image)
+    topics = await in_slices(*_topics(context, image, request, nodes, {}))
+    response = _response(image, request, nodes, topics)
+    if any(topic.error_code for topic in topics):
+        return response
+    frame = PreparedFrame(await context.built(response, 0))
+    metadata_answers.put(image, key, frame)
+    return frame
 
 
 def _to_create(image: MetadataImage, request: MetadataRequest) -> list[str]:
@@ -91,17 +126,31 @@ def _key(context: RequestContext, request: MetadataRequest) -> Any:
     return context.api_version, context.connection.listener_name, topics, wants_operations
 
 
-def _response(
-    context: RequestContext, image: MetadataImage, request: MetadataRequest, codes: Mapping[str, ErrorCode]
-) -> MetadataResponse:
-    """`codes` are those of topics that were to be created."""
+def _nodes(context: RequestContext, image: MetadataImage) -> dict[int, Node]:
+    return nodes_for(context.connection.listener_name, image.live_brokers)
+
+
+def _topics(
+    context: RequestContext,
+    image: MetadataImage,
+    request: MetadataRequest,
+    nodes: dict[int, Node],
+    codes: Mapping[str, ErrorCode],
+) -> tuple[Callable[[Any], MetadataResponseTopic], Iterable[Any]]:
+    """What makes the entry of a topic, and the topics. `codes` are those of topics that were to be created."""
     topic_operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    nodes = nodes_for(context.connection.listener_name, image.live_brokers)
     asked = request.topics
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
-        topics = [_known_topic(context, image, topic, nodes, topic_operations) for topic in image.topics.values()]
-    else:
-        topics = [_topic(context, image, each, nodes, codes, topic_operations) for each in _distinct(asked)]
+        return partial(_known_topic, context, image, nodes, topic_operations), image.topics.values()
+    return partial(_topic, context, image, nodes, topic_operations, codes), _distinct(asked)
+
+
+def _response(
+    image: MetadataImage,
+    request: MetadataRequest,
+    nodes: dict[int, Node],
+    topics: list[MetadataResponseTopic],
+) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
@@ -123,10 +172,10 @@ def _distinct(asked: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopi
 def _topic(
     context: RequestContext,
     image: MetadataImage,
-    asked: MetadataRequestTopic,
     nodes: dict[int, Node],
-    codes: Mapping[str, ErrorCode],
     topic_operations: int,
+    codes: Mapping[str, ErrorCode],
+    asked: MetadataRequestTopic,
 ) -> MetadataResponseTopic:
     by_id = asked.topic_id != ZERO_ID
     if (by_id or asked.name is None) and context.api_version < BY_ID_SINCE:
@@ -137,13 +186,13 @@ def _topic(
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))
-        return _known_topic(context, image, topic, nodes, topic_operations)
+        return _known_topic(context, image, nodes, topic_operations, topic)
     name = asked.name or ""
     topic = image.topic(name)
     if topic is None:
         code = int(_error_of(name, codes))
         return MetadataResponseTopic(name=name, error_code=code, topic_authorized_operations=topic_operations)
-    return _known_topic(context, image, topic, nodes, topic_operations)
+    return _known_topic(context, image, nodes, topic_operations, topic)
 
 
 def _error_of(name: str, codes: Mapping[str, ErrorCode]) -> ErrorCode:
@@ -154,7 +203,7 @@ def _error_of(name: str, codes: Mapping[str, ErrorCode]) -> ErrorCode:
 
 
 def _known_topic(
-    context: RequestContext, image: MetadataImage, topic: TopicInfo, nodes: dict[int, Node], topic_operations: int
+    context: RequestContext, image: MetadataImage, nodes: dict[int, Node], topic_operations: int, topic: TopicInfo
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,

@@ -36,10 +36,11 @@ def _known(
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.topics:
         indexes = [partition.partition_index for partition in topic.partitions]
-        there = tuple(index for index in indexes if image.partition(topic.name, index) is not None)
+        there = [index for index in indexes if image.partition(topic.name, index) is not None]
         if there:
-            known.append((topic.name, there))
-        errors |= {(topic.name, index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for index in indexes if index not in there}
+            known.append((topic.name, tuple(there)))
+        missing = set(indexes).difference(there)
+        errors |= dict.fromkeys(((topic.name, index) for index in missing), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return tuple(known), errors
 
 

@@ -3,7 +3,10 @@
 v2 brings the caller's current leader epoch, v3 its replica id. §14.3.3
 """
 
+from functools import partial
+
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.runtime import ONE_SLICE_BYTES, Runtime, in_slices_by_topic
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -16,10 +19,11 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 
 
 def handle(
-    replicas: ReplicaManager,
-    context: RequestContext,  # noqa: ARG001
-    request: OffsetForLeaderEpochRequest,
-) -> OffsetForLeaderEpochResponse:
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse | None:
+    if context.size_bytes > ONE_SLICE_BYTES:
+        context.respond_later(runtime, _long_response(replicas, request))
+        return None
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -28,6 +32,16 @@ def handle(
             )
             for topic in request.topics
         ]
+    )
+
+
+async def _long_response(
+    replicas: ReplicaManager, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    asked = ((topic.topic, topic.partitions) for topic in request.topics)
+    topics = await in_slices_by_topic(partial(_end_offset, replicas), asked)
+    return OffsetForLeaderEpochResponse(
+        topics=[OffsetForLeaderTopicResult(topic=name, partitions=partitions) for name, partitions in topics]
     )
 
 

@@ -194,7 +194,7 @@ class BrokerRegistration:
             why = f"the metadata store has lost data: it was at revision {seen} and is at {found.revision}"
             raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
         if self.lease_id == NO_LEASE:
-            granted = await ask(self._store.grant, self._runtime.config.broker_session_timeout_ms)
+            granted = await self._metadata.ask(self._store.grant, self._runtime.config.broker_session_timeout_ms)
             if isinstance(granted, Unavailable):
                 return granted
             self._hold(granted)
@@ -290,7 +290,7 @@ class BrokerRegistration:
 
     async def _keep_alive_once(self, lease: Granted) -> None:
         asked_ms = self._runtime.clock.now_ms()
-        result: KeepAliveResult = await ask(self._store.keep_alive, lease.lease_id)
+        result: KeepAliveResult = await self._metadata.ask(self._store.keep_alive, lease.lease_id)
         if lease.lease_id != self.lease_id:
             return
         if isinstance(result, LeaseLost):

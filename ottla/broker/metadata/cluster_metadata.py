@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
+from ottla.broker.histogram import Histogram
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.runtime import Runtime, complete, next_step
 from ottla.cluster.controller import TopicRules
@@ -81,6 +82,8 @@ class ClusterMetadata:
         """Of this broker's registration."""
         self.configs = DynamicConfigs(runtime)
         self.deletion_marks: dict[str, DeletionMark] = {}
+        self.store_times = Histogram()
+        """How long calls of the store have taken, until it answered or was given up."""
         self.publishers: list[MetadataPublisher] = []
         self._runtime = runtime
         self._store = store
@@ -90,11 +93,11 @@ class ClusterMetadata:
         self.watchers: list[Callable[[MetadataImage, ImageUpdate], None]] = []
         self._calling = 0
         self._is_known = False
-        # What the store has said, and is not in the image yet, while topics are parsed in several steps.
-        self._arrived: deque[Snapshot | Changes] = deque()
+        # What the store has said and when, and is not in the image yet, while topics are parsed in several steps.
+        self._arrived: deque[tuple[Snapshot | Changes, int]] = deque()
         self._taking: asyncio.Task[None] | None = None
-        # (revision, number, future), the number keeping those of one revision in order.
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        # (revision, number, future, since when), the number keeping those of one revision in order.
+        self._waiting: list[tuple[int, int, asyncio.Future[None], int]] = []
         self._waiting_count = 0
 
     def start(self) -> None:
@@ -111,12 +114,12 @@ class ClusterMetadata:
 
     async def read(self, prefix: str) -> Snapshot | Unavailable:
         """What the store has under `prefix`."""
-        found: Snapshot | Unavailable = await self._ask(self._store.read, prefix)
+        found: Snapshot | Unavailable = await self.ask(self._store.read, prefix)
         return found
 
     async def commit(self, transaction: Transaction) -> CommitResult:
         """One transaction to the store."""
-        result: CommitResult = await self._ask(self._store.commit, transaction.expected, transaction.changes)
+        result: CommitResult = await self.ask(self._store.commit, transaction.expected, transaction.changes)
         return result
 
     async def commit_planned(
@@ -145,8 +148,15 @@ class ClusterMetadata:
             return
         self._waiting_count += 1
         has_come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (revision, self._waiting_count, has_come))
+        heappush(self._waiting, (revision, self._waiting_count, has_come, self._runtime.clock.now_ms()))
         await has_come
+
+    @property
+    def apply_lag_ms(self) -> int:
+        """How long the oldest change is known to be in the store, or on its way from there, and is not in the image."""
+        since_ms = [arrived_ms for _, arrived_ms in self._arrived]
+        since_ms += [asked_ms for _, _, has_come, asked_ms in self._waiting if not has_come.done()]
+        return self._runtime.clock.now_ms() - min(since_ms) if since_ms else 0
 
     async def brokers_known(self) -> None:
         """Returns once the image has every broker that is registered by now, or the store does not answer.
@@ -169,10 +179,14 @@ class ClusterMetadata:
 
         return enter
 
-    async def _ask(self, method: Callable[..., None], *arguments: Any) -> Any:
+    async def ask(self, method: Callable[..., None], *arguments: Any) -> Any:
+        """What a method of the store answers."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        began_ns = self._runtime.clock.now_ns()
         self._call(method, *arguments, partial(complete, answered))
-        return await answered
+        result = await answered
+        self.store_times.observe(self._runtime.clock.now_ns() - began_ns)
+        return result
 
     def _call(self, method: Callable[..., None], *arguments: Any) -> None:
         self._calling += 1
@@ -187,7 +201,7 @@ class ClusterMetadata:
         if self._taking is None and not _is_long(event):
             self._apply(event)
             return
-        self._arrived.append(event)
+        self._arrived.append((event, self._runtime.clock.now_ms()))
         if self._taking is None:
             self._taking = self._runtime.spawn(self._take_arrived(), "snapshot of the metadata")
 
@@ -196,10 +210,10 @@ class ClusterMetadata:
         waits for it."""
         try:
             while self._arrived:
-                event = self._arrived[0]
+                event, _ = self._arrived[0]
                 update = await self._understood(event) if isinstance(event, Snapshot) else None
                 if self._arrived:
-                    self._runtime.guard(self._apply, self._arrived.popleft(), update)
+                    self._runtime.guard(self._apply, self._arrived.popleft()[0], update)
                 await next_step()
         finally:
             self._taking = None

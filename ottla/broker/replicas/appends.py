@@ -12,6 +12,7 @@ calls `mark_changed`; what waits is checked at the end of that event too, when e
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.broker.histogram import SUM_NS, UNIT_BITS, Histogram
 from ottla.broker.replicas.disk_sync import DiskSync
 from ottla.broker.replicas.shared_reads import SharedReads
 from ottla.broker.runtime import Runtime
@@ -43,6 +44,8 @@ class Appends:
         # Partitions whose waiters are to be checked, and sessions of followers for which there may be records.
         self._changes: dict[Partition, None] = {}
         self._sessions_to_wake: dict[WatchingSession, None] = {}
+        # One write of a partition has all that was appended to it in an event.
+        self.write_times = Histogram()
         self.shared_reads = SharedReads()
         self.delayed_produce = Purgatory("produce", runtime.wheel)
         # Consumers wait for partitions, followers for their session.
@@ -78,11 +81,13 @@ class Appends:
             traffic.bytes_in += len(records)
         return info
 
-    def append_own(self, partition: Partition, records: memoryview, done: AppendDone) -> None:
+    def append_own(
+        self, partition: Partition, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None:
         """Queues a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
         outcome = _OwnAppend(partition, done)
         try:
-            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR)
+            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR, guard=guard)
         except KafkaError as error:
             outcome.fail(error)
         self._own_appends.append(outcome)
@@ -133,7 +138,8 @@ class Appends:
         log = partition.log
         followers = partition.sessions.targets
         batches, begin = (log.pending_records, log.log_end_offset) if followers else ((), 0)
-        clock = self._runtime.clock
+        clock, times = self._runtime.clock, self.write_times.counts
+        began_ns = clock.now_ns()
         try:
             log.write_pending(now_wall_ms=clock.wall_ms())
         except KafkaError as error:
@@ -144,7 +150,10 @@ class Appends:
         else:
             if batches:
                 self.shared_reads.recent.appended(log, begin, batches)
-        if partition.written(clock.now_ms()):
+        ended_ns = clock.now_ns()
+        times[((ended_ns - began_ns) >> UNIT_BITS).bit_length()] += 1
+        times[SUM_NS] += ended_ns - began_ns
+        if partition.written(ended_ns // 1_000_000):
             self.high_watermark_rose(partition)
         if followers:
             self.wake_followers(partition)

@@ -1,10 +1,9 @@
 """A DeleteRecords request that waits until the records are gone on every replica that is alive (§15.6.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
 from ottla.timer.purgatory import DelayedOperation
@@ -21,37 +20,36 @@ class DeleteRecordsPartitionStatus(NamedTuple):
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    __slots__ = ("_awaited", "_context", "_replicas", "_response")
+    __slots__ = ("_awaited", "_replicas", "_respond")
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        context: RequestContext,
-        response: Any,
+        respond: Callable[[], object],
         awaited: Sequence[DeleteRecordsPartitionStatus],
         deadline_ms: int,
     ) -> None:
+        """`respond` is called when all results are known."""
         super().__init__(deadline_ms)
         self._replicas = replicas
-        self._context = context
-        self._response = response
-        self._awaited = awaited
+        self._respond = respond
+        # Those whose results are not known. One that is known is not looked at again, however many there are.
+        self._awaited = list(awaited)
 
     def start(self) -> None:
-        context = self._context
-        context.park()
         purgatory = self._replicas.delayed_delete_records
-        context.on_disconnect = lambda: purgatory.cancel(self)
         purgatory.try_complete_else_watch(self, [awaited.partition for awaited in self._awaited])
 
     def try_complete(self) -> bool:
-        return all(self._look_at(awaited) for awaited in self._awaited) and self.force_complete()
+        while self._awaited and self._look_at(self._awaited[-1]):
+            self._awaited.pop()
+        return not self._awaited and self.force_complete()
 
     def on_complete(self) -> None:
         for awaited in self._awaited:
             if not self._look_at(awaited):
                 _fail(awaited.result, ErrorCode.REQUEST_TIMED_OUT)
-        self._context.complete(self._response)
+        self._respond()
 
     def _look_at(self, awaited: DeleteRecordsPartitionStatus) -> bool:
         """Whether the result is known."""

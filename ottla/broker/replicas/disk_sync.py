@@ -1,18 +1,25 @@
-"""When appended records go to the disk, for topics that set `flush.messages` or `flush.ms`.
+"""When appended records go to the disk, for topics that set `flush.messages` or `flush.ms`; and names of segments.
 
 The log knows when a sync is due, and which acknowledgements wait for it. One sync of all waiting logs is on its way at
 a time; what is appended during it goes with the next (group commit).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
+from ottla.broker.histogram import Histogram
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.durability import Flushable, Flusher
+from ottla.storage.local_log import NamesSync
 from ottla.storage.log_config import NEVER
+from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry
 
+# One call in a thread syncs the names of so many logs at most.
+LOGS_AT_ONCE = 50
 # What failed without harm to the log, as for want of space, is tried again.
 RETRY_MS = 1000
 
@@ -26,7 +33,8 @@ class DiskSync:
         self._runtime = runtime
         self._write_failed = write_failed
         self._synced = synced
-        self._flusher = Flusher(runtime.offload, self._flushed)
+        self.flush_times = Histogram()
+        self._flusher = Flusher(self._offload, self._flushed)
         self._partition_of: dict[int, Partition] = {}
         # Partitions whose `flush.ms` is running.
         self._timers: dict[Partition, TimerEntry] = {}
@@ -71,6 +79,14 @@ class DiskSync:
         self._partition_of.pop(id(partition.log), None)
         self._stop_timer(partition)
 
+    def _offload(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        timed = _TimedWork(self._runtime.clock, work)
+        self._runtime.offload(timed.run, partial(self._finish, timed, done))
+
+    def _finish(self, timed: "_TimedWork", done: Callable[[], None]) -> None:
+        self.flush_times.observe(timed.duration_ns)
+        done()
+
     def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
         partition = self._partition_of.get(id(log))
         if partition is None:
@@ -86,3 +102,74 @@ class DiskSync:
     def _try_again(self, partition: Partition) -> None:
         if id(partition.log) in self._partition_of and partition.log.failure is None and partition.log.needs_flush:
             self.request(partition)
+
+
+class _TimedWork:
+    """Work for a thread, and how long it took there."""
+
+    def __init__(self, clock: Clock, work: Callable[[], None]) -> None:
+        self.duration_ns = 0
+        self._clock = clock
+        self._work = work
+
+    def run(self) -> None:
+        began_ns = self._clock.now_ns()
+        self._work()
+        self.duration_ns = self._clock.now_ns() - began_ns
+
+
+class NameSync:
+    """Makes the names of new segments durable in a thread.
+
+    A log does that itself before it begins the next segment, which then waits for the disk on the loop."""
+
+    def __init__(self, runtime: Runtime, failed: Callable[[Partition], None]) -> None:
+        self._runtime = runtime
+        self._failed = failed
+        self._waiting: dict[Partition, None] = {}
+        self._is_running = False
+
+    def watch(self, partition: Partition) -> None:
+        """Sync the names of each segment that the partition's log begins from now on."""
+        partition.log.watch_segments(lambda: self.request(partition))
+
+    def request(self, partition: Partition) -> None:
+        self._waiting[partition] = None
+        if not self._is_running:
+            self._start()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is deleted."""
+        self._waiting.pop(partition, None)
+
+    def _start(self) -> None:
+        started: list[tuple[Partition, NamesSync]] = []
+        while self._waiting and len(started) < LOGS_AT_ONCE:
+            partition, _ = self._waiting.popitem()
+            # A log that has failed is not synced any more; what cannot be opened now is when the next segment begins.
+            with suppress(KafkaError):
+                started.append((partition, partition.log.begin_names_sync()))
+        self._is_running = bool(started)
+        if not started:
+            return
+
+        self._runtime.offload(partial(_run_all, [sync for _, sync in started]), lambda: self._finish(started))
+
+    def _finish(self, started: "list[tuple[Partition, NamesSync]]") -> None:
+        for partition, sync in started:
+            if partition.log.failure is None:
+                try:
+                    partition.log.finish_names_sync(sync)
+                except KafkaError as error:
+                    self._sync_failed(partition, error)
+        self._start()
+
+    def _sync_failed(self, partition: Partition, error: KafkaError) -> None:
+        self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+        if partition.log.failure is not None:
+            self._failed(partition)
+
+
+def _run_all(syncs: "list[NamesSync]") -> None:
+    for sync in syncs:
+        sync.run()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.config.topic import log_config
 from ottla.broker.replicas.alter_partition import AlterPartitionManager, ImageRegistrations
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
-from ottla.broker.replicas.disk_sync import DiskSync
+from ottla.broker.replicas.disk_sync import DiskSync, NameSync
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
 from ottla.broker.replicas.log_end_reports import LogEndReports
@@ -24,6 +24,7 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import FetchNoted, ReplicationRules
 from ottla.replication.partition import Partition, StateChange, TopicTraffic
+from ottla.storage.log import VerificationGuard
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
@@ -75,11 +76,13 @@ class ReplicaManager:
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
         self.throttles = ReplicationThrottles(runtime)
         self._disk_sync = DiskSync(runtime, self._synced, self._write_failed)
+        self._name_sync = NameSync(runtime, self._names_not_synced)
         appends = self._appends = Appends(runtime, self._disk_sync, self._write_failed)
         # Called for every batch and at the end of every event: so they are the methods of `Appends` themselves.
         self.append = appends.append
         self.flush_and_notify = appends.flush_and_notify
         self.shared_reads = appends.shared_reads
+        self.write_times, self.flush_times = appends.write_times, self._disk_sync.flush_times
         self.delayed_produce = appends.delayed_produce
         self.delayed_fetch = appends.delayed_fetch
         self.delayed_delete_records = appends.delayed_delete_records
@@ -139,15 +142,19 @@ class ReplicaManager:
         else:
             traffic.bytes_to_consumers += size
 
-    def append_records(self, topic: str, index: int, records: memoryview, done: AppendDone) -> None:
-        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
+    def append_records(
+        self, topic: str, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None:
+        """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it.
+
+        `guard` is what the first batch of a transaction presents to the log."""
         try:
             partition = self.partition(topic, index)
         except KafkaError as error:
             why = error
             self._runtime.soon(lambda: done(None, why))
         else:
-            self._appends.append_own(partition, records, done)
+            self._appends.append_own(partition, records, done, guard)
 
     # What metadata says of them.
 
@@ -214,6 +221,7 @@ class ReplicaManager:
         self._stop_fetching(partition)
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
+        self._name_sync.forget(partition)
         self.failed.forget(partition)
         self._log_ends.forget(partition)
         try:
@@ -292,6 +300,7 @@ class ReplicaManager:
             traffic=self.traffic.setdefault(topic.name, TopicTraffic()),
         )
         self._partitions.setdefault(topic.name, {})[index] = partition
+        self._name_sync.watch(partition)
         return partition
 
     def _lead(self, partition: Partition) -> None:
@@ -366,6 +375,11 @@ class ReplicaManager:
         if self._fetching is not None:
             self._fetching.synced(partition)
 
+    def _names_not_synced(self, partition: Partition) -> None:
+        """The log has failed."""
+        self._write_failed(partition)
+        self._synced(partition)
+
     def follower_noted(self, partition: Partition, noted: FetchNoted) -> None:
         """A follower has fetched from this leader."""
         if noted.high_watermark_rose:
@@ -385,9 +399,15 @@ class ReplicaManager:
         self._appends.wake_followers(partition)
 
     def sync_if_overdue(self, partition: Partition) -> None:
-        """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again."""
-        if partition.log.failure is None and partition.log.is_flush_overdue(self._runtime.clock.wall_ms()):
+        """Makes complete segments durable (§16.2.3), so that a start after a crash need not read them again, and the
+        names of those that have records."""
+        log = partition.log
+        if log.failure is not None:
+            return
+        if log.is_flush_overdue(self._runtime.clock.wall_ms()):
             self._disk_sync.request(partition)
+        elif not log.has_durable_names and log.segments.active.size:
+            self._name_sync.request(partition)
 
     def shrink_isrs(self) -> None:
         """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""

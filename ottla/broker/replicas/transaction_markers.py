@@ -36,7 +36,7 @@ class MarkerAppend(NamedTuple):
 
 
 class TransactionMarkers:
-    def __init__(self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker | None = None) -> None:
+    def __init__(self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker) -> None:
         self._runtime = runtime
         self._replicas = replicas
         self._on_marker = on_marker
@@ -81,7 +81,7 @@ class TransactionMarkers:
         info: AppendInfo | None,
         error: KafkaError | None,
     ) -> None:
-        if info is not None and self._on_marker is not None:
+        if info is not None:
             topic, index, producer_id, producer_epoch, marker, _ = append
             self._on_marker(topic, index, producer_id, producer_epoch, marker.is_commit)
         note(ErrorCode.NONE if error is None else error.code)

@@ -85,13 +85,17 @@ class TransactionVerification:
         self._make_verifier = make_verifier
         self._verifier: TransactionVerifier | None = None
 
+    @property
+    def verifier(self) -> TransactionVerifier:
+        if self._verifier is None:
+            self._verifier = self._make_verifier()
+        return self._verifier
+
     def begin(
         self, transactional_id: str, batches: Sequence[TransactionalBatch], operation: TransactionOperation
     ) -> "PendingVerification":
         """`batches` are of one producer."""
-        if self._verifier is None:
-            self._verifier = self._make_verifier()
-        return PendingVerification(self._runtime, self._replicas, self._verifier, transactional_id, batches, operation)
+        return PendingVerification(self._runtime, self._replicas, self.verifier, transactional_id, batches, operation)
 
 
 class PendingVerification:

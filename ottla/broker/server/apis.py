@@ -64,6 +64,7 @@ _ROWS = (
     Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4),
     Api(26, "EndTxn", "end_txn", 0, 5),
     Api(27, "WriteTxnMarkers", "write_txn_markers", 1, 2),
+    Api(28, "TxnOffsetCommit", "txn_offset_commit", 0, 5),
     Api(32, "DescribeConfigs", "describe_configs", 1, 4),
     Api(33, "AlterConfigs", "alter_configs", 0, 2),
     Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),

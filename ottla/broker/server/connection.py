@@ -17,12 +17,14 @@ from struct import Struct
 from typing import Any, cast
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
+from ottla.broker.server.close_reasons import CloseReason, why_no_frame, why_not_served
 from ottla.broker.server.connection_interfaces import ConnectionOwner
-from ottla.broker.server.dispatch import Route, why_no_frame, why_not_served
-from ottla.broker.server.receive_buffers import SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
+from ottla.broker.server.dispatch import Route
+from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
+from ottla.broker.server.turns import LONG_REQUEST, REQUESTS_PER_LOOK
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.timer.wheel import TimerEntry
@@ -33,19 +35,15 @@ SMALLEST_FRAME_SIZE = HEADER_START.size - 4
 
 HELD_BY_PARKED, HELD_BY_WRITING, HELD_BY_THROTTLE, CLOSED, HELD_BY_START, HELD_BY_TURN = 1, 2, 4, 8, 16, 32
 
-KEPT_WHILE_HELD = 64 * 1024
-# How often a connection looks whether its turn is over; it handles as many requests at least, or one that is long.
-REQUESTS_PER_LOOK = 4
-LONG_REQUEST = 4096
 NOTHING = memoryview(b"")
 
 
 class Connection(asyncio.BufferedProtocol):
     # fmt: off
     __slots__ = (
-        "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_holds", "_kept", "_memory", "_now_ns",
-        "_owner", "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
-        "buffer", "fetch_room", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name", "peer_host",
+        "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns", "_owner",
+        "_reading_paused", "_responses", "_routes", "_run_bytes", "_run_count", "_runs", "_runtime", "_times", "_turns",
+        "buffer", "fetch_room", "holds", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name", "peer_host",
         "run_route", "transport",
     )
     # fmt: on
@@ -58,9 +56,9 @@ class Connection(asyncio.BufferedProtocol):
         self._runtime = owner.runtime
         self._now_ns = owner.runtime.clock.now_ns
         self._times = owner.times
-        # How many requests of the present read event had the last route of it; those before them are in `_runs`.
+        # How many requests of the present read event had its last route, and their bytes; those before are in `_runs`.
         self.run_route: Route | None = None
-        self._run_count = 0
+        self._run_count = self._run_bytes = 0
         self._runs = owner.times.runs
         self._routes = owner.dispatcher.routes
         self._buffers = owner.receive_buffers
@@ -77,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._context: RequestContext | None = None
         # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
         self._kept: KeptBytes | None = None
-        self._holds = 0
+        self.holds = 0
         self._reading_paused = False
         self._handling = False
         # Of the produce requests that were handled last: they are built when the records are in the log.
@@ -90,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closed(self) -> bool:
         """Whether responses go nowhere any more."""
-        return bool(self._holds & CLOSED)
+        return bool(self.holds & CLOSED)
 
     @property
     def is_answering(self) -> bool:
@@ -105,7 +103,9 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport says why; nothing depends on it
-        self._holds |= CLOSED
+        if not self.holds & CLOSED:
+            self._owner.lost(self)
+        self.holds |= CLOSED
         self._drop_kept()
         parked = self._responses.drop()
         self._count_held()
@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         kept = self._kept
         if kept is None:
             shared = self._buffers.shared
-            handled = 0 if self._holds else self._handle(shared, 0, nbytes)
+            handled = 0 if self.holds else self._handle(shared, 0, nbytes)
             if handled < nbytes:
                 self._keep(shared, handled, nbytes)
             if nbytes > SHORT_READ_MAX:
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         kept.filled += nbytes
         if kept.filled < len(kept.view):
             return
-        if not self._holds:
+        if not self.holds:
             self._handle_kept()
         elif kept.filled < KEPT_WHILE_HELD:
             self._keep(kept.view, 0, kept.filled)
@@ -144,12 +144,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         # The transport closes itself, once it has sent what it has.
-        if not self._holds & CLOSED:
-            self._end(None)
+        if not self.holds & CLOSED:
+            self._end(CloseReason.CLIENT, None)
         return False
 
     def pause_writing(self) -> None:
-        self._holds |= HELD_BY_WRITING
+        self.holds |= HELD_BY_WRITING
         self.count_unread()
 
     def resume_writing(self) -> None:
@@ -168,12 +168,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while True:
                 position = self._handle_frames(buffer, position, end)
-                held = self._holds
+                held = self.holds
                 self._runtime.end_event()
                 if self._deferred:
                     self._append_deferred()
                 # The end of the event may have completed the very request that held the connection.
-                if self._holds or not held:
+                if self.holds or not held:
                     break
                 self._end_run()
         except Exception:
@@ -189,12 +189,13 @@ class Connection(asyncio.BufferedProtocol):
             times = route.direct
             times[(duration_ns >> UNIT_BITS).bit_length()] += self._run_count
             times[SUM_NS] += self._run_count * duration_ns
+            route.request_bytes += self._run_bytes
         if self._runs or duration_ns >= SLOW_EVENT_NS:
             self._times.count(duration_ns, self)
         self.run_route = None
-        if self._holds & HELD_BY_WRITING:
+        if self.holds & HELD_BY_WRITING:
             self.count_unread()
-        return end if self._holds & CLOSED else position
+        return end if self.holds & CLOSED else position
 
     def _abandon_event(self) -> None:
         """After an error that is not of one request. Its appends are written while they are where they arrived; should
@@ -203,13 +204,13 @@ class Connection(asyncio.BufferedProtocol):
         self._end_run()
         self._runtime.guard(self._runtime.end_event)
         self._buffers.renew()
-        self.abort("its requests could not be handled")
+        self.abort(CloseReason.UNHANDLED_ERROR, "its requests could not be handled")
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
         size_max, handled = self._owner.request_bytes_max, 0
         run_route: Route | None = None
-        run_start = 0
-        while not self._holds and end - position >= HEADER_START.size:
+        run_start, run_position = 0, position
+        while not self.holds and end - position >= HEADER_START.size:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
             if not SMALLEST_FRAME_SIZE <= size <= size_max or frame_end > end:
@@ -219,13 +220,12 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 route = self._owner.dispatcher.resolve(api_and_version)
                 if route is None:
-                    self.run_route, self._run_count = run_route, handled - run_start
-                    self.close(why_not_served(api_and_version))
-                    return end
+                    self.close(CloseReason.NOT_SERVED, why_not_served(api_and_version))
+                    break
             if route is not run_route:
                 if run_route is not None:
-                    self._runs.append((run_route, handled - run_start))
-                run_route, run_start = route, handled
+                    self._runs.append((run_route, handled - run_start, position - run_position))
+                run_route, run_start, run_position = route, handled, position
             context = self._context
             if context is None:
                 context = self._context = RequestContext(self)
@@ -243,27 +243,26 @@ class Connection(asyncio.BufferedProtocol):
             if (
                 position < end
                 and (size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK)
-                and not self._holds
+                and not self.holds
                 and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
             ):
                 self._end_turn()
-        self.run_route = run_route
-        self._run_count = handled - run_start
+        self.run_route, self._run_count, self._run_bytes = run_route, handled - run_start, position - run_position
         return position
 
     def _end_run(self) -> None:
         if self.run_route is not None:
-            self._runs.append((self.run_route, self._run_count))
+            self._runs.append((self.run_route, self._run_count, self._run_bytes))
             self.run_route = None
 
     def _end_turn(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
-        self._holds |= HELD_BY_TURN
+        self.holds |= HELD_BY_TURN
         self._pause_reading()
         self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._holds &= ~HELD_BY_TURN
+        self.holds &= ~HELD_BY_TURN
         self._resume()
 
     def _serve(self, context: RequestContext, route: Route, buffer: memoryview, body: int, frame_end: int) -> None:
@@ -276,16 +275,16 @@ class Connection(asyncio.BufferedProtocol):
             # Bytes after the last field are ignored, as Kafka does: librdkafka 2.16 ends Metadata v13 with three.
             response = route.handle(context, route.decode(buffer, body, frame_end)[0])
         except DecodeError as error:
-            self.close(f"malformed {route.api.name} request: {error}")
+            self.close(CloseReason.MALFORMED, f"malformed {route.api.name} request: {error}")
             return
         except KafkaError as error:
             response = route.error_response(error)
             if response is None:
-                self.close(f"{route.api.name} failed: {error}")
+                self.close(CloseReason.REQUEST_FAILED, f"{route.api.name} failed: {error}")
                 return
         except Exception:
             self._runtime.log.exception("a handler failed", api=route.api.name, version=route.version)
-            self.close(f"{route.api.name} failed unexpectedly")
+            self.close(CloseReason.UNHANDLED_ERROR, f"{route.api.name} failed unexpectedly")
             return
         if response is None:
             return
@@ -294,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         elif route.defers_answer:
             self._deferred.append((route, context.correlation_id, response))
         else:
-            self._responses.append(route.build_frame(response, context.correlation_id))
+            route.response_bytes += self._responses.append(route.build_frame(response, context.correlation_id))
 
     def _answer_in_turn(self, context: RequestContext, response: Any) -> None:
         """A response that is ready while an earlier request is parked."""
@@ -311,7 +310,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _append_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []
-        self._responses.extend([route.build_frame(response, number) for route, number, response in deferred])
+        frames = [route.build_frame(response, number) for route, number, response in deferred]
+        deferred[0][0].response_bytes += self._responses.extend(frames)  # All are of one API.
 
     # Parked requests: called by `RequestContext`.
 
@@ -322,9 +322,9 @@ class Connection(asyncio.BufferedProtocol):
             self._context = None
         # It is counted when it is answered.
         context.began_ns = self.last_event_ms * 1_000_000
-        self._runs.append((context.route, -1))
+        self._runs.append((context.route, -1, 0))
         if not self._responses.park(context):
-            self._holds |= HELD_BY_PARKED
+            self.holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:
                 self._pause_reading()
 
@@ -335,31 +335,31 @@ class Connection(asyncio.BufferedProtocol):
     def send_completed(self, more_bytes: int) -> None:
         responses = self._responses
         if not responses.take_completed(more_bytes):
-            self._holds |= HELD_BY_PARKED
-        elif self._holds & HELD_BY_PARKED:
+            self.holds |= HELD_BY_PARKED
+        elif self.holds & HELD_BY_PARKED:
             self.release(HELD_BY_PARKED)
         if not self._handling:
             responses.send()
-        if self._held_bytes or self._holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
+        if self._held_bytes or self.holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
             self.count_unread()
 
     def hold(self, reason: int) -> None:
-        self._holds |= reason
+        self.holds |= reason
 
     def release(self, reason: int) -> None:
-        if not self._holds & reason:
+        if not self.holds & reason:
             return
-        self._holds &= ~reason
+        self.holds &= ~reason
         # Not at once: this may be deep inside the handling of another connection's request.
-        if not self._holds and (self._kept is not None or self._reading_paused):
+        if not self.holds and (self._kept is not None or self._reading_paused):
             self._runtime.soon(self._resume)
 
     def _resume(self) -> None:
-        if self._holds:
+        if self.holds:
             return
         if self._kept is not None:
             self._handle_kept()
-        if not self._holds and self._reading_paused:
+        if not self.holds and self._reading_paused:
             self._reading_paused = False
             assert self.transport is not None, "a connection without a transport reads nothing"
             self.transport.resume_reading()
@@ -375,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
         assert kept is not None, "nothing was kept"
         self._kept = None
         handled = self._handle(kept.view, kept.start, kept.filled)
-        if handled < kept.filled and self._holds & HELD_BY_TURN:
+        if handled < kept.filled and self.holds & HELD_BY_TURN:
             # Nothing is received until its turn, so it stays where it is.
             kept.start = handled
             self._kept = kept
@@ -390,14 +390,14 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
         received = end - start
-        if self._holds:
+        if self.holds:
             kept = KeptBytes.copied(view, start, end, received + KEPT_WHILE_HELD)
         elif received < 4:
             kept = KeptBytes.copied(view, start, end, 4)
         else:
             size = int.from_bytes(view[start : start + 4], "big", signed=True)
             if not SMALLEST_FRAME_SIZE <= size <= self._owner.request_bytes_max:
-                self.close(why_no_frame(bytes(view[start : start + 4]), self._owner.request_bytes_max))
+                self.close(*why_no_frame(bytes(view[start : start + 4]), self._owner.request_bytes_max))
                 return
             kept = KeptBytes.begun_frame(self._buffers, view, start, end, size + 4)
         self._kept = kept
@@ -409,35 +409,35 @@ class Connection(asyncio.BufferedProtocol):
         if kept is not None:
             kept.release()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: CloseReason, why: str) -> None:
         """Sends the responses that are ready, reads nothing more, and says why in the log. The server drops what the
         client has not read in time."""
-        if self._holds & CLOSED:
+        if self.holds & CLOSED:
             return
         if self._deferred:
             self._write_deferred()
         self._responses.send()
-        self._end(reason)
+        self._end(reason, why)
         if self.transport is not None:
             self.transport.close()
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: CloseReason, why: str) -> None:
         """Drops the responses that its client has not read, and says why in the log."""
-        if not self._holds & CLOSED:
-            self._end(reason)
+        if not self.holds & CLOSED:
+            self._end(reason, why)
         self._responses.unread_bytes = self._held_bytes = 0
         if self.transport is not None:
             self.transport.abort()
 
-    def _end(self, reason: str | None) -> None:
-        self._holds |= CLOSED
+    def _end(self, reason: CloseReason, why: str | None) -> None:
+        self.holds |= CLOSED
         self._responses.close()
         self._drop_kept()
-        self._owner.closing(self, reason)
+        self._owner.closing(self, reason, why)
 
     def count_unread(self) -> bool:
         """Counts again what the client has not read; says whether it has read something since the last time."""
-        has_read = bool(self._holds & HELD_BY_WRITING) and self._responses.count_unread()
+        has_read = bool(self.holds & HELD_BY_WRITING) and self._responses.count_unread()
         self._count_held()
         return has_read
 

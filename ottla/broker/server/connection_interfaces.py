@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.receive_buffers import ReceiveBuffers
@@ -36,14 +37,15 @@ class ClientConnection(Protocol):
 
     def send_completed(self, more_bytes: int) -> None: ...
 
-    def close(self, reason: str) -> None: ...
+    def close(self, reason: CloseReason, why: str) -> None: ...
 
 
 class ConnectionTimes(Protocol):
     """What counts how long requests take."""
 
-    runs: list[tuple[Route, int]]
-    """Of the read event that is handled: how many requests in a row had one route, but for its last run."""
+    runs: list[tuple[Route, int, int]]
+    """Of the read event that is handled: how many requests in a row had one route, and their bytes, but for its last
+    run."""
 
     def count(self, duration_ns: int, connection: Any) -> None:
         """A read event is over that had several runs, or was slow."""
@@ -72,8 +74,12 @@ class ConnectionOwner(Protocol):
 
     def connected(self, connection: Any) -> None: ...
 
-    def closing(self, connection: Any, reason: str | None) -> None:
-        """Nothing is read from it any more; without a reason its client has ended it."""
+    def closing(self, connection: Any, reason: CloseReason, why: str | None) -> None:
+        """Nothing is read from it any more; `why` is for the log."""
+        ...
+
+    def lost(self, connection: Any) -> None:
+        """Its socket is closed, and it was not closing."""
         ...
 
     def disconnected(self, connection: Any) -> None:

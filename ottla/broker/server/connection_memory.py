@@ -23,6 +23,8 @@ Together 413 MiB; with the 40 MiB of an idle broker one of 512 MiB survives them
 
 from typing import Protocol
 
+from ottla.broker.server.close_reasons import CloseReason
+
 HELD_BYTES_MAX = 96 << 20
 # What a transport takes before it holds its connection. The buffers of the operating system are filled first, so that
 # clients that read notice nothing of it.
@@ -36,7 +38,7 @@ class Holder(Protocol):
         """Count again what the client has not read; says whether it has read something since the last time."""
         ...
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: CloseReason, why: str) -> None:
         """End the connection now and drop everything it holds."""
         ...
 
@@ -87,4 +89,5 @@ class ConnectionMemory:
 
     def _abort(self, holder: Holder) -> None:
         self.held_bytes -= self._holders.pop(holder, 0)
-        holder.abort("its client is too slow while connections hold too much memory")
+        why = "its client is too slow while connections hold too much memory"
+        holder.abort(CloseReason.SLOW_CLIENT, why)

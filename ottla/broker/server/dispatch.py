@@ -37,6 +37,8 @@ class Route:
         "handle",
         "has_tagged_header",
         "parked",
+        "request_bytes",
+        "response_bytes",
         "version",
     )
 
@@ -68,6 +70,8 @@ class Route:
         # How long its requests took: those answered in the read event that brought them, and those that were parked.
         self.direct = new_counts()
         self.parked = Histogram()
+        # Of whole frames, their size fields included: as they were received, and given to the transport.
+        self.request_bytes = self.response_bytes = 0
         # By code: of responses that are an error as a whole, and of partitions that were refused.
         self.errors: Counter[int] = Counter()
         # The header of a flexible version ends in tagged fields.
@@ -151,7 +155,7 @@ class Dispatcher:
         if api is None:
             return None
         if not api.min_version <= version <= api.max_version:
-            return unsupported_api_versions_route() if key == API_VERSIONS else None
+            return unsupported_api_versions_route(self._part) if key == API_VERSIONS else None
         handler = api.handler()
         handle = with_parts(handler, self._part)
         is_coroutine = bool(handler.__code__.co_flags & CO_COROUTINE)
@@ -175,36 +179,13 @@ def _handle_in_task(runtime: Any, handle: Callable[..., Any], context: Any, requ
     context.respond_later(runtime, handle(context, request))
 
 
-def unsupported_api_versions_route() -> Route:
+def unsupported_api_versions_route(part: Callable[[str], Any]) -> Route:
     """Answers an ApiVersions request of a version from the future, in version 0, whose layout every client reads.
 
     The client finds the versions that are served in it and asks again.
     """
     api = APIS[API_VERSIONS]
-    route = Route(api, 0, api.handler())
+    route = Route(api, 0, with_parts(api.handler(), part))
     # Nothing behind the header can be understood, and nothing needs to be.
     route.decode = lambda buffer, start, end: (None, end)  # noqa: ARG005
     return route
-
-
-# What may stand where a frame has its size, by its first bytes: the name of the protocol that it belongs to.
-FOREIGN = {b"\x16\x03": "TLS", b"GE": "HTTP", b"PO": "HTTP", b"PU": "HTTP", b"HE": "HTTP", b"OP": "HTTP", b"PR": "HTTP"}
-# The heartbeat of members with group.protocol=consumer (KIP-848).
-CONSUMER_GROUP_HEARTBEAT = 68
-
-
-def why_no_frame(start: bytes, size_max: int) -> str:
-    """Why a connection is closed that sends something with these first four bytes."""
-    protocol = FOREIGN.get(start[:2])
-    if protocol is not None:
-        return f"the client speaks {protocol}, and this listener Kafka's protocol without TLS"
-    return f"frame of {int.from_bytes(start, 'big', signed=True)} bytes, at most {size_max} allowed"
-
-
-def why_not_served(api_and_version: int) -> str:
-    """Why a connection is closed that asks for an API, or a version of it, that has no route."""
-    key, version = api_and_version >> VERSION_BITS, api_and_version & ((1 << VERSION_BITS) - 1)
-    reason = f"API {key} version {version} is not served"
-    if key == CONSUMER_GROUP_HEARTBEAT:
-        return f"{reason}: a consumer has group.protocol=consumer; set its group.protocol=classic"
-    return reason

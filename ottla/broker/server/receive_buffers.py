@@ -20,6 +20,8 @@ LENT_MAX = 4
 BUFFERS_MAX = HELD_BYTES_MAX // BUFFER_BYTES + LENT_MAX + 8
 # Of a read event no longer than this, nothing is ever kept in place.
 SHORT_READ_MAX = COPIED_BYTES_MAX
+# Of what arrives while a connection handles nothing.
+KEPT_WHILE_HELD = 64 * 1024
 SMALLEST_OWN_BUFFER = 4096
 # Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
 LARGE_FRAME = 64 * 1024

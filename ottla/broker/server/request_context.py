@@ -10,8 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla.broker.runtime import Runtime, next_step
+from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_interfaces import ClientConnection
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 
@@ -141,19 +142,19 @@ class RequestContext:
     async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
         try:
             known = await response
-            self.complete(known, await self._built(known))
+            self.complete(known, await self.built(known, self.correlation_id))
         except KafkaError as error:
             self.fail(error)
         except Exception:
-            self.close_connection(f"{self.route.api.name} failed unexpectedly")
+            self.connection.close(CloseReason.UNHANDLED_ERROR, f"{self.route.api.name} failed unexpectedly")
             raise
 
-    async def _built(self, response: Any) -> Any:
+    async def built(self, response: Any, correlation_id: int) -> Any:
         """The frame of a response; a long one in several steps."""
         build = self.route.build_in_slices
-        if build is None:
-            return self.route.build_frame(response, self.correlation_id)
-        building = build(response, self.correlation_id)
+        if build is None or type(response) is PreparedFrame:
+            return self.route.build_frame(response, correlation_id)
+        building = build(response, correlation_id)
         while True:
             try:
                 next(building)
@@ -165,9 +166,10 @@ class RequestContext:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
         response = self.route.error_response(error)
         if response is None:
-            self.connection.close(f"{self.route.api.name} failed: {error}")
+            self.close_connection(f"{self.route.api.name} failed: {error}")
         else:
             self.complete(response)
 
-    def close_connection(self, reason: str) -> None:
-        self.connection.close(reason)
+    def close_connection(self, why: str) -> None:
+        """For an error that the response has no place for."""
+        self.connection.close(CloseReason.REQUEST_FAILED, why)

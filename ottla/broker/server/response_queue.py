@@ -69,21 +69,27 @@ class ResponseQueue:
 
     # Responses that are ready.
 
-    def append(self, frame: Any) -> None:
+    def append(self, frame: Any) -> int:
+        """Its bytes."""
         if type(frame) is bytes:
             self._ready.append(frame)
-            self._ready_bytes += len(frame)
+            size_bytes = len(frame)
         else:
             self._ready += frame
-            self._ready_bytes += sum(map(len, frame))
+            size_bytes = sum(map(len, frame))
+        self._ready_bytes += size_bytes
         if self._ready_bytes >= RESPONSE_BYTES_MAX:
             self.send()
+        return size_bytes
 
-    def extend(self, frames: list[bytes]) -> None:
+    def extend(self, frames: list[bytes]) -> int:
+        """Their bytes."""
         self._ready += frames
-        self._ready_bytes += sum(map(len, frames))
+        size_bytes = sum(map(len, frames))
+        self._ready_bytes += size_bytes
         if self._ready_bytes >= RESPONSE_BYTES_MAX:
             self.send()
+        return size_bytes
 
     def send(self) -> None:
         if self._ready and self._transport is not None and not self._is_closed:

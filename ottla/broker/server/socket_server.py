@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher
@@ -22,6 +23,27 @@ CLOSINGS_LOGGED_PER_SECOND = 10
 # A transport that is closed first sends what it has. A client that does not read that would keep its connection for
 # ever: the memory, the descriptor and the place in `max.connections`.
 CLOSE_TIMEOUT_MS = 5_000
+
+
+SOFTWARE_PAIRS_MAX = 50
+SOFTWARE_LENGTH_MAX = 64
+OTHER_SOFTWARE = ("_other", "_other")
+
+
+class ClientSoftware:
+    """Which client software has connected, by what clients say of themselves (KIP-511), for a metric."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], None] = {}
+        """Names and versions in the order in which they came; beyond so many, `OTHER_SOFTWARE` stands for the rest."""
+
+    def note(self, name: str, version: str) -> None:
+        pair = name, version
+        if pair in self.seen:
+            return
+        is_short = len(name) <= SOFTWARE_LENGTH_MAX and len(version) <= SOFTWARE_LENGTH_MAX
+        has_room = len(self.seen) < SOFTWARE_PAIRS_MAX
+        self.seen[pair if is_short and has_room else OTHER_SOFTWARE] = None
 
 
 class Server:
@@ -43,6 +65,8 @@ class Server:
         self.times = RequestTimes(runtime)
         # By listener, since the start.
         self.opened: Counter[str] = Counter()
+        self.closed: Counter[tuple[str, CloseReason]] = Counter()
+        self.client_software = ClientSoftware()
         self.read_turns = ReadTurns(runtime.soon)
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
@@ -85,7 +109,7 @@ class Server:
 
     def close_connections(self) -> None:
         for connection in list(self.connections):
-            connection.close("the broker stops")
+            connection.close(CloseReason.BROKER_STOPS, "the broker stops")
 
     async def wait_closed(self, at_most_ms: int) -> None:
         """Gives clients the time to take their last answers; what is left then is cut off."""
@@ -112,7 +136,7 @@ class Server:
         self.opened[connection.listener_name] += 1
         self._connections_of_host[host] = self._connections_of_host.get(host, 0) + 1
         if refusal is not None:
-            connection.close(refusal)
+            connection.close(CloseReason.OVER_LIMIT, refusal)
             return
         self._socket_options.apply(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
@@ -122,10 +146,14 @@ class Server:
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 
-    def closing(self, connection: Connection, reason: str | None) -> None:
+    def lost(self, connection: Connection) -> None:
+        self.closed[connection.listener_name, CloseReason.LOST] += 1
+
+    def closing(self, connection: Connection, reason: CloseReason, why: str | None) -> None:
         """It is aborted if it has not sent its last responses in time."""
-        if reason is not None:
-            self._log_closing(connection, reason)
+        self.closed[connection.listener_name, reason] += 1
+        if why is not None:
+            self._log_closing(connection, why)
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
@@ -156,14 +184,14 @@ class Server:
         next_ms = self._sessions.drop_detached(self.runtime.clock.now_ms())
         self._sessions_timer = None if next_ms is None else self.runtime.wheel.schedule(next_ms, self._drop_sessions)
 
-    def _log_closing(self, connection: Connection, reason: str) -> None:
+    def _log_closing(self, connection: Connection, why: str) -> None:
         second = self.runtime.clock.now_ms() // 1000
         if second != self._logged_second:
             self._logged_second = second
             self._logged_count = 0
         self._logged_count += 1
         if self._logged_count <= CLOSINGS_LOGGED_PER_SECOND:
-            self.runtime.log.info("connection closed", peer=connection.peer_host, reason=reason)
+            self.runtime.log.info("connection closed", peer=connection.peer_host, reason=why)
 
     # Limits.
 
@@ -200,7 +228,7 @@ class Server:
             if connection.is_answering or connection.count_unread():
                 connection.last_event_ms = now_ms
             if now_ms - connection.last_event_ms >= self._idle_ms_max:
-                connection.close(f"idle for {self._idle_ms_max} ms")
+                connection.close(CloseReason.IDLE, f"idle for {self._idle_ms_max} ms")
             else:
                 self._watch_idle(connection)
 

@@ -17,6 +17,9 @@ from collections import deque
 from collections.abc import Callable
 
 TURN_MS = 2
+# How often a connection looks whether its turn is over; it handles as many requests at least, or one that is long.
+REQUESTS_PER_LOOK = 4
+LONG_REQUEST = 4096
 READ_BYTES_PER_STEP = 1 << 20
 # A fetch costs something even if there is nothing to read: some hundred microseconds, as many as so much to read.
 READ_COST_BYTES = 64 << 10

@@ -27,7 +27,10 @@ class Cleaner:
         self._compacted = compacted
         self.compaction_ns = 0
         """How long compactions have taken in all, without those that are under way."""
+        self.dirty_ratio_max: float | None = None
+        """Of the logs that the last whole round has met; None before it, and without a cleaner."""
         self._round: list[Partition] = []
+        self._round_dirty_ratio_max = 0.0
         self._found_work = False
         self._timer: TimerEntry | None = None
         self._rests_since_ms = 0
@@ -63,6 +66,7 @@ class Cleaner:
     def _begin_round(self) -> None:
         self._found_work = False
         self._round = []
+        self._round_dirty_ratio_max = 0.0
         if self._runtime.config.log_cleaner_enable:
             self._round = [partition for partition in self._partitions if partition.log.config.is_compacted]
         self._next()
@@ -80,6 +84,7 @@ class Cleaner:
                 return
         if self._timer is None:
             return
+        self.dirty_ratio_max = self._round_dirty_ratio_max if self._runtime.config.log_cleaner_enable else None
         if self._found_work:
             self._runtime.soon(self._begin_round)
         else:
@@ -90,7 +95,13 @@ class Cleaner:
         from ottla.storage.compaction import plan_compaction
 
         now_wall_ms = self._runtime.clock.wall_ms()
-        return plan_compaction(partition.log, now_wall_ms=now_wall_ms, upper_bound=partition.last_stable_offset)
+        upper_bound = partition.last_stable_offset
+        return plan_compaction(
+            partition.log, now_wall_ms=now_wall_ms, upper_bound=upper_bound, note_dirty_ratio=self._note_dirty_ratio
+        )
+
+    def _note_dirty_ratio(self, ratio: float) -> None:
+        self._round_dirty_ratio_max = max(self._round_dirty_ratio_max, ratio)
 
     def _clean(self, partition: Partition, plan: "CompactionPlan") -> None:
         from ottla.storage.compaction import compact

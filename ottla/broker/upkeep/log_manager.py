@@ -124,6 +124,11 @@ class LogManager:
         return self._cleaner.compaction_ns
 
     @property
+    def dirty_ratio_max(self) -> float | None:
+        """The largest part of a compacted log that no compaction has seen yet, where that is known."""
+        return self._cleaner.dirty_ratio_max
+
+    @property
     def has_failed_checkpoint(self) -> bool:
         """Whether a checkpoint could not be written when that was tried last."""
         return self._checkpoints.has_failed or any(writer.has_failed for writer in self._writers)

@@ -1,5 +1,7 @@
 """A partition's groups when this broker is elected as its leader, and when it resigns (docs/semantics §4.4, §4.5)."""
 
+from collections.abc import Iterator
+
 from ottla.coordinator.classic import rebalance, sessions
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import restore_member
@@ -12,12 +14,16 @@ from ottla.coordinator.records import GroupMetadata
 from ottla.protocol.errors import ErrorCode
 
 
-def on_elected(context: GroupContext) -> None:
-    """Make the groups of what the log says. Every session starts again: members could not heartbeat here until now."""
+def on_elected(context: GroupContext) -> Iterator[None]:
+    """Make the groups of what the log says, and yield after every few groups and members.
+
+    Every session starts again: members could not heartbeat here until now."""
     for reason, skipped in context.durable.skipped.items():
         context.observe(
             RecordsSkipped(reason=reason, count=skipped.records, first_record_offset=skipped.first_record_offset)
         )
+    done = 0
+    over_size: list[ClassicGroup] = []
     for group_id in context.durable.group_ids():
         group = context.groups[group_id] = _restore(group_id, context.durable.metadata.get(group_id))
         offsets = len(context.durable.offsets.get(group_id, {}))
@@ -32,8 +38,17 @@ def on_elected(context: GroupContext) -> None:
         )
         for member in group.members.values():
             sessions.renew(context, member)
+            done += 1
+            if not done % context.members_per_slice:
+                yield
         if len(group.members) > context.config.group_max_size:
-            rebalance.rebalance(context, group, Why(Cause.GROUP_OVER_SIZE))
+            over_size.append(group)
+        done += 1
+        if not done % context.members_per_slice:
+            yield
+    # What this sets off comes back as events, and those are taken when all groups are there.
+    for group in over_size:
+        rebalance.rebalance(context, group, Why(Cause.GROUP_OVER_SIZE))
 
 
 def _restore(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:

@@ -41,11 +41,14 @@ def _store(context: GroupContext, event: CommitOffsets) -> Iterator[None]:
     result = CommitResult(tuple(results))
     after = CommitStored(event, result, len(records))
     if not records:
+        if event.offsets:
+            # As in Kafka, a simple group is there when it commits, though nothing of that can be stored.
+            context.create_empty(event.group_id)
         context.reply(event.token, result)
     elif event.producer is None:
         context.append(event.group_id, records, after)
     else:
-        context.append_in_transaction(event.group_id, records, after, event.producer)
+        context.append_in_transaction(event.group_id, records, after, event.producer, event.guard)
 
 
 def _error_without_group(event: CommitOffsets) -> ErrorCode | None:

@@ -31,6 +31,8 @@ class Append:
     records: tuple[CoordinatorRecord, ...]
     producer: ProducerIdAndEpoch | None = None
     """Of a transactional batch; it has no sequence."""
+    guard: Any = None
+    """What the log wants to see of the first batch of a transaction. Only the shell looks at it."""
 
 
 class Reply(NamedTuple):

@@ -79,8 +79,8 @@ class CoordinatorShard(Protocol):
         not any more."""
         ...
 
-    def on_elected(self) -> None:
-        """The log is loaded: make what it says, and start its timers."""
+    def on_elected(self) -> Iterator[None]:
+        """The log is loaded: make what it says, and start its timers. Yields after each slice."""
         ...
 
     def on_resigned(self) -> None:
@@ -119,6 +119,8 @@ class CoordinatorPartition(Generic[S]):
         self.rest = shard.context.rest
         self._requests = shard.requests
         self._timeline = shard.timeline
+        # The slices of `finish_loading`.
+        self._election: Iterator[None] | None = None
         if self._timeline is not None:
             self._context.on_append = self._replay_at_append
 
@@ -138,10 +140,17 @@ class CoordinatorPartition(Generic[S]):
         return self.shard.replay_marker(producer_id, commit=commit)
 
     def finish_loading(self, now_ms: int, wall_ms: int) -> list[Effect]:
+        """A slice of making what the log says: call it until the phase is ACTIVE. The list is the caller's.
+
+        Until then requests are refused, and other events, those of timers too, must wait."""
         assert self.phase is Phase.LOADING, f"loading ends in phase {self.phase.name}"
-        self.phase = Phase.ACTIVE
         self._context.begin(now_ms, wall_ms)
-        self.shard.on_elected()
+        if self._election is None:
+            self._election = self.shard.on_elected()
+        for _ in self._election:
+            break
+        else:
+            self.phase = Phase.ACTIVE
         return self._context.effects
 
     def fail_loading(self) -> None:

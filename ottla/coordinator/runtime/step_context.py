@@ -109,9 +109,14 @@ class StepContext:
             self.on_append(append_id, records)
 
     def append_in_transaction(
-        self, owner: str, records: Sequence[CoordinatorRecord], after: AfterAppend, producer: ProducerIdAndEpoch
+        self,
+        owner: str,
+        records: Sequence[CoordinatorRecord],
+        after: AfterAppend,
+        producer: ProducerIdAndEpoch,
+        guard: Any,
     ) -> None:
         """As `append`, in a transaction of the producer. `completed` comes before the transaction's marker."""
         assert self.on_append is None, "what a transaction changes is known at its marker, not at the append"
         append_id = self.appends.open(owner, tuple(records), after, producer.producer_id)
-        self.effects.append(Append(append_id, tuple(records), producer))
+        self.effects.append(Append(append_id, tuple(records), producer, guard))

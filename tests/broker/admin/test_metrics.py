@@ -82,7 +82,11 @@ async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
         assert known - names <= {
             # Nothing of the kind has happened yet.
             "ottla_request_errors_total",
+            "ottla_client_software_info",
+            "ottla_connections_closed_total",
+            "ottla_compaction_dirty_ratio_max",
             "ottla_follower_lag_records",
+            "ottla_follower_lag_seconds",
             "ottla_isr_changes_total",
             "ottla_leader_changes_total",
             "ottla_log_directory_bytes",
@@ -173,13 +177,14 @@ def test_rebalances_are_counted_by_cause_and_not_when_loaded() -> None:
     groups = GroupSource(SimpleNamespace(config=ServerConfig()), None, SimpleNamespace(loaded_shards=list))  # type: ignore[arg-type]
     started = {"group_id": "g", "generation": 1, "member_id": None, "client_reason": None, "members": 1}
     for cause in (Cause.MEMBER_JOINED, Cause.MEMBER_JOINED, Cause.SESSION_EXPIRED):
-        groups.observe(RebalanceStarted(cause=cause, join_deadline_ms=5, **started))  # type: ignore[arg-type]
-    groups.observe(GroupLoaded(group_id="l", generation=3, state=GroupState.STABLE, members=2, offsets=0))
+        groups.observe(RebalanceStarted(cause=cause, join_deadline_ms=5, **started), 0)  # type: ignore[arg-type]
+    groups.observe(GroupLoaded(group_id="l", generation=3, state=GroupState.STABLE, members=2, offsets=0), 0)
     members = {"leader_id": "m", "member_ids": ("m",)}
     groups.observe(
-        GenerationStarted(group_id="g", generation=2, protocol_name="range", join_phase_ms=300, **members)  # type: ignore[arg-type]
+        GenerationStarted(group_id="g", generation=2, protocol_name="range", join_phase_ms=300, **members),  # type: ignore[arg-type]
+        300,
     )
-    groups.observe(GenerationCompleted(group_id="g", generation=2, sync_phase_ms=20, **members))  # type: ignore[arg-type]
+    groups.observe(GenerationCompleted(group_id="g", generation=2, sync_phase_ms=20, **members), 320)  # type: ignore[arg-type]
 
     assert groups._counts.keys() == {"g"}
     assert groups._counts["g"].rebalances == {"member joined": 2, "session expired": 1}

@@ -33,7 +33,7 @@ class Loading(Shell):
 
     def finish(self) -> None:
         self.facts.clear()
-        self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
+        self.finish_loading()
 
 
 def test_loaded_stable_group_has_everything_that_was_stored(shell: Shell) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.events import LeaveGroup, LeavingMember
+from ottla.coordinator.events import DescribeGroup, ExpireOffsets, LeaveGroup, LeavingMember
+from ottla.coordinator.group_removal import OFFSETS_PER_SLICE
 from ottla.coordinator.records import GroupMetadata, StoredMember, build_large_group_metadata_value
 from ottla.coordinator.records import build_group_metadata_value as build
 from ottla.coordinator.runtime.effects import Reply
@@ -134,3 +135,40 @@ def test_a_value_built_in_slices_is_the_same(count: int) -> None:
 
     assert len(list(building())) == -(-count // PER_SLICE)
     assert values == [build(empty._replace(members=members))]
+
+
+def test_many_groups_and_members_are_loaded_in_slices(shell: Shell) -> None:
+    stable(shell)
+    for number in range(MEMBERS):
+        shell.client("c", group_id=f"simple {number}").commit(1)
+    shell.slices.clear()
+    shell.move_coordinator()
+
+    assert (len(shell.timers), len(shell.partition.shard.groups)) == (MEMBERS, MEMBERS + 1)
+    assert len(shell.slices) > 2 * MEMBERS // PER_SLICE
+    # The first has what the end of the last term sends.
+    assert max(map(len, shell.slices[1:])) <= EFFECTS_MAX
+
+
+def test_requests_are_refused_until_all_groups_are_loaded(shell: Shell) -> None:
+    stable(shell)
+    partition = shell.empty_partition()
+    shell.load_into(partition)
+    partition.finish_loading(shell.now_ms, shell.wall_ms)
+
+    (reply,) = partition.step(DescribeGroup(1, "g"), shell.now_ms, shell.wall_ms)
+
+    assert isinstance(reply, Reply)
+    assert reply.result.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_groups_expire_in_slices(shell: Shell) -> None:
+    for number in range(2 * OFFSETS_PER_SLICE):
+        shell.client("c", group_id=f"simple {number}").commit(1)
+    shell.slices.clear()
+    shell.advance(8 * 24 * 3_600_000)
+    shell.happen(ExpireOffsets())
+
+    assert not shell.partition.shard.groups
+    # Of one group: its tombstones, its end.
+    assert most_effects(shell) <= 3 * OFFSETS_PER_SLICE

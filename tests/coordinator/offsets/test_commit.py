@@ -2,7 +2,15 @@
 
 import pytest
 
-from ottla.coordinator.events import DeleteGroup, DeleteOffsets, FetchOffsets, OffsetToCommit, TopicsDeleted
+from ottla.coordinator.events import (
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    FetchOffsets,
+    ListGroups,
+    OffsetToCommit,
+    TopicsDeleted,
+)
 from ottla.coordinator.results import CommitResult, DeleteOffsetsResult, FetchedOffset, FetchResult, PartitionError
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.harness import WALL_START_MS, Client, Shell, short_subscription, simple_commit, subscription
@@ -124,9 +132,24 @@ def test_metadata_is_measured_in_utf16_units(shell: Shell) -> None:
 def test_nothing_is_appended_when_no_partition_is_left(shell: Shell) -> None:
     answer = shell.commit(0, offsets=(OffsetToCommit("t", 0, 1, metadata="x" * 4097),))
     assert answer == committed_to(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    assert shell.commit(0, offsets=()) == CommitResult(())
+    assert shell.commit(0, offsets=(), group_id="other") == CommitResult(())
     assert shell.log == []
-    assert shell.group() is None
+    assert shell.group("other") is None
+
+
+@pytest.mark.parametrize("group_id", ["g", ""])
+def test_group_is_there_though_its_first_commit_was_refused(shell: Shell, group_id: str) -> None:
+    """As in Kafka 4.1. The log knows nothing of it, so it goes with the coordinator, or when groups expire."""
+    too_large = (OffsetToCommit("t", 0, 1, metadata="x" * 4097),)
+    shell.commit(0, offsets=too_large, group_id=group_id)
+    listed = shell.send(ListGroups(shell.token(), (), ()))
+    assert [(group.group_id, group.state) for group in listed.groups] == [(group_id, "Empty")]
+    assert shell.send(DeleteGroup(shell.token(), group_id)).error is ErrorCode.NONE
+    assert shell.group(group_id) is None
+    shell.commit(0, offsets=too_large, group_id=group_id)
+    shell.happen(ExpireOffsets())
+    assert shell.group(group_id) is None
+    assert shell.log == []
 
 
 def test_all_partitions_of_a_request_go_into_one_batch(shell: Shell) -> None:

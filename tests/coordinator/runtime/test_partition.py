@@ -103,8 +103,9 @@ class Counters:
     def on_committed(self, owner: str) -> None:
         self.owners.append(owner)
 
-    def on_elected(self) -> None:
+    def on_elected(self) -> Iterator[None]:
         self.context.set_timer("tick", 10)
+        return iter(())
 
     def on_resigned(self) -> None:
         self.context.cancel_timer("tick")

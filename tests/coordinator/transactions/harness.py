@@ -21,7 +21,7 @@ from ottla.coordinator.runtime.effects import (
     SetTimer,
     TimerFired,
 )
-from ottla.coordinator.runtime.partition import CoordinatorPartition
+from ottla.coordinator.runtime.partition import CoordinatorPartition, Phase
 from ottla.coordinator.transactions.context import TransactionConfig
 from ottla.coordinator.transactions.entry import TransactionMetadata, TransactionState
 from ottla.coordinator.transactions.events import (
@@ -77,7 +77,8 @@ class TransactionLog:
         self.queue: deque[Any] = deque()
         self.markers.clear()
         self.partition = self.loading_partition()
-        self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
+        while self.partition.phase is Phase.LOADING:
+            self.perform(self.partition.finish_loading(self.now_ms, self.wall_ms))
         self.drain()
 
     def loading_partition(self) -> CoordinatorPartition[TransactionShard]:

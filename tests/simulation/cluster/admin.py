@@ -66,6 +66,15 @@ TOPIC_CONFIGS = {
     "flush.ms": ["500", "9223372036854775807"],
     "file.delete.delay.ms": ["0", "3000"],
 }
+# Where the plan has throttles: slow enough to be met, and fast enough for all to be in sync at last.
+TOPIC_THROTTLES = {
+    "leader.replication.throttled.replicas": ["*", "0:1,0:2,1:1,1:2"],
+    "follower.replication.throttled.replicas": ["*", "0:2,0:3,1:3"],
+}
+BROKER_THROTTLES = {
+    "leader.replication.throttled.rate": ["4000", "40000"],
+    "follower.replication.throttled.rate": ["4000", "40000"],
+}
 BROKER_CONFIGS = {
     "log.segment.bytes": ["700", "1000000"],
     "log.cleaner.backoff.ms": ["300", "15000"],
@@ -172,7 +181,9 @@ class Admin:
         """Alters a few configs of a topic or of all brokers, or gives them back their defaults."""
         of_topic = self._rng.random() < 0.7
         choices = TOPIC_CONFIGS if of_topic else BROKER_CONFIGS
-        names = self._rng.sample(sorted(choices), self._rng.randint(1, 3))
+        if self._world.plan.throttles and self._rng.random() < 0.7:
+            choices = TOPIC_THROTTLES if of_topic else BROKER_THROTTLES
+        names = self._rng.sample(sorted(choices), self._rng.randint(1, min(3, len(choices))))
         configs = [self._altered(name, choices[name]) for name in names]
         name = self._rng.choice(self._world.topics) if of_topic else ""
         kind = TOPIC if of_topic else BROKER

@@ -61,6 +61,8 @@ class ClusterPlan:
     """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
     transacts: bool
     """Transactional producers write to a topic of their own, and consumers read what they have committed."""
+    throttles: bool
+    """An operator throttles the followers that are not in sync."""
     orders_names: bool
     """A loss of power takes the last changes of names in a directory, as where the file system has a journal, and not
     any of them."""
@@ -96,6 +98,7 @@ class ClusterPlan:
             searches=False,
             has_racks=False,
             transacts=False,
+            throttles=False,
             orders_names=True,
         )
         # Drawn last, so that what is drawn before does not depend on it.
@@ -122,9 +125,10 @@ class ClusterPlan:
         # What is checked of compacted logs does not know of transactions.
         self.transacts = not self.compacts and make_rng("transactions").random() < 0.35
         self.has_racks = make_rng("racks").random() < 0.15
-        # A log that rolls before its first flush may begin with its second segment then: that is not promised.
-        rolls = self.compacts or self.segment_bytes < 1 << 30
-        self.orders_names = rolls or make_rng("order of names").random() < 0.5
+        self.throttles = make_rng("throttles").random() < 0.3
+        if self.throttles:
+            self.faults |= {"configure"}
+        self.orders_names = make_rng("order of names").random() < 0.5
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""

@@ -44,6 +44,7 @@ from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import Conditions, SimulatedNetwork
+from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_book import TransactionBook
 from tests.simulation.wire import Wire, connect
@@ -104,7 +105,8 @@ class ClusterWorld:
         # A client's own timeout comes on top of what the broker may take.
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS
         try:
-            self.loop.run_until_complete(self._story())
+            with slices_of_one(self.make_rng("slices").random() < 0.3):
+                self.loop.run_until_complete(self._story())
         except Violated:
             pass
         except NothingLeftToDo as nothing:

@@ -38,10 +38,29 @@ REQUESTS: Final = (
     _counter(
         "ottla_request_errors_total", "api error", "Answers with an error, or partitions of them, by Kafka's name."
     ),
+    _counter("ottla_request_bytes_total", "api", "Bytes of requests received, their size fields included."),
+    _counter("ottla_response_bytes_total", "api", "Bytes of responses, as given to the sockets."),
     _gauge("ottla_requests_parked", "purgatory", "Requests that wait for a condition or their time."),
     _counter("ottla_parked_expired_total", "purgatory", "Parked requests whose time was over before their condition."),
     _gauge("ottla_connections", "listener", "Open connections of clients and brokers."),
     _counter("ottla_connections_opened_total", "listener", "Connections accepted. A high rate: clients do not pool."),
+    _counter(
+        "ottla_connections_closed_total",
+        "listener reason",
+        "Connections closed, and why: client, lost, idle, malformed, too large, not kafka, not served, request failed, "
+        "unhandled error, over limit, slow client, broker stops. The log has the address.",
+    ),
+    _gauge(
+        "ottla_connections_held",
+        "reason",
+        "Connections whose requests wait: parked (for an earlier one), writing (for the client to read), throttle, "
+        "start, turn (for other connections: it sends more than the loop can give at once).",
+    ),
+    _gauge(
+        "ottla_client_software_info",
+        "name version",
+        "1; clients that have connected since the start, as they call themselves. From 50 on, _other.",
+    ),
     _histogram(
         "ottla_loop_lateness_seconds", "", "How late the event loop was for its timers. High: slow steps, CPU limits."
     ),
@@ -80,22 +99,49 @@ REPLICATION: Final = (
         "topic partition follower",
         "How far a follower is behind; while it is, or is out of sync.",
     ),
+    _gauge(
+        "ottla_follower_lag_seconds",
+        "topic partition follower",
+        "Since a follower was last at its leader's end; while it is behind, or is out of sync.",
+    ),
     _counter("ottla_isr_changes_total", "change", "Changes of the ISR that leaders here made: shrink, expand."),
     _counter(
         "ottla_leader_changes_total",
         "reason",
         "Leaders changed by this broker as controller. unclean: records are lost.",
     ),
+    _histogram(
+        "ottla_log_write_seconds", "", "Writes of what was appended to a partition led here. High: the disk is busy."
+    ),
+    _histogram(
+        "ottla_log_flush_seconds", "", "Syncs of logs with flush.messages or flush.ms; one may be of many logs."
+    ),
     _gauge("ottla_log_failures", "", "Logs that cannot be written. Look at the kernel's log for disk errors."),
     _gauge("ottla_log_directory_bytes", "kind", "The disk of the data directory, total and free."),
     _counter("ottla_retention_deleted_bytes_total", "", "Bytes of segments that retention has removed here."),
     _counter("ottla_compaction_seconds_total", "", "How long compactions of logs here have taken."),
+    _gauge(
+        "ottla_compaction_dirty_ratio_max",
+        "",
+        "Of the compacted logs here, the largest part, by bytes, that is not compacted. "
+        "Long above min.cleanable.dirty.ratio: compaction cannot keep up.",
+    ),
     _gauge("ottla_fetch_sessions", "", "Fetch sessions of consumers and followers."),
     _gauge("ottla_receive_buffers_lent", "", "Large buffers that connections receive requests into."),
     _gauge("ottla_recent_appends_bytes", "", "Records kept in memory for followers."),
     _gauge("ottla_controller_active", "", "1 on the broker that is the controller. The sum is to be 1."),
     _gauge("ottla_brokers", "state", "Registered brokers; from the controller alone."),
     _gauge("ottla_metadata_store_up", "", "1 while the metadata store answers."),
+    _histogram(
+        "ottla_metadata_store_seconds",
+        "",
+        "Calls of the metadata store, until it answered or was given up. High: look at etcd's disk and network.",
+    ),
+    _gauge(
+        "ottla_metadata_apply_lag_seconds",
+        "",
+        "How long this broker has known of a change in the metadata store and not applied it. 0 where all is applied.",
+    ),
     _counter(
         "ottla_metadata_store_errors_total", "", "Calls that the metadata store did not answer. Rising: look at etcd."
     ),
@@ -117,6 +163,27 @@ GROUPS: Final = (
     _histogram("ottla_group_rebalance_seconds", "phase", "How long rebalances took: join, sync, and total."),
     _gauge("ottla_group_rebalance_last_seconds", "group phase", "How long the last rebalance of the group took."),
     _counter("ottla_group_members_removed_total", "group cause", "Members that left or were removed, and why."),
+    _counter(
+        "ottla_group_wait_seconds_total",
+        "group for",
+        "Seconds times members that waited in rebalances, and for what: member (that the others join), deadline (that "
+        "members join which were then removed), initial delay, leader (its assignment), storing.",
+    ),
+    _counter(
+        "ottla_group_partition_seconds_unowned_total",
+        "group",
+        "Partitions times seconds without an owner: what rebalances cost. Cooperative assignors keep it low.",
+    ),
+    _counter(
+        "ottla_group_partition_seconds_silent_total",
+        "group",
+        "Partitions times seconds that members kept after their last heartbeat until their sessions expired.",
+    ),
+    _histogram(
+        "ottla_group_load_seconds",
+        "",
+        "Until a partition of __consumer_offsets that has got its leader here is served.",
+    ),
     _counter("ottla_group_commits_total", "group", "Commits of offsets."),
     _counter("ottla_group_store_failures_total", "group", "Changes of a group that could not be written to its log."),
     _gauge(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from ottla.broker.admin.metrics.exposition import Sample, joined, labels
+from ottla.broker.admin.metrics.group_waits import GroupWaits
 from ottla.broker.admin.metrics.source import OTHER, Budget, Samples
 from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.replica_manager import ReplicaManager
@@ -16,8 +17,10 @@ from ottla.coordinator.facts import (
     Fact,
     GenerationCompleted,
     GenerationStarted,
+    GroupLoaded,
     MemberRemoved,
     OffsetsCommitted,
+    OffsetsRemoved,
     RebalanceStarted,
     StoreFailed,
 )
@@ -38,14 +41,19 @@ def lag_label(group: str, topic: str, index: int) -> str:
 class GroupCounts:
     """What has happened to one group since it is coordinated here."""
 
-    __slots__ = ("commits", "last_ms", "rebalances", "removed", "store_failures")
+    __slots__ = ("commits", "last_ms", "rebalances", "removed", "store_failures", "waits")
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.rebalances: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.last_ms: dict[str, int] = {}
         self.commits = 0
         self.store_failures = 0
+        self.waits = GroupWaits(now_ms)
+
+
+class ServedPartition(Protocol):
+    began_ms: int
 
 
 class CoordinatedGroups(Protocol):
@@ -64,6 +72,7 @@ class GroupSource:
         self._lags = Budget(config.ottla_metrics_lag_max, lag_label)
         self._counts: dict[str, GroupCounts] = {}
         self._phases = {phase: Histogram() for phase in PHASES}
+        self._loads = Histogram()
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
@@ -84,6 +93,8 @@ class GroupSource:
             "ottla_group_store_failures_total": lambda: self._caused(
                 "", lambda counts: Counter({"": counts.store_failures} if counts.store_failures else {})
             ),
+            **self._wait_families(),
+            "ottla_group_load_seconds": lambda: [("", self._loads)],
             "ottla_group_lag_records": self._lag,
             "ottla_metrics_overflow": lambda: [
                 (labels(kind="groups"), self._groups.overflow),
@@ -91,39 +102,59 @@ class GroupSource:
             ],
         }
 
+    def _wait_families(self) -> dict[str, Callable[[], Samples]]:
+        return {
+            "ottla_group_wait_seconds_total": lambda: self._caused("for", lambda counts: counts.waits.waited_ms, 1000),
+            "ottla_group_partition_seconds_unowned_total": lambda: self._caused(
+                "", lambda counts: Counter({"": counts.waits.unowned_ms}), 1000
+            ),
+            "ottla_group_partition_seconds_silent_total": lambda: self._caused(
+                "", lambda counts: Counter({"": counts.waits.silent_ms}), 1000
+            ),
+        }
+
     # What the coordinator reports.
 
-    def observe(self, fact: Fact) -> None:
+    def loaded(self, partition: ServedPartition) -> None:
+        """A partition of `__consumer_offsets` is served from now on."""
+        self._loads.observe((self._runtime.clock.now_ms() - partition.began_ms) * 1_000_000)
+
+    def observe(self, fact: Fact, now_ms: int) -> None:
         """Of a group that is loaded, nothing is counted: it happened elsewhere."""
+        if isinstance(fact, OffsetsCommitted):
+            self._of(fact.group_id, now_ms).commits += 1
+            return
+        group_id: str | None = getattr(fact, "group_id", None)
+        if group_id is None or isinstance(fact, GroupLoaded | OffsetsRemoved):
+            return
+        counts = self._of(group_id, now_ms)
+        counts.waits.observe(fact, now_ms)
         match fact:
-            case OffsetsCommitted():
-                self._of(fact.group_id).commits += 1
             case RebalanceStarted():
-                self._of(fact.group_id).rebalances[fact.cause.value] += 1
+                counts.rebalances[fact.cause.value] += 1
             case MemberRemoved():
-                self._of(fact.group_id).removed[fact.cause.value] += 1
+                counts.removed[fact.cause.value] += 1
             case GenerationStarted():
-                self._of(fact.group_id).last_ms["join"] = fact.join_phase_ms
+                counts.last_ms["join"] = fact.join_phase_ms
                 self._phases["join"].observe(fact.join_phase_ms * 1_000_000)
             case GenerationCompleted():
-                self._completed(fact)
+                self._completed(fact, counts.last_ms)
             case StoreFailed():
-                self._of(fact.group_id).store_failures += 1
+                counts.store_failures += 1
             case _:
                 pass
 
-    def _completed(self, fact: GenerationCompleted) -> None:
-        last_ms = self._of(fact.group_id).last_ms
+    def _completed(self, fact: GenerationCompleted, last_ms: dict[str, int]) -> None:
         last_ms["sync"] = fact.sync_phase_ms
         self._phases["sync"].observe(fact.sync_phase_ms * 1_000_000)
         if "join" in last_ms:
             last_ms["total"] = last_ms["join"] + fact.sync_phase_ms
             self._phases["total"].observe(last_ms["total"] * 1_000_000)
 
-    def _of(self, group_id: str) -> GroupCounts:
+    def _of(self, group_id: str, now_ms: int) -> GroupCounts:
         counts = self._counts.get(group_id)
         if counts is None:
-            counts = self._counts[group_id] = GroupCounts()
+            counts = self._counts[group_id] = GroupCounts(now_ms)
         return counts
 
     # Samples.
@@ -132,7 +163,7 @@ class GroupSource:
         rows: list[tuple[str, ClassicGroup]] = []
         others: list[ClassicGroup] = []
         states: Counter[tuple[str, str]] = Counter()
-        parked: Counter[str] = Counter(join=0)
+        parked: Counter[str] = Counter(join=0, sync=0)
         here: set[str] = set()
         for shard in self._coordinators.loaded_shards():
             for group_id, group in list(shard.groups.items()):
@@ -140,6 +171,8 @@ class GroupSource:
                 here.add(group_id)
                 states[group.state.value, group.protocol_type or ""] += 1
                 parked["join"] += group.parked_joins
+                if group.state is GroupState.COMPLETING_REBALANCE:
+                    parked["sync"] += sum(member.parked_sync is not None for member in group.members.values())
                 text = self._groups.labels(group_id)
                 if text is None:
                     others.append(group)
@@ -147,8 +180,9 @@ class GroupSource:
                     rows.append((text, group))
         self._groups.end_pass()
         self.rows, self._others, self._states, self._parked = rows, others, states, parked
-        for group_id in list(self._counts):
+        for group_id, counts in list(self._counts.items()):
             yield
+            counts.waits.charge(self._runtime.clock.now_ms())
             if group_id not in here:
                 # It is deleted, or another broker coordinates it.
                 self._counts.pop(group_id, None)
@@ -188,21 +222,25 @@ class GroupSource:
             for phase, lasted_ms in list(counts.last_ms.items()):
                 yield joined(text, labels(phase=phase)), lasted_ms / 1000
 
-    def _caused(self, name: str, count: Callable[[GroupCounts], Counter[str]]) -> Iterator[Sample | None]:
+    def _caused(
+        self, name: str, count: Callable[[GroupCounts], Counter[str]], per_unit: int = 0
+    ) -> Iterator[Sample | None]:
+        """`per_unit`: how many of what is counted are one of the family's unit, where that is another."""
         for text, group in self.rows:
             counts = self._counts.get(group.group_id)
             if counts is None:
                 yield None
                 continue
             for value, number in list(count(counts).items()):
-                yield joined(text, labels(**{name: value}) if name else ""), number
+                yield joined(text, labels(**{name: value}) if name else ""), number / per_unit if per_unit else number
         rest: Counter[str] = Counter()
         for group in self._others:
             yield None
             if group.group_id in self._counts:
                 rest.update(count(self._counts[group.group_id]))
         for value, number in rest.items():
-            yield joined(labels(group=OTHER), labels(**{name: value}) if name else ""), number
+            other = joined(labels(group=OTHER), labels(**{name: value}) if name else "")
+            yield other, number / per_unit if per_unit else number
 
     def _lag(self) -> Iterator[Sample | None]:
         other, has_other = 0, False

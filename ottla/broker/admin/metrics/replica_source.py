@@ -13,7 +13,7 @@ from ottla.broker.runtime import LoopRuntime
 from ottla.cluster.image import NO_LEADER, MetadataImage
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.partition import Partition, TopicTraffic
-from ottla.replication.replica_progress import UNKNOWN_OFFSET
+from ottla.replication.replica_progress import NEVER_MS, UNKNOWN_OFFSET, ReplicaProgress
 
 
 def topic_label(topic: str) -> str:
@@ -76,6 +76,7 @@ class ReplicaSource:
             "ottla_partition_replicas": lambda: self.each(lambda p: len(p.replicas)),
             "ottla_partition_leader_epoch": lambda: self.each(lambda p: p.leader_epoch),
             "ottla_follower_lag_records": self._follower_lag,
+            "ottla_follower_lag_seconds": self._follower_lag_seconds,
         }
 
     def _count_families(self) -> dict[str, Callable[[], Samples]]:
@@ -102,6 +103,8 @@ class ReplicaSource:
             "ottla_partitions_offline": lambda: [("", self._offline)] if controller.is_controller else [],
             "ottla_isr_changes_total": lambda: [(labels(change=c), n) for c, n in replicas.isr_changes.items()],
             "ottla_leader_changes_total": lambda: [(labels(reason=r), n) for r, n in controller.leader_changes.items()],
+            "ottla_log_write_seconds": lambda: [("", replicas.write_times)],
+            "ottla_log_flush_seconds": lambda: [("", replicas.flush_times)],
             "ottla_log_failures": lambda: [("", probe.failed_logs)],
             "ottla_log_directory_bytes": self._disk,
             "ottla_fetch_sessions": lambda: [("", len(self._fetch_sessions))],
@@ -110,6 +113,9 @@ class ReplicaSource:
             "ottla_brokers": self._brokers,
             "ottla_retention_deleted_bytes_total": lambda: [("", probe.retention_deleted_bytes)],
             "ottla_compaction_seconds_total": lambda: [("", probe.compaction_ns / 1e9)],
+            "ottla_compaction_dirty_ratio_max": self._dirty_ratio,
+            "ottla_metadata_store_seconds": lambda: [("", probe.metadata.store_times)],
+            "ottla_metadata_apply_lag_seconds": lambda: [("", probe.metadata.apply_lag_ms / 1000)],
             "ottla_metadata_store_errors_total": lambda: [("", probe.store_errors)],
             "ottla_metadata_store_up": lambda: [("", int(probe.store_answers))],
             "ottla_metadata_session_remaining_seconds": lambda: [("", probe.session_remaining_ms / 1000)],
@@ -173,6 +179,26 @@ class ReplicaSource:
         self._topics.end_pass()
 
     def _follower_lag(self) -> Iterator[Sample | None]:
+        for behind in self._followers_behind():
+            yield None if behind is None else behind[:2]
+
+    def _follower_lag_seconds(self) -> Iterator[Sample | None]:
+        """Since it has last been at the leader's end; unknown of one that has not been there in this term."""
+        now_ms = self._runtime.clock.now_ms()
+        for behind in self._followers_behind():
+            if behind is None:
+                yield None
+                continue
+            text, lag, progress = behind
+            if not lag:
+                yield text, 0
+            elif progress.last_caught_up_ms == NEVER_MS:
+                yield None
+            else:
+                yield text, max(now_ms - progress.last_caught_up_ms, 0) / 1000
+
+    def _followers_behind(self) -> Iterator[tuple[str, int, ReplicaProgress] | None]:
+        """Labels, lag in records and progress of each that lags or is out of sync."""
         for text, partition in self.rows:
             leadership = partition.leadership
             if leadership is None or not leadership.followers:
@@ -183,13 +209,17 @@ class ReplicaSource:
                 known = progress.log_end_offset
                 lag = end_offset - known if known != UNKNOWN_OFFSET else end_offset - partition.log.log_start_offset
                 behind = lag > 0 or follower not in partition.isr
-                yield (joined(text, labels(follower=follower)), max(lag, 0)) if behind else None
+                yield (joined(text, labels(follower=follower)), max(lag, 0), progress) if behind else None
 
     def _disk(self) -> list[Sample]:
         room = self._probe.disk.room
         if room is None:
             return []
         return [(labels(kind="total"), room.total_bytes), (labels(kind="free"), room.free_bytes)]
+
+    def _dirty_ratio(self) -> list[Sample]:
+        ratio = self._probe.dirty_ratio_max
+        return [] if ratio is None else [("", ratio)]
 
     def partitions_by_topic(self) -> Iterator[Sample | None]:
         """From the leader of a topic's first partition."""

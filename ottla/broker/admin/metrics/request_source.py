@@ -9,10 +9,25 @@ from ottla.broker.admin.metrics.source import Samples
 from ottla.broker.histogram import merged
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
+from ottla.broker.server.connection import (
+    HELD_BY_PARKED,
+    HELD_BY_START,
+    HELD_BY_THROTTLE,
+    HELD_BY_TURN,
+    HELD_BY_WRITING,
+)
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.socket_server import Server
 from ottla.protocol.errors import ErrorCode
 from ottla.timer.purgatory import Purgatory
+
+HOLDS = {
+    HELD_BY_PARKED: "parked",
+    HELD_BY_WRITING: "writing",
+    HELD_BY_THROTTLE: "throttle",
+    HELD_BY_START: "start",
+    HELD_BY_TURN: "turn",
+}
 
 
 class EventsPublisher(Protocol):
@@ -37,6 +52,9 @@ class RequestSource:
         self._server = server
         self._events = events
         self._cluster_id = cluster_id
+        # As of the last pass: connections by listener, and by what holds them.
+        self._open: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
         self._purgatories: tuple[Purgatory, ...] = (
             replicas.delayed_produce,
             replicas.delayed_fetch,
@@ -45,10 +63,11 @@ class RequestSource:
         self.families: Mapping[str, Callable[[], Samples]] = {
             "ottla_request_duration_seconds": self._durations,
             "ottla_request_errors_total": self._errors,
+            "ottla_request_bytes_total": lambda: self._bytes(lambda route: route.request_bytes),
+            "ottla_response_bytes_total": lambda: self._bytes(lambda route: route.response_bytes),
             "ottla_requests_parked": lambda: [(labels(purgatory=p.name), len(p)) for p in self._purgatories],
             "ottla_parked_expired_total": lambda: [(labels(purgatory=p.name), p.expired) for p in self._purgatories],
-            "ottla_connections": self.connections,
-            "ottla_connections_opened_total": lambda: _by("listener", server.opened),
+            **self._connection_families(),
             "ottla_receive_buffers_lent": lambda: [("", server.receive_buffers.lent)],
             "ottla_loop_lateness_seconds": lambda: [("", runtime.wheel.lateness)],
             "ottla_loop_steps_slow_total": lambda: [("", server.times.slow_events)],
@@ -62,8 +81,30 @@ class RequestSource:
             "ottla_broker_info": self._info,
         }
 
+    def _connection_families(self) -> dict[str, Callable[[], Samples]]:
+        server = self._server
+        return {
+            "ottla_connections": self.connections,
+            "ottla_connections_opened_total": lambda: _by("listener", server.opened),
+            "ottla_connections_closed_total": lambda: [
+                (labels(listener=listener, reason=reason.value), n) for (listener, reason), n in server.closed.items()
+            ],
+            "ottla_connections_held": lambda: [(labels(reason=each), self._held[each]) for each in HOLDS.values()],
+            "ottla_client_software_info": lambda: [
+                (labels(name=name, version=version), 1) for name, version in server.client_software.seen
+            ],
+        }
+
     def prepare(self) -> Iterator[None]:
-        return iter(())
+        open_now = Counter(dict.fromkeys(self._server.opened, 0))
+        held: Counter[str] = Counter()
+        for connection in list(self._server.connections):
+            yield
+            open_now[connection.listener_name] += 1
+            for hold, reason in HOLDS.items():
+                if connection.holds & hold:
+                    held[reason] += 1
+        self._open, self._held = open_now, held
 
     def routes(self) -> dict[str, list[Route]]:
         """Those of all versions of an API, by its name."""
@@ -87,10 +128,12 @@ class RequestSource:
             for code, count in total.items():
                 yield labels(api=api, error=ErrorCode(code).name), count
 
+    def _bytes(self, counted: Callable[[Route], int]) -> Iterator[Sample]:
+        for api, routes in self.routes().items():
+            yield labels(api=api), sum(map(counted, routes))
+
     def connections(self) -> Iterator[Sample]:
-        open_now = Counter(dict.fromkeys(self._server.opened, 0))
-        open_now.update(connection.listener_name for connection in list(self._server.connections))
-        return _by("listener", open_now)
+        return _by("listener", self._open)
 
     def answered(self, api: str) -> int:
         return sum(merged((route.direct, route.parked.counts)).count for route in self.routes().get(api, ()))

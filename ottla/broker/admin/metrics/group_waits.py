@@ -1,0 +1,213 @@
+"""What the rebalances of a group cost: how long members waited and for what, how long partitions had no owner.
+
+It observes every fact of the group, with the time of the step that the fact is of. A member waits while its JoinGroup
+or SyncGroup has no answer:
+
+    for             until
+    -------------   --------------------------------------------------------------------------------
+    initial delay   the delay of a group that was empty is over (`group.initial.rebalance.delay.ms`)
+    member          the other members have joined again
+    deadline        the same, if they were removed since they had not when the time was over
+    leader          the leader has handed in the assignment
+    storing         the assignment is in the log
+
+A partition has no owner from when its member is removed, or joins again without keeping it, until it is assigned again;
+or longer, where the next generation leaves it out though the group goes on consuming its topic (a cooperative assignor
+does so between two generations). What was assigned is known from the first generation that is completed here.
+"""
+
+from collections import Counter
+from enum import StrEnum
+
+from ottla.coordinator.classic.states import GroupState
+from ottla.coordinator.facts import (
+    Cause,
+    Fact,
+    GenerationCompleted,
+    JoinPhaseExtended,
+    MemberAssigned,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    MemberSynced,
+    RebalanceStarted,
+    SessionExpired,
+    StateChanged,
+    StaticMemberReplaced,
+)
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscription
+from ottla.protocol.primitives import DecodeError
+
+Partitions = frozenset[tuple[str, int]]
+NO_PARTITIONS: Partitions = frozenset()
+
+
+class WaitFor(StrEnum):
+    INITIAL_DELAY = "initial delay"
+    MEMBER = "member"
+    DEADLINE = "deadline"
+    LEADER = "leader"
+    STORING = "storing"
+
+
+class GroupWaits:
+    def __init__(self, now_ms: int) -> None:
+        self.waited_ms: Counter[str] = Counter()
+        """Members times milliseconds, by what they waited for."""
+        self._joined: set[str] = set()
+        self._synced: set[str] = set()
+        self._wait_for: WaitFor | None = None
+        self._waits_since_ms = now_ms
+        self._ownership = _Ownership(now_ms)
+
+    @property
+    def unowned_ms(self) -> int:
+        """Partitions times milliseconds."""
+        return self._ownership.unowned_ms
+
+    @property
+    def silent_ms(self) -> int:
+        """Partitions times milliseconds: how long members that then expired kept theirs after their last heartbeat."""
+        return self._ownership.silent_ms
+
+    def charge(self, now_ms: int) -> None:
+        """Counts up to now, for a scrape. A wait for members is counted when it ends: its kind is known then."""
+        if self._wait_for is not WaitFor.MEMBER:
+            self._charge_waits(now_ms)
+        self._ownership.charge(now_ms)
+
+    def observe(self, fact: Fact, now_ms: int) -> None:
+        if isinstance(fact, MemberRemoved) and fact.cause is Cause.NOT_REJOINED and self._wait_for is WaitFor.MEMBER:
+            self._wait_for = WaitFor.DEADLINE
+        self._charge_waits(now_ms)
+        self._ownership.observe(fact, now_ms)
+        match fact:
+            case MemberJoined() | MemberRejoined():
+                self._joined.add(fact.member_id)
+            case MemberRemoved():
+                self._joined.discard(fact.member_id)
+                self._synced.discard(fact.member_id)
+            case StaticMemberReplaced():
+                if self._wait_for in _OF_JOIN_PHASES:
+                    self._joined.discard(fact.old_member_id)
+                    self._joined.add(fact.new_member_id)
+            case RebalanceStarted():
+                if fact.cause is Cause.STATIC_MEMBER_REPLACED and fact.member_id is not None:
+                    self._joined.add(fact.member_id)
+            case JoinPhaseExtended():
+                if not self._joined:
+                    # Static members have not come back: their sessions are waited for.
+                    self._wait_for = WaitFor.MEMBER
+            case MemberSynced():
+                self._member_synced(fact)
+            case StateChanged():
+                self._state_changed(fact)
+            case _:
+                pass
+
+    def _member_synced(self, fact: MemberSynced) -> None:
+        if self._wait_for in (WaitFor.LEADER, WaitFor.STORING):
+            self._synced.add(fact.member_id)
+            if fact.is_leader:
+                self._wait_for = WaitFor.STORING
+
+    def _state_changed(self, fact: StateChanged) -> None:
+        self._synced.clear()
+        match fact.to_state:
+            case GroupState.PREPARING_REBALANCE:
+                was_empty = fact.from_state is GroupState.EMPTY
+                self._wait_for = WaitFor.INITIAL_DELAY if was_empty else WaitFor.MEMBER
+            case GroupState.COMPLETING_REBALANCE:
+                self._joined.clear()
+                self._wait_for = WaitFor.LEADER
+            case _:
+                self._joined.clear()
+                self._wait_for = None
+
+    def _charge_waits(self, now_ms: int) -> None:
+        passed_ms = now_ms - self._waits_since_ms
+        self._waits_since_ms = now_ms
+        if self._wait_for is not None:
+            waiting = self._joined if self._wait_for in _OF_JOIN_PHASES else self._synced
+            self.waited_ms[self._wait_for.value] += passed_ms * len(waiting)
+
+
+_OF_JOIN_PHASES = (WaitFor.INITIAL_DELAY, WaitFor.MEMBER, WaitFor.DEADLINE)
+
+
+class _Ownership:
+    """Which member has which partitions, as far as its group should have them all."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.unowned_ms = 0
+        self.silent_ms = 0
+        self._since_ms = now_ms
+        # Of members; and of the generation that is handed out, as far as it is known. There may be ten thousand
+        # partitions, so they are put together member by member.
+        self._owned: dict[str, Partitions] = {}
+        self._next: dict[str, Partitions] = {}
+        self._next_all: set[tuple[str, int]] = set()
+        # All that should have an owner, and how many of them have none.
+        self._all: set[tuple[str, int]] = set()
+        self._unowned = 0
+
+    def charge(self, now_ms: int) -> None:
+        self.unowned_ms += self._unowned * (now_ms - self._since_ms)
+        self._since_ms = now_ms
+
+    def observe(self, fact: Fact, now_ms: int) -> None:
+        self.charge(now_ms)
+        match fact:
+            case MemberAssigned():
+                partitions = self._next[fact.member_id] = _assigned(fact)
+                self._next_all |= partitions
+            case GenerationCompleted():
+                self._completed()
+            case MemberRejoined():
+                self._keep(fact.member_id, _kept(fact) if fact.member_id in self._owned else NO_PARTITIONS)
+            case SessionExpired():
+                self.silent_ms += fact.session_timeout_ms * len(self._owned.get(fact.member_id, NO_PARTITIONS))
+            case MemberRemoved():
+                self._keep(fact.member_id, NO_PARTITIONS)
+            case StaticMemberReplaced():
+                self._owned[fact.new_member_id] = self._owned.pop(fact.old_member_id, NO_PARTITIONS)
+            case StateChanged(to_state=GroupState.EMPTY | GroupState.DEAD):
+                self._owned, self._next, self._next_all, self._all, self._unowned = {}, {}, set(), set(), 0
+            case _:
+                pass
+
+    def _completed(self) -> None:
+        self._owned, self._next = self._next, {}
+        left_out = self._all - self._next_all
+        if left_out:
+            topics = {topic for topic, _ in self._next_all}
+            left_out = {each for each in left_out if each[0] in topics}
+            self._next_all |= left_out
+        self._all, self._next_all = self._next_all, set()
+        self._unowned = len(left_out)
+
+    def _keep(self, member_id: str, kept: Partitions) -> None:
+        owned = self._owned.get(member_id, NO_PARTITIONS)
+        self._owned[member_id] = owned & kept
+        self._unowned += len(owned) - len(self._owned[member_id])
+
+
+def _assigned(fact: MemberAssigned) -> Partitions:
+    if fact.protocol_type != PROTOCOL_TYPE:
+        return NO_PARTITIONS
+    try:
+        topics = parse_assignment(fact.assignment).assigned_partitions
+    except DecodeError:
+        return NO_PARTITIONS
+    return frozenset((each.topic, index) for each in topics for index in each.partitions)
+
+
+def _kept(fact: MemberRejoined) -> Partitions:
+    """Members with an eager assignor have given up all they had before they join again; others say what they keep."""
+    if fact.protocol_type != PROTOCOL_TYPE:
+        return NO_PARTITIONS
+    try:
+        topics = parse_subscription(fact.subscription).owned_partitions
+    except DecodeError:
+        return NO_PARTITIONS
+    return frozenset((each.topic, index) for each in topics for index in each.partitions)
