@@ -58,9 +58,7 @@ class CommittedReader:
             partition=partition[1], current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=size
         )
         topics = [FetchTopic(topic=partition[0], partitions=[part])]
-        request = FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=topics, isolation_level=READ_COMMITTED
-        )
+        request = FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=topics, isolation_level=READ_COMMITTED)
         response = await wire.call(request, self._version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
         data = response.responses[0].partitions[0]
         error = ErrorCode(data.error_code)

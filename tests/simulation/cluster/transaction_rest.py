@@ -91,8 +91,7 @@ def _open_in_coordinators(broker: Any) -> list[str]:
         f"{transactional_id} is {entry.metadata.state.name}, pending {entry.pending}"
         for hosted in coordinator_of(broker).topic
         for transactional_id, entry in hosted.coordinator.shard.entries.items()
-        if entry.pending is not None
-        or entry.metadata.state not in VALID_PREVIOUS[TransactionState.EMPTY]
+        if entry.pending is not None or entry.metadata.state not in VALID_PREVIOUS[TransactionState.EMPTY]
     ]
 
 
