@@ -243,10 +243,7 @@ class Segment:
     def write_indexes(self) -> None:
         """Bring the index files up to date. The largest timestamp gets an entry, so that `load` finds it."""
         self.write_position_indexes()
-        if self._aborted:
-            write_file(self._files, self.path(TRANSACTION_INDEX_SUFFIX), build_transaction_index(self._aborted))
-        else:
-            self._remove_transaction_index()
+        self._write_transaction_index(write_file)
 
     def write_position_indexes(self) -> None:
         """As `write_indexes`, without the transaction index."""
@@ -256,14 +253,13 @@ class Segment:
 
     def replace_transaction_index(self) -> None:
         """Durably: nothing would show that a file is missing."""
-        if self._aborted:
-            write_atomically(self._files, self.path(TRANSACTION_INDEX_SUFFIX), build_transaction_index(self._aborted))
-        else:
-            self._remove_transaction_index()
+        self._write_transaction_index(write_atomically)
 
-    def _remove_transaction_index(self) -> None:
+    def _write_transaction_index(self, write: Callable[[FileSystem, Path, bytes], None]) -> None:
         """A segment without aborted transactions has no file."""
-        if self._aborted is not None and self._files.exists(self.path(TRANSACTION_INDEX_SUFFIX)):
+        if self._aborted:
+            write(self._files, self.path(TRANSACTION_INDEX_SUFFIX), build_transaction_index(self._aborted))
+        elif self._aborted is not None and self._files.exists(self.path(TRANSACTION_INDEX_SUFFIX)):
             self._files.remove(self.path(TRANSACTION_INDEX_SUFFIX))
 
     def sync_transaction_index(self) -> None:
