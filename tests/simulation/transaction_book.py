@@ -119,7 +119,7 @@ class TransactionBook:
     def see_offset(self, group_id: str, number: int) -> None:
         """A committed offset, which is a transaction's number."""
         if not 0 < number <= len(self.transactions):
-            self._judge.violated("I-24", f"{group_id} has the offset {number}, which nobody committed")
+            self._judge.violated("I-24", f"{group_id} has the offset {number}, which no transaction committed")
         elif not (transaction := self.transactions[number - 1]).may_be_seen or not transaction.commits_offset:
             self._judge.violated("I-24", f"{group_id} has the offset of {transaction}, which was not committed")
 

@@ -228,11 +228,21 @@ class TrackedLog:
         if self._committed.known.setdefault((batch.base_offset, epoch), batch.prefix) != batch.prefix:
             self.violated("I-2", f"another log up to the batch of epoch {epoch} at {batch.base_offset} than elsewhere")
         if batch.sequence is not None:
-            if batch.sequence in self._sequences:
+            if batch.sequence in self._sequences and not self._was_replaced(batch.sequence):
                 self.violated("I-10", f"{batch.sequence} again at {batch.base_offset}")
             self._sequences.add(batch.sequence)
         self._batches.append(batch)
         self._prefixes[batch.end_offset] = batch.prefix
+
+    def _was_replaced(self, sequence: tuple[int, int, int]) -> bool:
+        """Whether the earlier one was never committed, and is still there because its leader had deleted so far (see
+        `_forget_what_was_deleted`)."""
+        committed = self._committed
+        earlier = [batch for batch in self._batches if batch.sequence == sequence]
+        return bool(earlier) and all(
+            batch.end_offset <= committed.start_offset and committed.prefixes.get(batch.end_offset) != batch.prefix
+            for batch in earlier
+        )
 
     def _prefix_before(self, header: BatchHeader, content: memoryview) -> int:
         """A restart may forget how far records were deleted: then what was deleted is there again, and may be what a

@@ -35,7 +35,7 @@ def reads_undecided_records(patch: Patch) -> None:
 
 
 def forgets_markers_that_are_not_replicated(patch: Patch) -> None:
-    """TT-16: a transaction is over with its marker, whoever has that."""
+    """TT-16: a transaction is over with its marker, on how many replicas it may be."""
     end = Transactions.end
 
     def end_at_once(self: Transactions, producer_id: int, marker_offset: int) -> Any:
@@ -47,7 +47,7 @@ def forgets_markers_that_are_not_replicated(patch: Patch) -> None:
 
 
 def hides_no_aborted_transactions(patch: Patch) -> None:
-    """TT-18: readers are not told which transactions were aborted."""
+    """TT-18: readers do not get the list of aborted transactions."""
 
     def list_none(partition: Any, target: Any, answer: Any, end_offset: int) -> None:
         answer.aborted_transactions = []
