@@ -46,7 +46,7 @@ class Owner:
         self.replies: list[tuple[int, str]] = []
         self.when: dict[str, Callable[[], None]] = {}
 
-    def append(self, index: int, records: memoryview, done: Any) -> None:
+    def append(self, index: int, records: memoryview, done: Any, guard: Any = None) -> None:
         self.appended.append((records, done))
 
     def batch_bytes_max(self, index: int) -> int:
