@@ -245,8 +245,14 @@ class _Opening(NamedTuple):
         except InvalidBatchError as error:
             return end_offset, Fault(segment, error.position, str(error), error.is_torn)
         segment.size = segment.end_position
-        segment.write_indexes()
+        self._write_indexes(segment)
         return end_offset, None
+
+    def _write_indexes(self, segment: Segment) -> None:
+        """Where there are markers, behind the transaction index, which is made later (`_rebuild_producers`): only
+        indexes that are missing show that the segment has to be recovered."""
+        if segment.base_offset not in self.marked[-1:]:
+            segment.write_indexes()
 
     def _cut(self, segments: list[Segment], fault: Fault[Segment], end_offset: int) -> tuple[list[Segment], int]:
         """End the log at the first batch that may be damaged: what is left, and the offset where it ends."""
@@ -267,7 +273,7 @@ class _Opening(NamedTuple):
             f"{segment.name}: {fault.reason}; cut from {size} to {segment.size} bytes, end offset {end_offset}"
         )
         segment.file.truncate(segment.size)
-        segment.write_indexes()
+        self._write_indexes(segment)
         self._remove(segments[n + 1 :])
         return segments[: n + 1], end_offset
 
@@ -321,7 +327,9 @@ class _Opening(NamedTuple):
             segment.forget_aborted()
         rebuild_producers(producers, snapshots, segments, log_end_offset, self.now_wall_ms, index_from)
         for segment in indexed:
-            segment.write_transaction_index()
+            segment.replace_transaction_index()
+            if segment.base_offset in self.marked:
+                segment.write_position_indexes()
 
     def _read_epochs(self) -> list[EpochEntry]:
         path = self.directory / checkpoints.LEADER_EPOCHS

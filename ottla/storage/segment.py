@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BatchHeader, parse_batch_header
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
-from ottla.storage.files import File, FileSystem, sync_file, write_file
+from ottla.storage.files import File, FileSystem, sync_file, write_atomically, write_file
 from ottla.storage.indexes import (
     OFFSET_ENTRY_SIZE,
     TIME_ENTRY_SIZE,
@@ -242,15 +242,23 @@ class Segment:
 
     def write_indexes(self) -> None:
         """Bring the index files up to date. The largest timestamp gets an entry, so that `load` finds it."""
+        self.write_position_indexes()
+        self._write_transaction_index(write_file)
+
+    def write_position_indexes(self) -> None:
+        """As `write_indexes`, without the transaction index."""
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         write_file(self._files, self.path(OFFSET_INDEX_SUFFIX), self.offset_index.to_bytes())
         write_file(self._files, self.path(TIME_INDEX_SUFFIX), self.time_index.to_bytes())
-        self.write_transaction_index()
 
-    def write_transaction_index(self) -> None:
+    def replace_transaction_index(self) -> None:
+        """Durably: nothing would show that a file is missing."""
+        self._write_transaction_index(write_atomically)
+
+    def _write_transaction_index(self, write: Callable[[FileSystem, Path, bytes], None]) -> None:
         """A segment without aborted transactions has no file."""
         if self._aborted:
-            write_file(self._files, self.path(TRANSACTION_INDEX_SUFFIX), build_transaction_index(self._aborted))
+            write(self._files, self.path(TRANSACTION_INDEX_SUFFIX), build_transaction_index(self._aborted))
         elif self._aborted is not None and self._files.exists(self.path(TRANSACTION_INDEX_SUFFIX)):
             self._files.remove(self.path(TRANSACTION_INDEX_SUFFIX))
 

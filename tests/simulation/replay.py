@@ -4,8 +4,10 @@ from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.durable_state import DurableState
+from ottla.protocol.records.batch import iterate_batches
+from ottla.protocol.records.control import marker_of
+from ottla.protocol.records.record import iterate_records
 from tests.simulation.invariants import hosted_partitions, is_within_step
-from tests.simulation.traffic import records_of
 
 Snapshot = dict[str, Any]
 """Durable facts of one partition of `__consumer_offsets`, by a name that says which."""
@@ -27,10 +29,21 @@ def replayed(broker: Any, index: int) -> Snapshot:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True, wait=True)
-        for record in records_of(chunk.records):
-            durable.replay(record.key, record.value, record.offset)
+        _replay_chunk(durable, memoryview(chunk.records))
         offset = chunk.end_offset
     return _facts(durable)
+
+
+def _replay_chunk(durable: DurableState, records: memoryview) -> None:
+    for position, header in iterate_batches(records):
+        batch = records[position : position + header.size_bytes]
+        marker = marker_of(batch) if header.is_control else None
+        if marker is not None:
+            for _ in durable.replay_marker(header.producer_id, commit=marker.is_commit):
+                pass
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in () if header.is_control else iterate_records(batch):
+            durable.replay(record.key or b"", record.value, record.offset, producer_id)
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
@@ -67,4 +80,6 @@ def _facts(durable: DurableState) -> Snapshot:
     for group_id, offsets in durable.offsets.items():
         for partition, logged in offsets.items():
             facts[f"offset of {group_id} for {partition}"] = logged
+    for producer_id, pending in durable.pending._by_producer.items():
+        facts |= {f"offset of {key} in a transaction of {producer_id}": logged for key, logged in pending.items()}
     return facts

@@ -1,5 +1,7 @@
 """Transactions in a log: where readers of committed records stop, and what they leave out (§39 to §44)."""
 
+from itertools import product
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from ottla.storage.indexes import build_transaction_index, parse_transaction_ind
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerStateManager
-from ottla.storage.segment import TRANSACTION_INDEX_SUFFIX
+from ottla.storage.segment import OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ottla.storage.transactions import AbortedTxn, Transactions
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, append, batch, new_log, open_directory, reopened
@@ -93,6 +95,32 @@ def test_index_is_there_after_a_crash_behind_the_recovery_point(rolls: bool, los
     after = open_directory(FakeDisk.after(disk.journal, loss))
 
     assert committed(after.logs["t", 0], 0, high_watermark=2) == []
+
+
+@pytest.mark.parametrize(("loss", "seeds"), [(Loss.NOTHING, 1), (Loss.SOME, 8)])
+@pytest.mark.parametrize("rolls", [False, True])
+def test_index_survives_any_crash_while_it_is_made_again(rolls: bool, loss: Loss, seeds: int) -> None:
+    """Another index was lost, so that the segment is recovered; then the broker stops in an orderly way."""
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, bytes(16), LogConfig(), now_wall_ms=NOW)
+    write(log, "a", producer=7)
+    end(log, producer=7, commit=ABORT)
+    index = log.segments[0].path(OFFSET_INDEX_SUFFIX)
+    if rolls:
+        log.roll()
+    append(log, batch("b"))
+    log.flush()
+    directory.close()
+    disk.remove(index)
+    disk.sync_directory(index.parent)
+    before = len(disk.journal)
+    open_directory(disk).close()
+
+    for done, seed in product(range(before, len(disk.journal) + 1), range(seeds)):
+        after = open_directory(FakeDisk.after(disk.journal[:done], loss, seed))
+
+        assert committed(after.logs["t", 0], 0, high_watermark=3) == [(2, b"b")], (seed, disk.journal[before:done])
 
 
 def test_open_transaction_holds_back_what_comes_after_it(log: Log) -> None:

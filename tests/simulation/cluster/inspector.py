@@ -157,6 +157,8 @@ class BrokerInspector:
             )
         tracked.look()
         self._look_at_epochs(partition, key, where)
+        if log.may_have_transactions:
+            self._look_at_stable_offset(partition, tracked, where)
         if partition.topic == CONSUMER_OFFSETS and self._offsets_terms.get(key) != (
             partition.leader_epoch,
             partition.is_leader,
@@ -171,6 +173,16 @@ class BrokerInspector:
                 tracked.check_leads_with_committed(partition.leader_epoch)
             if tracked.commit(partition.high_watermark, partition.leader_epoch):
                 self._cluster.check_isr(partition.topic, partition.index)
+
+    def _look_at_stable_offset(self, partition: Any, tracked: TrackedLog, where: str) -> None:
+        """I-29. Compaction leaves markers out."""
+        if type(tracked) is not TrackedLog or self._is_rotten() or tracked.end_offset != partition.log.log_end_offset:
+            return
+        may_be = tracked.transactions.may_be(partition.high_watermark, partition.log.log_start_offset)
+        if partition.last_stable_offset not in may_be:
+            how = f"stable up to {partition.last_stable_offset}, by its log up to {may_be[0]}"
+            self._judge.violated("I-29", f"{where}: {how}")
+        self._judge.counts["stable offsets checked"] += may_be[0] < partition.high_watermark
 
     def _kind_of(self, log: Any) -> type[TrackedLog]:
         if log.config.unclean_leader_election_enable:

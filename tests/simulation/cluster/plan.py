@@ -10,6 +10,7 @@ NODE_IDS = (1, 2, 3)
 LONGEST_PAUSE_MS = 10_000
 # Much longer than any batch of a producer is under way: see DELIVERY_TIMEOUT_MS.
 PRODUCER_EXPIRATION_MS = 60_000
+STATE_PARTITIONS = 2
 # After so long a producer gives a batch up, as Kafka's clients do (`delivery.timeout.ms`).
 DELIVERY_TIMEOUT_MS = 10_000
 
@@ -58,6 +59,8 @@ class ClusterPlan:
     """A client looks for offsets by time."""
     has_racks: bool
     """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
+    transacts: bool
+    """Transactional producers write to a topic of their own, and consumers read what they have committed."""
     throttles: bool
     """An operator throttles the followers that are not in sync."""
     orders_names: bool
@@ -94,6 +97,7 @@ class ClusterPlan:
             expires_producers=False,
             searches=False,
             has_racks=False,
+            transacts=False,
             throttles=False,
             orders_names=True,
         )
@@ -118,6 +122,8 @@ class ClusterPlan:
         self.session_slots = rng.choice([1, 2, 3]) if rng.random() < 0.15 else None
         self.expires_producers = "clock" not in self.faults and make_rng("producer ids").random() < 0.15
         self.searches = make_rng("time index").random() < 0.15
+        # What is checked of compacted logs does not know of transactions.
+        self.transacts = not self.compacts and make_rng("transactions").random() < 0.35
         self.has_racks = make_rng("racks").random() < 0.15
         self.throttles = make_rng("throttles").random() < 0.3
         if self.throttles:
@@ -171,6 +177,11 @@ class ClusterPlan:
             settings |= {
                 "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
                 "producer.id.expiration.check.interval.ms": 1_000,
+            }
+        if self.transacts:
+            settings |= {
+                "transaction.state.log.num.partitions": STATE_PARTITIONS,
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
             }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, iterate_batches
+from tests.simulation.cluster.stable_offsets import StableOffset
 from tests.simulation.judge import Judge
 
 Partition = tuple[bytes, int]
@@ -75,6 +76,7 @@ class TrackedLog:
         self._prefixes: dict[int, int] = {0: 0}
         self._sequences: set[tuple[int, int, int]] = set()
         self._truncations = log.truncations
+        self.transactions = StableOffset(log.log_end_offset)
         self._epochs: Any = None
         self._starts_at = 0
         if log.log_start_offset > committed.start_offset:
@@ -166,6 +168,7 @@ class TrackedLog:
             # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
             if was_committed and self._committed.start_offset < batch.end_offset and not self._is_rotten():
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
+        self.transactions.cut(self.end_offset)
         if not self._batches:
             self._begin()
 
@@ -217,16 +220,29 @@ class TrackedLog:
         epoch = header.partition_leader_epoch
         if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
+        wrong = self.transactions.add(header, content)
+        if wrong is not None:
+            self.violated("I-8", f"at {header.base_offset}: {wrong}")
         prefix = crc32(content, self._prefix_before(header, content))
         batch = Batch(header.base_offset, header.next_offset, epoch, prefix, _sequence_of(header))
         if self._committed.known.setdefault((batch.base_offset, epoch), batch.prefix) != batch.prefix:
             self.violated("I-2", f"another log up to the batch of epoch {epoch} at {batch.base_offset} than elsewhere")
         if batch.sequence is not None:
-            if batch.sequence in self._sequences:
+            if batch.sequence in self._sequences and not self._was_replaced(batch.sequence):
                 self.violated("I-10", f"{batch.sequence} again at {batch.base_offset}")
             self._sequences.add(batch.sequence)
         self._batches.append(batch)
         self._prefixes[batch.end_offset] = batch.prefix
+
+    def _was_replaced(self, sequence: tuple[int, int, int]) -> bool:
+        """Whether the earlier one was never committed, and is still there because its leader had deleted so far (see
+        `_forget_what_was_deleted`)."""
+        committed = self._committed
+        earlier = [batch for batch in self._batches if batch.sequence == sequence]
+        return bool(earlier) and all(
+            batch.end_offset <= committed.start_offset and committed.prefixes.get(batch.end_offset) != batch.prefix
+            for batch in earlier
+        )
 
     def _prefix_before(self, header: BatchHeader, content: memoryview) -> int:
         """A restart may forget how far records were deleted: then what was deleted is there again, and may be what a
@@ -240,6 +256,7 @@ class TrackedLog:
 
 
 def _sequence_of(header: BatchHeader) -> tuple[int, int, int] | None:
-    if header.producer_id == NO_PRODUCER_ID:
+    # Markers have none, nor have offsets that a transaction commits.
+    if header.producer_id == NO_PRODUCER_ID or header.base_sequence < 0:
         return None
     return header.producer_id, header.producer_epoch, header.base_sequence

@@ -14,6 +14,7 @@ from tests.simulation.cluster.keyed import KEYED
 from tests.simulation.cluster.plan import PRODUCER_EXPIRATION_MS
 from tests.simulation.cluster.released import held_too_much
 from tests.simulation.cluster.standalone import GROUP
+from tests.simulation.cluster.transaction_rest import TransactionRest
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import hosted_partitions
 from tests.simulation.member import PROMPT_MS
@@ -29,6 +30,8 @@ POLL_MS = 100
 CATCH_UP_MS = 45_000
 WRITING_MS = 30_000
 REACTION_MS = 8_000
+# The longest timeout of a transaction, the interval of the coordinators' checks, markers that are sent again.
+TRANSACTION_MS = 20_000
 # Much longer than it takes to replicate a batch, and to answer who sent it.
 FORWARDING_MS = 5_000
 # Longer than a connection takes to be lost on both sides, and a fetch of a follower to be answered.
@@ -66,8 +69,16 @@ class Rest:
         for violation in check(world.history, final):
             self._judge.violated("history", str(violation))
         if world.keyed_producer is not None:
-            for wrong in world.keyed_producer.ledger.wrong(self._final_records(KEYED, 0)):
+            for wrong in world.keyed_producer.ledger.wrong(self.final_records(KEYED, 0)):
                 self._judge.violated("I-5", f"{KEYED}: {wrong}")
+
+    async def finish_transactions(self) -> None:
+        """Those that were left open are aborted by their coordinators (I-23)."""
+        if self._world.plan.transacts:
+            transactions = TransactionRest(self._world)
+            await self._wait("I-20", self._transacting, WRITING_MS)
+            await self._wait("I-23", transactions.incomplete, TRANSACTION_MS)
+            await transactions.judge()
 
     async def see_offsets_expire(self) -> None:
         """Where they do so soon enough. Those of a group with members stay."""
@@ -158,6 +169,9 @@ class Rest:
             if not producer.is_done
             for waiting in [*producer.waiting][:1]
         ] or [f"{producer.name} goes on" for producer in self._world.producers if not producer.is_done]
+
+    def _transacting(self) -> list[str]:
+        return [f"{each.name} goes on" for each in self._world.transactors if not each.is_done]
 
     def _unequal(self) -> list[str]:
         world, wrong = self._world, []
@@ -252,11 +266,11 @@ class Rest:
         ]
 
     def _final_log(self, topic: str, index: int) -> FinalLog:
-        records = self._final_records(topic, index)
+        records = self.final_records(topic, index)
         start = self._leading_log(topic, index).log_start_offset
         return FinalLog(start, tuple((record.offset, bytes(record.value or b"").decode()) for record in records))
 
-    def _final_records(self, topic: str, index: int) -> list[Record]:
+    def final_records(self, topic: str, index: int) -> list[Record]:
         """What consumers can read."""
         log = self._leading_log(topic, index)
         records: list[Record] = []

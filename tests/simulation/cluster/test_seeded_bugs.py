@@ -4,6 +4,7 @@ import pytest
 
 from tests.simulation.cluster.seeded_bugs import SEEDED_BUGS
 from tests.simulation.cluster.seeded_log_bugs import SEEDED_LOG_BUGS
+from tests.simulation.cluster.seeded_transaction_bugs import SEEDED_TRANSACTION_BUGS
 from tests.simulation.cluster.seeded_upkeep_bugs import SEEDED_UPKEEP_BUGS
 from tests.simulation.cluster.world import ClusterWorld
 
@@ -38,8 +39,18 @@ UPKEEP_FOUND_BY = {
     "loses a change of the store": 6,
     "commits whatever was expected": 3,
 }
-ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY
-ALL_BUGS = SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS
+TRANSACTIONS_FOUND_BY = {
+    "drops markers for leaders that moved": 1,
+    "does not go on with decisions": 1,
+    "reads undecided records": 1,
+    "forgets markers that are not replicated": 1,
+    "hides no aborted transactions": 1,
+    "fences without another epoch": 1,
+    "answers before the decision": 31,
+    "completes before markers": 24,
+}
+ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY
+ALL_BUGS = SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS | SEEDED_TRANSACTION_BUGS
 # Any change of the broker makes another story of a seed: then the next ones have to do.
 OTHER_SEEDS = 60
 

@@ -75,6 +75,7 @@ def test_logs_that_do_not_start_at_0_are_compared(monkeypatch):
         pytest.param({"auto_creates": True}, "topics created for a client", id="topics"),
         pytest.param({"session_slots": 3}, "fetches of a session", id="sessions"),
         pytest.param({"searches": True}, "offsets found by time", id="searches"),
+        pytest.param({"transacts": True}, "offsets of transactions", id="transactions"),
         pytest.param({"has_racks": True}, "fetches from a follower", id="racks"),
     ],
 )

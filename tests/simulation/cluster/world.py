@@ -23,6 +23,7 @@ from tests.histories.events import Event
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.cluster.admin import GROWING, risked_topic
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
+from tests.simulation.cluster.committed_reading import CommittedReader
 from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LATEST_KINDS, LONGEST_STALL_MS, Faults
 from tests.simulation.cluster.inspector import ClusterInspector
 from tests.simulation.cluster.judge import ClusterJudge
@@ -37,6 +38,7 @@ from tests.simulation.cluster.risked import RISKED
 from tests.simulation.cluster.searching import Searcher
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
+from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
@@ -44,6 +46,7 @@ from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
+from tests.simulation.transaction_book import TransactionBook
 from tests.simulation.wire import Wire, connect
 from tests.simulation.world import Outcome, Violated
 
@@ -74,6 +77,8 @@ class ClusterWorld:
         self.members: list[Member] = []
         self.producers: list[IdempotentProducer] = []
         self.keyed_producer: KeyedProducer | None = None
+        self.book = TransactionBook(self.judge, PARTITIONS)
+        self.transactors: list[Transactor] = []
         self.newcomer: Newcomer | None = None
         self.client_hosts: list[str] = []
         self.nodes_of_processes: dict[Process, Node] = {}
@@ -273,9 +278,10 @@ class ClusterWorld:
         await self._create_topics()
         self._spawn_clients()
         await Faults(self, self.make_rng("faults")).storm()
-        rest = Rest(self)
+        rest = self.rest = Rest(self)
         await rest.come()
         self.writing_is_over = True
+        await rest.finish_transactions()
         await rest.finish_writing()
         await rest.judge_groups()
         await rest.see_offsets_expire()
@@ -289,6 +295,7 @@ class ClusterWorld:
         counts = {topic: sum(each == topic for each, _ in self.partitions) for topic in self.topics}
         topics = [CreatableTopic(name=topic, num_partitions=n, replication_factor=3) for topic, n in counts.items()]
         topics += [keyed_topic()] if self.plan.writes_keys else []
+        topics += [transactions_topic(replication_factor=3)] if self.plan.transacts else []
         topics += [risked_topic()] if "risk" in self.plan.faults else []
         errors = {"not asked yet"}
         while errors - {"NONE", "TOPIC_ALREADY_EXISTS"}:
@@ -334,8 +341,23 @@ class ClusterWorld:
         if self.plan.writes_keys:
             self.keyed_producer = KeyedProducer(self, self.make_rng("keyed"), "keyed")
             self._spawn_client("keyed", self.keyed_producer.live())
+        if self.plan.transacts:
+            self._spawn_transactors()
         if self.plan.has_standalone_group:
             self._spawn_client(GROUP, StandaloneConsumer(self, self.make_rng(GROUP), GROUP).live())
+
+    def _spawn_transactors(self) -> None:
+        """The last two are rivals, in every other world."""
+        ids = ["pay-0", "pay-1", "pay-1"] if self.make_rng("rivals").random() < 0.5 else ["pay-0", "pay-1"]
+        for number, transactional_id in enumerate(ids):
+            name = f"transactor-{number}"
+            transactor = Transactor(self, self.make_rng(name), name, transactional_id)
+            self.transactors.append(transactor)
+            self._spawn_client(name, transactor.live())
+        for transactional_id in ids:
+            self.book.lines[transactional_id].rivals = ids.count(transactional_id)
+        committed_reader = CommittedReader(self, self.make_rng("committed reader"), "committed-reader")
+        self._spawn_client("committed-reader", committed_reader.live())
 
     def _maybe_grow(self, _: MetadataImage, update: ImageUpdate) -> None:
         """Clients write to new partitions, and read them, from the moment at which these are committed."""

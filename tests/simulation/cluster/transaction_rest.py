@@ -1,0 +1,112 @@
+"""What has to be seen of transactions when faults have stopped: every one is complete, and readers see it or not."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.cluster.image import TRANSACTION_STATE
+from ottla.coordinator.transactions.entry import VALID_PREVIOUS, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.records import parse_transaction_key, parse_transaction_value
+from tests.simulation.cluster.committed_reading import CommittedReader
+from tests.simulation.cluster.plan import STATE_PARTITIONS
+from tests.simulation.transaction_book import NEVER
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+TRIES, TRY_AGAIN_MS = 20, 200
+
+
+class TransactionRest:
+    def __init__(self, world: "ClusterWorld") -> None:
+        self._world, self._judge = world, world.judge
+        self._reader = CommittedReader(world, world.make_rng("auditor of transactions"), "auditor")
+
+    def incomplete(self) -> list[str]:
+        """Transactions that are open or decided, and what waits for them (I-23)."""
+        return [
+            what
+            for node in self._world.nodes.values()
+            for what in (*_open_in_coordinators(node.broker), *_open_in_partitions(node.broker))
+        ]
+
+    async def judge(self) -> None:
+        """I-22 and I-24, when nothing is written any more."""
+        try:
+            for partition in self._world.book.partitions:
+                await self._read_all(partition)
+            self._world.book.judge_all()
+            for transactional_id in self._world.book.lines:
+                await self._judge_offset(transactional_id)
+        finally:
+            self._reader.close()
+        for index in range(STATE_PARTITIONS):
+            self._judge_states(index)
+
+    async def _read_all(self, partition: tuple[str, int]) -> None:
+        while self._reader.positions.get(partition, 0) < await self._reader.read(partition):
+            pass
+
+    async def _judge_offset(self, transactional_id: str) -> None:
+        expected = self._world.book.last_offset(transactional_id)
+        found = await self._reader.read_offset(transactional_id)
+        for _ in range(TRIES):
+            if found is not None:
+                break
+            # The first one may have asked a broker that has stopped coordinating.
+            await asyncio.sleep(TRY_AGAIN_MS / 1000)
+            found = await self._reader.read_offset(transactional_id)
+        if found != expected or found is None:
+            self._judge.violated("I-24", f"{transactional_id} has committed the offset {expected}, {found} is read")
+        elif found != NEVER:
+            self._judge.counts["offsets of transactions"] += 1
+
+    def _judge_states(self, index: int) -> None:
+        """I-8 and I-22: the whole life of every transactional id, as its coordinators have written it."""
+        states: dict[str, TransactionMetadata] = {}
+        for record in self._world.rest.final_records(TRANSACTION_STATE, index):
+            transactional_id = parse_transaction_key(bytes(record.key or b""))
+            if transactional_id is None or record.value is None:
+                continue
+            state, before = parse_transaction_value(record.value), states.get(transactional_id)
+            wrong = None if before is None else _wrong(before, state)
+            if wrong is not None:
+                self._judge.violated("I-8", f"{transactional_id} at {record.offset}: {wrong}")
+            states[transactional_id] = state
+        state_of = {id_: entry.metadata for id_, entry in self._entries(index).items()}
+        if state_of != states:
+            self._judge.violated("I-17", f"{TRANSACTION_STATE}-{index}: {state_of}, its log says {states}")
+
+    def _entries(self, index: int) -> Any:
+        state = self._world.truth.partition(TRANSACTION_STATE, index)
+        assert state is not None, "internal topics are not deleted"
+        coordinator = coordinator_of(self._world.nodes[state.leader].broker)
+        return next(hosted.coordinator.shard.entries for hosted in coordinator.topic if hosted.index == index)
+
+
+def coordinator_of(broker: Any) -> Any:
+    return broker.parts.transaction_loader.coordinator
+
+
+def _wrong(before: TransactionMetadata, after: TransactionMetadata) -> str | None:
+    if before.state not in VALID_PREVIOUS[after.state]:
+        return f"{before.state.name} became {after.state.name}"
+    if (after.producer_id, after.producer_epoch) < (before.producer_id, before.producer_epoch):
+        return f"the epoch fell from {before} to {after}"
+    return None
+
+
+def _open_in_coordinators(broker: Any) -> list[str]:
+    return [
+        f"{transactional_id} is {entry.metadata.state.name}, pending {entry.pending}"
+        for hosted in coordinator_of(broker).topic
+        for transactional_id, entry in hosted.coordinator.shard.entries.items()
+        if entry.pending is not None or entry.metadata.state not in VALID_PREVIOUS[TransactionState.EMPTY]
+    ]
+
+
+def _open_in_partitions(broker: Any) -> list[str]:
+    return [
+        f"{partition} is stable up to {partition.last_stable_offset} of {partition.high_watermark}"
+        for partition in broker.replicas
+        if partition.last_stable_offset != partition.log.log_end_offset
+    ]
