@@ -19,6 +19,8 @@ START_WITHIN_S = 60
 SHARED = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "log.retention.check.interval.ms": "86400000",
 }
 # A coordinator of Kafka otherwise collects writes for 5 ms before it answers; several threads would handle requests

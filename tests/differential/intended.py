@@ -63,6 +63,7 @@ OWN_DEFAULTS = {
     "listeners",
     "log.dirs",
     "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
     "producer.id.expiration.check.interval.ms",
     "replica.fetch.max.bytes",
 }
