@@ -19,6 +19,7 @@ SUITES = (
     "events",
     "timer",
     "steps",
+    "long_requests",
     "codec",
     "replication",
     "idle_cluster",

@@ -124,7 +124,7 @@ def _compaction() -> Steps:
             await _until(lambda: partition.log.cleaned_offset > 0)
             await asyncio.sleep(0.1)
 
-    return _in_broker(story, {"log.cleaner.backoff.ms": "1000"})
+    return in_broker(story, {"log.cleaner.backoff.ms": "1000"})
 
 
 def _fill(log: Log, size: int) -> None:
@@ -144,7 +144,7 @@ def _creation() -> Steps:
         with steps.of_loop():
             await _create(broker, _names(), {})
 
-    return _in_broker(story)
+    return in_broker(story)
 
 
 def _auto_creation() -> Steps:
@@ -156,9 +156,9 @@ def _auto_creation() -> Steps:
 
     async def story(broker: Broker, steps: Steps) -> None:
         with steps.of_loop():
-            await _call(broker, ask)
+            await call(broker, ask)
 
-    return _in_broker(story)
+    return in_broker(story)
 
 
 def _deletion() -> Steps:
@@ -171,10 +171,10 @@ def _deletion() -> Steps:
     async def story(broker: Broker, steps: Steps) -> None:
         await _create(broker, _names(), {})
         with steps.of_loop():
-            await _call(broker, ask)
+            await call(broker, ask)
             await _until(lambda: not list(broker.replicas))
 
-    return _in_broker(story)
+    return in_broker(story)
 
 
 def _recovery() -> Steps:
@@ -226,12 +226,12 @@ def _following() -> Steps:
 
 def _rebalance() -> Steps:
     async def story(broker: Broker, steps: Steps) -> None:
-        await _call(broker, lambda client: find_coordinator(client, GROUP))
+        await call(broker, lambda client: find_coordinator(client, GROUP))
         port = int(broker.bootstrap.rsplit(":", 1)[1])
         with steps.of_loop():
             await asyncio.to_thread(lambda: Fleet(port).join_all())
 
-    return _in_broker(story, {"group.initial.rebalance.delay.ms": "0"})
+    return in_broker(story, {"group.initial.rebalance.delay.ms": "0"})
 
 
 def _offsets() -> Steps:
@@ -242,13 +242,13 @@ def _offsets() -> Steps:
         assert len(response.topics[0].partitions) == partitions
 
     async def story(broker: Broker, steps: Steps) -> None:
-        await _call(broker, lambda client: find_coordinator(client, "g"))
+        await call(broker, lambda client: find_coordinator(client, "g"))
         # The first request compiles the codecs.
-        await _call(broker, lambda client: ask(client, 1_000))
+        await call(broker, lambda client: ask(client, 1_000))
         with steps.of_loop():
-            await _call(broker, lambda client: ask(client, ASKED_PARTITIONS))
+            await call(broker, lambda client: ask(client, ASKED_PARTITIONS))
 
-    return _in_broker(story)
+    return in_broker(story)
 
 
 STORIES: dict[str, Callable[[], Steps]] = {
@@ -267,7 +267,7 @@ STORIES: dict[str, Callable[[], Steps]] = {
 # Brokers.
 
 
-def _in_broker(story: Callable[[Broker, Steps], Awaitable[None]], settings: dict[str, str] | None = None) -> Steps:
+def in_broker(story: Callable[[Broker, Steps], Awaitable[None]], settings: dict[str, str] | None = None) -> Steps:
     steps = Steps()
 
     async def run(data_dir: Path) -> None:
@@ -288,7 +288,7 @@ async def _started(data_dir: Path, settings: dict[str, str]) -> Broker:
     return broker
 
 
-async def _call(broker: Broker, ask: Callable[[RawClient], None]) -> None:
+async def call(broker: Broker, ask: Callable[[RawClient], None]) -> None:
     """By a client in a thread of its own."""
 
     def work() -> None:
@@ -315,7 +315,7 @@ async def _create(broker: Broker, names: list[str], configs: dict[str, str], rep
         assert isinstance(response, CreateTopicsResponse)
         assert not any(topic.error_code for topic in response.topics)
 
-    await _call(broker, ask)
+    await call(broker, ask)
     await _until(lambda: all(broker.replicas.find(name, 0) is not None for name in names))
 
 
