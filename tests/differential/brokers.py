@@ -19,6 +19,7 @@ START_WITHIN_S = 60
 SHARED = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "log.retention.check.interval.ms": "86400000",

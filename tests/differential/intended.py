@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.config.definitions import SERVER_OPTIONS
+from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.protocol.messages.produce import ProduceResponse
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Silence
@@ -175,14 +176,8 @@ def _is_auto_created(exchange: Exchange, difference: Difference) -> bool:
     return any(f"topics[{name}]" in difference.path for name in missing)
 
 
-def _is_transactional(exchange: Exchange, difference: Difference) -> bool:
-    request = exchange.asked.request
-    return (
-        getattr(request, "transactional_id", None) is not None
-        or getattr(request, "key_type", 0) != 0
-        or "__transaction_state]" in difference.path
-        or "[__share_group_state]" in difference.path
-    )
+def _is_of_share_groups(exchange: Exchange, difference: Difference) -> bool:
+    return getattr(exchange.asked.request, "key_type", 0) == SHARE or "[__share_group_state]" in difference.path
 
 
 # What a follower would be sent of a partition, and a consumer is not.
@@ -307,7 +302,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
-    Intended("transactions", "Transactional ids are not compared; share groups are not served.", _is_transactional),
+    Intended("share groups", "They are not served.", _is_of_share_groups),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
     Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),

@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 
+from ottla.broker.handlers.find_coordinator import GROUP, TRANSACTION
 from ottla.broker.server.apis import APIS
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -20,6 +21,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from tests.differential.comparing import BARRIER_TOPIC
 from tests.differential.connection import Address, Connection
 
@@ -78,11 +80,14 @@ def until_coordinators_serve(addresses: Sequence[Address]) -> None:
 
 
 def _codes(connection: Connection, groups: list[str]) -> Iterator[int]:
-    """Of finding, asking and having producer ids from the coordinators of so many groups that all are among them."""
-    found = connection.ask(FindCoordinatorRequest(coordinator_keys=groups), 4)
-    yield from (each.error_code for each in found.coordinators)
+    """Of finding, asking and having producer ids from the coordinators of so many groups, and transactional ids of the
+    same names, that all are among them."""
+    for key_type in (GROUP, TRANSACTION):
+        found = connection.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=groups), 4)
+        yield from (each.error_code for each in found.coordinators)
     described = connection.ask(DescribeGroupsRequest(groups=groups), 5)
     yield from (each.error_code for each in described.groups)
+    yield connection.ask(ListTransactionsRequest(), 0).error_code
     yield connection.ask(InitProducerIdRequest(transactional_id=None), 4).error_code
 
 
