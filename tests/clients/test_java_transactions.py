@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.hanging import write_hanging
+from tests.cli.runner import run
 from tests.clients.test_confluent_kafka import create_topic
 from tests.clients.test_kafka_tools import AT, TOOLS, Tool, run_all
 from tests.java_tools import OPTIONS, TOOL_WITHIN_S, classpath, run_tool
@@ -16,7 +17,8 @@ from tests.served import ServedBroker
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 SOURCE = Path(__file__).parents[1] / "java" / "Transactions.java"
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.partition.verification.enable": "false"}
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+WITHOUT_VERIFICATION = "transaction.partition.verification.enable=false"
 COMMAND = TOOLS + "TransactionsCommand"
 
 
@@ -56,6 +58,8 @@ def rows(printed: str) -> list[list[str]]:
 
 
 def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], tmp_path: Path) -> None:
+    altered = run("brokers", "alter", "--all", "--config", WITHOUT_VERIFICATION, "--bootstrap", broker.bootstrap)
+    assert altered.exit_code == 0, altered.output
     producer_id = write_hanging(broker.bootstrap, "ghost", b"x", ago_s=3600)
     place = "--topic ghost --partition 0"
     find = Tool("find", COMMAND, f"{AT} find-hanging --topic ghost", "")
