@@ -10,13 +10,13 @@ that wait for that broker: their clients try again, by then perhaps at another b
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from ottla.broker.coordinators.coordinator_topic import MetadataCache, coordinator_in
 from ottla.broker.runtime import Runtime, TimeLimit, complete
-from ottla.broker.server.network import Network, SocketOptions
-from ottla.broker.server.peer_connection import Peer, PeerError
-from ottla.cluster.image import TRANSACTION_STATE, BrokerInfo, MetadataImage
-from ottla.coordinator.runtime.hashing import partition_for
+from ottla.broker.server.network import Network
+from ottla.broker.server.peer_connection import KeptPeer, PeerError
+from ottla.cluster.image import TRANSACTION_STATE
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -38,11 +38,6 @@ IDLE_MS: Final = 60_000
 """A connection is kept for so long after the last answer."""
 
 
-class ClusterImages(Protocol):
-    @property
-    def image(self) -> MetadataImage: ...
-
-
 class Question(NamedTuple):
     """What questions that become one are alike in."""
 
@@ -55,7 +50,7 @@ class Question(NamedTuple):
 
 class AddPartitionsToTxnManager:
     def __init__(
-        self, runtime: Runtime, metadata: ClusterImages, network: Network, *, inter_broker_listener: str
+        self, runtime: Runtime, metadata: MetadataCache, network: Network, *, inter_broker_listener: str
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
@@ -74,7 +69,7 @@ class AddPartitionsToTxnManager:
         registers: bool,
     ) -> None:
         """`answered` is called at once where no coordinator is known, or where a newer epoch is being asked about."""
-        coordinator = self._coordinator_of(transactional_id)
+        coordinator = coordinator_in(self._metadata.image, TRANSACTION_STATE, transactional_id)
         if coordinator is None:
             answered(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
@@ -88,37 +83,25 @@ class AddPartitionsToTxnManager:
         if channel.wake is not None:
             complete(channel.wake, None)
 
-    def _coordinator_of(self, transactional_id: str) -> BrokerInfo | None:
-        image = self._metadata.image
-        topic = image.topic(TRANSACTION_STATE)
-        if topic is None:
-            return None
-        partition = topic.partitions[partition_for(transactional_id, len(topic.partitions))]
-        leader = image.brokers.get(partition.leader)
-        return leader if leader is not None and leader.is_live else None
-
     async def _serve(self, channel: "_Channel") -> None:
         """Until the broker has not been asked for a while."""
-        peer: Peer | None = None
+        kept = KeptPeer(self._runtime, self._network, "transactions")
         try:
             while channel.queue or await self._is_woken(channel):
                 asked = channel.queue.take()
                 try:
-                    peer = await self._connected(channel.node_id, peer)
+                    peer = await kept.connected(self._address_of(channel.node_id))
                     answer = await peer.ask(_request(asked))
                     self._answer(asked, answer)
                 except (PeerError, ValueError) as error:
-                    if peer is not None:
-                        peer.close()
-                        peer = None
+                    kept.close()
                     self._runtime.log.warning(
                         "transaction coordinator could not be asked", broker=channel.node_id, why=str(error)
                     )
                     self._answer_all(asked | channel.queue.take_all(), ErrorCode.NETWORK_EXCEPTION)
         finally:
             del self._channels[channel.node_id]
-            if peer is not None:
-                peer.close()
+            kept.close()
 
     async def _is_woken(self, channel: "_Channel") -> bool:
         channel.wake = asyncio.get_running_loop().create_future()
@@ -131,18 +114,12 @@ class AddPartitionsToTxnManager:
             channel.wake = None
         return bool(channel.queue)
 
-    async def _connected(self, node_id: int, peer: Peer | None) -> Peer:
-        """`peer` if it will do, else a new connection. Raises PeerError."""
-        if peer is not None and peer.is_open:
-            return peer
+    def _address_of(self, node_id: int) -> Address:
+        """Raises PeerError."""
         broker = self._metadata.image.brokers.get(node_id)
         if broker is None or not broker.is_live:
             raise PeerError(f"broker {node_id} is not alive")
-        address = Address(*broker.endpoint(self._inter_broker_listener))
-        client_id = f"broker-{self._runtime.node_id}-transactions"
-        connected = Peer(self._runtime, self._network, address, client_id, SocketOptions())
-        await connected.connect()
-        return connected
+        return Address(*broker.endpoint(self._inter_broker_listener))
 
     def _answer(self, asked: "Asked", answer: AddPartitionsToTxnResponse) -> None:
         if answer.error_code:

@@ -46,6 +46,16 @@ class MetadataCache(Protocol):
     def image(self) -> MetadataImage: ...
 
 
+def coordinator_in(image: MetadataImage, coordinator_topic: str, name: str) -> BrokerInfo | None:
+    """The broker that serves `name`; None while the topic or the leader is missing."""
+    topic = image.topic(coordinator_topic)
+    if topic is None:
+        return None
+    partition = topic.partitions[partition_for(name, len(topic.partitions))]
+    leader = image.brokers.get(partition.leader)
+    return leader if leader is not None and leader.is_live else None
+
+
 class CoordinatorTopic(Generic[S]):
     def __init__(
         self,
@@ -158,13 +168,7 @@ class CoordinatorTopic(Generic[S]):
 
     def leader_of(self, name: str) -> BrokerInfo | None:
         """The broker that serves `name`, by the metadata; None while the topic or the leader is missing."""
-        image = self._metadata.image
-        topic = image.topic(self.name)
-        if topic is None:
-            return None
-        partition = topic.partitions[partition_for(name, len(topic.partitions))]
-        leader = image.brokers.get(partition.leader)
-        return leader if leader is not None and leader.is_live else None
+        return coordinator_in(self._metadata.image, self.name, name)
 
     def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
         """For its partitions."""

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 from ottla.broker.coordinators.coordinator_topic import MetadataCache
 from ottla.broker.coordinators.hosted_partition import HostedPartition
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.network import Network, SocketOptions
-from ottla.broker.server.peer_connection import Peer, PeerError
+from ottla.broker.server.network import Network
+from ottla.broker.server.peer_connection import KeptPeer, PeerError
 from ottla.cluster.image import MetadataImage
 from ottla.coordinator.transactions.entry import Participant
 from ottla.coordinator.transactions.events import MarkersWritten, WriteMarkers
@@ -104,7 +104,7 @@ class MarkerSender:
         self._write_here = write_here
         self._inter_broker_listener = inter_broker_listener
         self._queues: dict[int, deque[_Markers]] = {}
-        self._peers: dict[int, tuple[Address, Peer]] = {}
+        self._peers: dict[int, KeptPeer] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._retries: dict[_Markers, TimerEntry] = {}
         self._is_stopped = False
@@ -120,7 +120,7 @@ class MarkerSender:
         self._is_stopped = True
         for task in self._tasks.values():
             task.cancel()
-        for _, peer in self._peers.values():
+        for peer in self._peers.values():
             peer.close()
         for retry in self._retries.values():
             retry.cancel()
@@ -183,7 +183,7 @@ class MarkerSender:
         queue = self._queues.get(leader, deque())
         batch: list[_Markers] = []
         count = 0
-        # Results are told apart by the producer id, so a request has an id once.
+        # The response names markers by their producer id, so a request has an id once.
         producer_ids: set[int] = set()
         while queue and count < PARTITIONS_PER_REQUEST:
             if queue[0].order.is_void:
@@ -215,21 +215,12 @@ class MarkerSender:
         broker = self._metadata.image.brokers.get(leader)
         if broker is None:
             raise PeerError("the broker is not in the metadata")
-        peer = await self._connected(leader, Address(*broker.endpoint(self._inter_broker_listener)))
+        kept = self._peers.get(leader)
+        if kept is None:
+            kept = self._peers[leader] = KeptPeer(self._runtime, self._network, "markers")
+        peer = await kept.connected(Address(*broker.endpoint(self._inter_broker_listener)))
         response: WriteTxnMarkersResponse = await peer.ask(request)
         return response
-
-    async def _connected(self, leader: int, address: Address) -> Peer:
-        known_address, known = self._peers.get(leader, (None, None))
-        if known is not None:
-            if known.is_open and known_address == address:
-                return known
-            known.close()
-        client_id = f"broker-{self._runtime.node_id}-markers"
-        peer = Peer(self._runtime, self._network, address, client_id, SocketOptions())
-        self._peers[leader] = (address, peer)
-        await peer.connect()
-        return peer
 
     # The outcome.
 

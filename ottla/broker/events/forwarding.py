@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.network import Network, SocketOptions
-from ottla.broker.server.peer_connection import Peer, PeerError
+from ottla.broker.server.network import Network
+from ottla.broker.server.peer_connection import KeptPeer, Peer, PeerError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -37,11 +37,9 @@ class Forwarding:
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
-        self._network = network
         self._inter_broker_listener = inter_broker_listener
         self._task: asyncio.Task[None] | None = None
-        self._peer: Peer | None = None
-        self._peer_address: Address | None = None
+        self._peer = KeptPeer(runtime, network, "events")
 
     @property
     def is_busy(self) -> bool:
@@ -57,7 +55,7 @@ class Forwarding:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._hang_up()
+        self._peer.close()
 
     async def _deliver(self, batch: bytearray, done: Done) -> None:
         target, peer = await self._reached()
@@ -72,9 +70,9 @@ class Forwarding:
             target = self._target()
             if target is not None:
                 try:
-                    return target, await self._connected(target.address)
+                    return target, await self._peer.connected(target.address)
                 except PeerError:
-                    self._hang_up()
+                    self._peer.close()
             await asyncio.sleep(RETRY_S)
 
     def _target(self) -> _Target | None:
@@ -90,31 +88,16 @@ class Forwarding:
                 return _Target(index, Address(*leader.endpoint(self._inter_broker_listener)))
         return None
 
-    async def _connected(self, address: Address) -> Peer:
-        if self._peer is not None and self._peer.is_open and self._peer_address == address:
-            return self._peer
-        self._hang_up()
-        client_id = f"broker-{self._runtime.node_id}-events"
-        peer = self._peer = Peer(self._runtime, self._network, address, client_id, SocketOptions())
-        self._peer_address = address
-        await peer.connect()
-        return peer
-
     async def _ask(self, peer: Peer, partition: int, batch: bytearray) -> KafkaError | None:
         data = PartitionProduceData(index=partition, records=memoryview(batch))
         topic = TopicProduceData(name=EVENTS_TOPIC, partition_data=[data])
         try:
             response = await peer.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic]))
         except PeerError as error:
-            self._hang_up()
+            self._peer.close()
             return error_for(ErrorCode.NETWORK_EXCEPTION, str(error))
         (answer,) = response.responses[0].partition_responses
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             return error_for(code, answer.error_message or code.name)
         return None
-
-    def _hang_up(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None

@@ -1,7 +1,7 @@
 """OffsetCommit: a group's positions are stored (§9.1, §9.2)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -19,6 +19,7 @@ from ottla.protocol.messages.offset_commit import (
 _GROUP_ID_NOT_FOUND_FROM = 9
 
 Errors = Mapping[tuple[str, int], ErrorCode]
+T = TypeVar("T")
 
 
 def handle(
@@ -72,20 +73,32 @@ def known_offsets(
 
 
 def _response(metadata: ClusterMetadata, request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=int(errors[topic.name, partition.partition_index]),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-            # As in Kafka, which refuses topics that do not exist as they are.
-            if topic.partitions or metadata.image.topic(topic.name) is None
-        ]
+    topics = committed_topics(
+        metadata, request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition
     )
+    return OffsetCommitResponse(topics=topics)
+
+
+def committed_topics(
+    metadata: ClusterMetadata,
+    topics: Sequence[Any],
+    errors: Errors,
+    topic_result: Callable[..., T],
+    partition_result: Callable[..., Any],
+) -> list[T]:
+    """What each partition of `topics` is answered, as these classes of the response."""
+    return [
+        topic_result(
+            name=topic.name,
+            partitions=[
+                partition_result(
+                    partition_index=partition.partition_index,
+                    error_code=int(errors[topic.name, partition.partition_index]),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+        # As in Kafka, which refuses topics that do not exist as they are.
+        if topic.partitions or metadata.image.topic(topic.name) is None
+    ]

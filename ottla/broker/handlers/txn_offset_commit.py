@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
-from ottla.broker.handlers.offset_commit import known_offsets
+from ottla.broker.handlers.offset_commit import Errors, committed_topics, known_offsets
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import CommitOffsets
@@ -31,8 +31,6 @@ _KNOWN_FROM: Final[Mapping[ErrorCode, tuple[int, ErrorCode]]] = MappingProxyType
         ErrorCode.TRANSACTION_ABORTABLE: (4, ErrorCode.INVALID_TXN_STATE),
     }
 )
-
-Errors = Mapping[tuple[str, int], ErrorCode]
 
 
 def handle(
@@ -70,20 +68,7 @@ def _as_known(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def _response(metadata: ClusterMetadata, request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=int(errors[topic.name, partition.partition_index]),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-            # As OffsetCommit has it.
-            if topic.partitions or metadata.image.topic(topic.name) is None
-        ]
+    topics = committed_topics(
+        metadata, request.topics, errors, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
     )
+    return TxnOffsetCommitResponse(topics=topics)

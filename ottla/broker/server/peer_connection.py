@@ -181,3 +181,31 @@ class Peer(asyncio.BufferedProtocol):
             larger = memoryview(bytearray(self._size + 1))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
+
+
+class KeptPeer:
+    """A connection that is kept from one request to the next, and made again where it is lost or the broker has
+    another address."""
+
+    def __init__(self, runtime: Runtime, network: Network, purpose: str) -> None:
+        """`purpose` names the connection for the other side."""
+        self._runtime = runtime
+        self._network = network
+        self._client_id = f"broker-{runtime.node_id}-{purpose}"
+        self._peer: Peer | None = None
+        self._address: Address | None = None
+
+    async def connected(self, address: Address) -> Peer:
+        """Raises PeerError."""
+        if self._peer is not None and self._peer.is_open and self._address == address:
+            return self._peer
+        self.close()
+        peer = self._peer = Peer(self._runtime, self._network, address, self._client_id, SocketOptions())
+        self._address = address
+        await peer.connect()
+        return peer
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None

@@ -161,6 +161,11 @@ class ClusterPlan:
             "log.retention.check.interval.ms": 3_000,
             "log.segment.delete.delay.ms": 2_000,
         }
+        return {name: str(value) for name, value in (settings | self._settings_of_some()).items()}
+
+    def _settings_of_some(self) -> dict[str, object]:
+        """What brokers have where the plan says so."""
+        settings: dict[str, object] = {}
         if self.compacts:
             settings |= {
                 # Larger than the metadata of a group of three: a batch must fit into a segment.
@@ -185,4 +190,4 @@ class ClusterPlan:
             }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
-        return {name: str(value) for name, value in settings.items()}
+        return settings

@@ -164,7 +164,7 @@ class TrackedLog:
             del self._prefixes[batch.end_offset]
             if batch.sequence is not None:
                 self._sequences.discard(batch.sequence)
-            was_committed = self._committed.prefixes.get(batch.end_offset) == batch.prefix
+            was_committed = self._is_committed(batch)
             # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
             if was_committed and self._committed.start_offset < batch.end_offset and not self._is_rotten():
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
@@ -177,7 +177,7 @@ class TrackedLog:
         more where they diverged (§14.5.3). They are deleted with the fetch that brings what follows, and nothing that
         follows builds on them."""
         for batch in self._batches:
-            if self._committed.prefixes.get(batch.end_offset) != batch.prefix and batch.sequence is not None:
+            if batch.sequence is not None and not self._is_committed(batch):
                 self._sequences.discard(batch.sequence)
         self._batches.clear()
         self._begin()
@@ -237,12 +237,15 @@ class TrackedLog:
     def _was_replaced(self, sequence: tuple[int, int, int]) -> bool:
         """Whether the earlier one was never committed, and is still there because its leader had deleted so far (see
         `_forget_what_was_deleted`)."""
-        committed = self._committed
+        deleted_to = self._committed.start_offset
         earlier = [batch for batch in self._batches if batch.sequence == sequence]
         return bool(earlier) and all(
-            batch.end_offset <= committed.start_offset and committed.prefixes.get(batch.end_offset) != batch.prefix
-            for batch in earlier
+            batch.end_offset <= deleted_to and not self._is_committed(batch) for batch in earlier
         )
+
+    def _is_committed(self, batch: Batch) -> bool:
+        """With all that stands before it; also where it has been deleted since."""
+        return self._committed.prefixes.get(batch.end_offset) == batch.prefix
 
     def _prefix_before(self, header: BatchHeader, content: memoryview) -> int:
         """A restart may forget how far records were deleted: then what was deleted is there again, and may be what a
