@@ -70,8 +70,8 @@ class LogReader:
         local = self._local
         try:
             read = SegmentRead(
+                segment,
                 segment.file,
-                segment.name,
                 segment.anchor_for(offset),
                 segment.size,
                 self._segments.end_of(n, local.log_end_offset),

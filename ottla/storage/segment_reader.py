@@ -31,7 +31,7 @@ from ottla.protocol.records.batch import (
 from ottla.storage.buffer_pool import ReadBuffers
 from ottla.storage.files import File, storage_error
 from ottla.storage.leader_epoch_cache import UNKNOWN_EPOCH, LeaderEpochCache
-from ottla.storage.segment import UNKNOWN, Anchor
+from ottla.storage.segment import UNKNOWN, Anchor, Segment
 
 _unpack_header = Struct(">qiibIhi").unpack_from
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
@@ -54,8 +54,8 @@ class ReadResult(NamedTuple):
 class SegmentRead(NamedTuple):
     """All that a read of one segment depends on, as it stood when the read began."""
 
+    segment: Segment
     file: File
-    name: str
     anchor: Anchor
     size: int
     end_offset: int
@@ -65,6 +65,11 @@ class SegmentRead(NamedTuple):
     min_one_batch: bool
     gaps_until: int
     epochs: LeaderEpochCache
+
+    @property
+    def name(self) -> str:
+        """Made when it is needed, as few reads fail."""
+        return self.segment.name
 
 
 class Selection(NamedTuple):

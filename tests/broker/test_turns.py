@@ -225,6 +225,11 @@ def test_a_connection_in_its_turns_is_not_the_slowest() -> None:
     assert [busy.aborted, idle.aborted] == [False, True]
 
 
+def allow_one_read_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "READ_BYTES_PER_STEP", 1)
+    monkeypatch.setattr(turns_module, "LITTLE_READ_BYTES", 1)
+
+
 def fetch_all(partitions: int) -> FetchRequest:
     wanted = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(partitions)
@@ -235,7 +240,7 @@ def fetch_all(partitions: int) -> FetchRequest:
 async def test_fetches_beyond_what_a_step_may_read_wait_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns_module, "READ_BYTES_PER_STEP", 1)
+    allow_one_read_in_a_step(monkeypatch)
     async with running_broker(tmp_path) as broker:
         async with client_of(broker) as client:
             await create_topic(client, "t")
@@ -276,6 +281,7 @@ async def test_fetches_that_an_append_ends_read_in_turns(tmp_path: Path, monkeyp
         await create_topic(client, "t")
         request = fetch_all(1)
         request.max_wait_ms, request.min_bytes = 60_000, 1
+        monkeypatch.setattr(turns_module, "LITTLE_READ_BYTES", 1)
         peers = [connected(broker) for _ in range(5)]
         for connection, _ in peers:
             feed(connection, build_request_frame(request, 11, 1, "c"))

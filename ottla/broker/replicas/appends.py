@@ -73,9 +73,9 @@ class Appends:
         answers = self._unwritten.get(partition)
         if answers is not None:
             answers.append(answer)
-        elif not info.duplicate:
-            self._unwritten[partition] = [answer]
         if not info.duplicate:
+            if answers is None:
+                self._unwritten[partition] = [answer]
             traffic = partition.traffic
             traffic.records_in += info.last_offset - info.base_offset + 1
             traffic.bytes_in += len(records)

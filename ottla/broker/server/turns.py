@@ -21,6 +21,7 @@ TURN_MS = 2
 REQUESTS_PER_LOOK = 4
 LONG_REQUEST = 4096
 READ_BYTES_PER_STEP = 1 << 20
+LITTLE_READ_BYTES = READ_BYTES_PER_STEP // 2
 # A fetch costs something even if there is nothing to read: some hundred microseconds, as many as so much to read.
 READ_COST_BYTES = 64 << 10
 FETCH_BYTES_MAX = 8 << 20
@@ -70,14 +71,17 @@ class ReadTurns(Turns):
 
     def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(soon)
-        # In this step of the loop.
+        # In this step of the loop, and what little was read in the steps before it.
         self._read_bytes = 0
+        self._is_to_begin = False
 
     def count_read(self, size_bytes: int) -> None:
         """So much was read for a response in this step."""
-        if not self._read_bytes:
-            self._soon(self._begin_step)
         self._read_bytes += size_bytes
+        # Not with the first of a step: most steps read little, and that would be one more action of the loop for each.
+        if self._read_bytes >= LITTLE_READ_BYTES and not self._is_to_begin:
+            self._is_to_begin = True
+            self._soon(self._begin_step)
 
     @property
     def may_read(self) -> bool:
@@ -86,3 +90,4 @@ class ReadTurns(Turns):
 
     def _begin_step(self) -> None:
         self._read_bytes = 0
+        self._is_to_begin = False
