@@ -5,6 +5,7 @@ controller                  the broker that decides about partitions, under its 
 brokers/<id>                registration: incarnation, listeners, rack; the revision is the broker epoch
 sessions/<id>               state of a broker that is there, under its lease
 lost-data/<id>              a broker that has come back without what it had, until it has left every ISR and ELR
+features                    the level of each feature by which the cluster works; the revision is their epoch
 log-ends/<id>               how far the broker's logs go, of partitions without a possible leader, under its lease
 topics/<name>               topic id and number of partitions
 partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, so that ISR changes do not collide
@@ -18,11 +19,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, LogEnd, PartitionInfo, TopicInfo
+from ottla.cluster.image import (
+    FEATURES_OF_BEFORE,
+    NO_LEADER,
+    BrokerInfo,
+    BrokerState,
+    FinalizedFeatures,
+    LevelRange,
+    Listener,
+    LogEnd,
+    PartitionInfo,
+    TopicInfo,
+)
 from ottla.cluster.store import Change, Delete, Entry, Put, StoreError
 
 CLUSTER_ID = "cluster-id"
 CONTROLLER = "controller"
+FEATURES = "features"
 BROKERS = "brokers/"
 SESSIONS = "sessions/"
 LOST_DATA = "lost-data/"
@@ -85,8 +98,21 @@ def registration_value(broker: BrokerInfo) -> bytes:
             "rack": broker.rack,
             "listeners": [[each.name, each.host, each.port] for each in broker.listeners],
             "admin_url": broker.admin_url,
+            "features": dict(broker.features),
         }
     )
+
+
+def features_value(levels: Mapping[str, int]) -> bytes:
+    return _to_bytes(dict(levels))
+
+
+def features_of(entry: Entry) -> FinalizedFeatures:
+    value = parsed(entry)
+    try:
+        return FinalizedFeatures({str(name): int(level) for name, level in value.items()}, entry.revision)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
 
 
 def session_value(incarnation: str, state: BrokerState) -> bytes:
@@ -178,8 +204,9 @@ def broker_of(entry: Entry) -> BrokerInfo:
             listeners=tuple(Listener(*each) for each in value["listeners"]),
             # Brokers of before have none.
             admin_url=value.get("admin_url", ""),
+            features={name: LevelRange(*each) for name, each in value.get("features", FEATURES_OF_BEFORE).items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
 
 

@@ -27,6 +27,9 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 K = TypeVar("K")
 V = TypeVar("V")
 
+# KIP-890, whose second part is level 2.
+TRANSACTION_VERSION = "transaction.version"
+
 _NO_LOG_ENDS: "Mapping[tuple[bytes, int], LogEnd]" = MappingProxyType({})
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -66,6 +69,31 @@ class LogEnd(NamedTuple):
     end_offset: int
 
 
+class LevelRange(NamedTuple):
+    """The levels of a feature that a broker supports. Level 0 is a cluster without the feature."""
+
+    lowest: int
+    highest: int
+
+    def __str__(self) -> str:
+        return f"{self.lowest}-{self.highest}"
+
+
+class FinalizedFeatures(NamedTuple):
+    """By which level of each feature the cluster works. `epoch` rises with every change: clients believe what came
+    with the greatest that they have seen (KIP-584)."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+# What a broker of this version supports.
+SUPPORTED_FEATURES: Mapping[str, LevelRange] = MappingProxyType({TRANSACTION_VERSION: LevelRange(0, 2)})
+# Brokers of before say nothing of features, and their clusters worked by this level.
+FEATURES_OF_BEFORE: Mapping[str, LevelRange] = MappingProxyType({TRANSACTION_VERSION: LevelRange(1, 1)})
+FINALIZED_BEFORE = FinalizedFeatures(MappingProxyType({TRANSACTION_VERSION: 1}), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker and where clients reach it. `epoch` counts registrations (§19.1.1).
@@ -83,6 +111,7 @@ class BrokerInfo:
     lost_data: bool = False
     listeners: tuple[Listener, ...] = ()
     admin_url: str = ""
+    features: Mapping[str, LevelRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
     log_ends: Mapping[tuple[bytes, int], LogEnd] = field(default_factory=lambda: _NO_LOG_ENDS)
     session_revision: int = field(default=0, compare=False)
 
@@ -163,7 +192,13 @@ class MetadataImage:
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: Overlay[str, TopicInfo]())
     topics_by_id: Mapping[bytes, TopicInfo] = field(default_factory=lambda: Overlay[bytes, TopicInfo]())
     controller_epoch: int = 0
+    features: FinalizedFeatures = FINALIZED_BEFORE
     revision: int = field(default=0, compare=False)
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of the feature; 0 while the cluster is without it."""
+        return self.features.levels.get(TRANSACTION_VERSION, 0)
 
     @property
     def live_brokers(self) -> dict[int, BrokerInfo]:

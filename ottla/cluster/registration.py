@@ -13,7 +13,7 @@ A broker that finds no other registered need not ask a controller, and begins as
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ottla.cluster.encoding import (
     ALL_BROKERS,
@@ -21,6 +21,7 @@ from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
+    FEATURES,
     LOG_ENDS,
     LOST_DATA,
     PARTITIONS,
@@ -34,7 +35,16 @@ from ottla.cluster.encoding import (
     session_of,
     session_value,
 )
-from ottla.cluster.image import BrokerInfo, BrokerState, Listener, LogEnd, MetadataImage
+from ottla.cluster.features import check_supports_finalized, finalize_in_new_cluster
+from ottla.cluster.image import (
+    SUPPORTED_FEATURES,
+    BrokerInfo,
+    BrokerState,
+    LevelRange,
+    Listener,
+    LogEnd,
+    MetadataImage,
+)
 from ottla.cluster.store import ABSENT, NO_LEASE, Change, Delete, Entry, Expect, Put, Transaction
 from ottla.protocol.errors import ErrorCode, error_for
 
@@ -56,6 +66,7 @@ class Registration:
     """Of its admin listener; empty where it has none."""
     min_insync_replicas: int | None = None
     """What a new cluster keeps for all brokers from the start; None: nothing."""
+    features: Mapping[str, LevelRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +89,9 @@ def min_isr_of_cluster(min_insync_replicas: int) -> Put:
 def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> Transaction | AlreadyRegistered:
     """What registers a process, given what the store has; after a Conflict, read and ask again.
 
-    Raises INCONSISTENT_CLUSTER_ID, and DUPLICATE_BROKER_REGISTRATION while another process has the session: the session
-    of a process that was killed ends by itself. A process whose session ended keeps its registration and epoch."""
+    Raises INCONSISTENT_CLUSTER_ID, UNSUPPORTED_VERSION where the cluster works by a level of a feature that the process
+    does not support, and DUPLICATE_BROKER_REGISTRATION while another process has the session: the session of a process
+    that was killed ends by itself. A process whose session ended keeps its registration and epoch."""
     found = {entry.key: entry for entry in entries}
     stored = stored_cluster_id(entries)
     if stored not in (None, wanted.cluster_id):
@@ -95,10 +107,12 @@ def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> T
             return AlreadyRegistered(known.revision)
         message = f"another process is registered as broker {wanted.node_id}"
         raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
+    if stored is not None:
+        check_supports_finalized(wanted.features, found.get(FEATURES))
     return Transaction(
         tuple(
             Expect(key, found[key].revision if key in found else ABSENT)
-            for key in (CLUSTER_ID, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}")
+            for key in (CLUSTER_ID, FEATURES, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}")
         ),
         tuple(_changes(wanted, found, known, lease_id)),
     )
@@ -183,7 +197,7 @@ def unregister(image: MetadataImage, node_id: int) -> Transaction:
 def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None, lease_id: int) -> list[Change]:
     changes: list[Change] = []
     if CLUSTER_ID not in found:
-        changes.append(Put(CLUSTER_ID, wanted.cluster_id.encode()))
+        changes += (Put(CLUSTER_ID, wanted.cluster_id.encode()), finalize_in_new_cluster(wanted.features))
         if wanted.min_insync_replicas is not None:
             changes.append(min_isr_of_cluster(wanted.min_insync_replicas))
     if known is None or broker_of(known).incarnation != wanted.incarnation:
@@ -195,6 +209,7 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
             incarnation=wanted.incarnation,
             listeners=wanted.listeners,
             admin_url=wanted.admin_url,
+            features=wanted.features,
         )
         changes.append(Put(f"{BROKERS}{wanted.node_id}", registration_value(broker)))
         # Lost in an earlier life is lost still, if that life has not been active in between.

@@ -11,6 +11,7 @@ from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
+    FEATURES,
     LOG_ENDS,
     LOST_DATA,
     PARTITIONS,
@@ -18,6 +19,7 @@ from ottla.cluster.encoding import (
     TOPIC_CONFIGS,
     TOPICS,
     broker_of,
+    features_of,
     log_ends_of,
     parsed,
     partition_of,
@@ -25,7 +27,15 @@ from ottla.cluster.encoding import (
     topic_of,
     topics_of,
 )
-from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, MetadataImage, PartitionInfo, TopicInfo
+from ottla.cluster.image import (
+    FINALIZED_BEFORE,
+    NO_LEADER,
+    BrokerInfo,
+    BrokerState,
+    MetadataImage,
+    PartitionInfo,
+    TopicInfo,
+)
 from ottla.cluster.store import Changes, Entry, Snapshot
 
 
@@ -55,7 +65,13 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, topics: Sequence[To
     changed: dict[str, TopicInfo | None] = {
         name: names.get(name) for name in (*image.topics, *names) if _differs(image.topics.get(name), names.get(name))
     }
-    fresh = replace(image, revision=snapshot.revision, controller_id=NO_LEADER, controller_epoch=0)
+    fresh = replace(
+        image,
+        revision=snapshot.revision,
+        controller_id=NO_LEADER,
+        controller_epoch=0,
+        features=FINALIZED_BEFORE,
+    )
     others = _Others(fresh, dict.fromkeys(image.brokers))
     others.put(snapshot.entries)
     after = others.image().with_topics(changed)
@@ -197,6 +213,8 @@ class _Others:
                 self._image = replace(self._image, controller_id=parsed(entry)["id"], controller_epoch=entry.revision)
             elif key == CLUSTER_ID:
                 self._image = replace(self._image, cluster_id=entry.value.decode())
+            elif key == FEATURES:
+                self._image = replace(self._image, features=features_of(entry))
         for entry in sessions:
             self._put_session(entry)
 
@@ -204,6 +222,8 @@ class _Others:
         for key in keys:
             if key == CONTROLLER:
                 self._image = replace(self._image, controller_id=NO_LEADER, controller_epoch=0)
+            elif key == FEATURES:
+                self._image = replace(self._image, features=FINALIZED_BEFORE)
             elif key.startswith(BROKERS):
                 self._brokers[int(key.removeprefix(BROKERS))] = None
             elif key.startswith(SESSIONS):

@@ -28,8 +28,6 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import Codec
 from ottla.timer.wheel import TimerEntry
 
-# The level of Kafka's feature `transaction.version`. Clients are not offered KIP-890's second part, which is level 2.
-TRANSACTION_VERSION = 1
 # Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
 APPEND_TIMEOUT_MS = 30_000
 
@@ -54,7 +52,7 @@ class TransactionCoordinator:
         )
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,
-            lambda: TransactionShard(config, take_producer_id),
+            lambda: TransactionShard(config, take_producer_id, lambda: metadata.image.transaction_version),
             runtime,
             replicas,
             metadata,
@@ -155,5 +153,4 @@ def transaction_config(config: ServerConfig) -> TransactionConfig:
     return TransactionConfig(
         transaction_max_timeout_ms=config.transaction_max_timeout_ms,
         transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-        transaction_version=TRANSACTION_VERSION,
     )

@@ -1,23 +1,35 @@
-"""ApiVersions: what this broker serves, from the table of APIs.
+"""ApiVersions: what this broker serves, from the table of APIs, and which features it and its cluster have.
 
-v3 brings the client's name and version. The header of the response is version 0 in every version of the API, so that a
-client that guessed too high can read the answer.
+v3 brings the client's name and version, and the features (KIP-584). Its clients do not understand one that is supported
+from level 0 on, so it is left out there (KIP-1022); a finalized level 0 is none. The header of the response is version
+0 in every version of the API, so that a client that guessed too high can read the answer.
 """
 
 import re
 
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.apis import APIS
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.socket_server import Server
+from ottla.cluster.image import SUPPORTED_FEATURES
 from ottla.protocol.errors import ErrorCode, InvalidRequest
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 # KIP-511.
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE = 3
+LEVEL_0_SINCE = 4
 
 
-def handle(server: Server, context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+def handle(
+    server: Server, metadata: ClusterMetadata, context: RequestContext, request: ApiVersionsRequest | None
+) -> ApiVersionsResponse:
     """None is a request of a version from the future, of which nothing can be read."""
     if request is None:
         return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=served_versions())
@@ -26,11 +38,29 @@ def handle(server: Server, context: RequestContext, request: ApiVersionsRequest 
             if SOFTWARE_NAME.fullmatch(text) is None:
                 raise InvalidRequest(f"{text!r} is no name or version of client software")
         server.client_software.note(request.client_software_name, request.client_software_version)
-    return ApiVersionsResponse(api_keys=served_versions())
+    finalized = metadata.image.features
+    return ApiVersionsResponse(
+        api_keys=served_versions(),
+        supported_features=_supported_features(context.api_version),
+        finalized_features_epoch=finalized.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized.levels.items()
+            if level > 0
+        ],
+    )
 
 
 def served_versions() -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=api.lowest_advertised, max_version=api.max_version)
         for api in APIS.values()
+    ]
+
+
+def _supported_features(version: int) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+        for name, levels in SUPPORTED_FEATURES.items()
+        if levels.lowest > 0 or version >= LEVEL_0_SINCE
     ]

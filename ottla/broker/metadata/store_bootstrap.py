@@ -15,6 +15,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
 from ottla.broker.runtime import Runtime, StartError, complete
 from ottla.cluster.encoding import CLUSTER_ID, topics_of
+from ottla.cluster.features import finalize_in_new_cluster
 from ottla.cluster.registration import min_isr_of_cluster, stored_cluster_id
 from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Snapshot, Unavailable
 from ottla.storage.log_config import LogConfig
@@ -48,8 +49,8 @@ async def agreed_cluster_id(
         if kept_id is not None:
             raise StartError(f"the metadata store is empty, but this broker has data of cluster {kept_id}")
         claim = Put(CLUSTER_ID, new_id().encode())
-        min_isr = min_isr_of_cluster(runtime.config.min_insync_replicas)
-        result = await ask(store.commit, [Expect(CLUSTER_ID, ABSENT)], [claim, min_isr])
+        first = [claim, min_isr_of_cluster(runtime.config.min_insync_replicas), finalize_in_new_cluster()]
+        result = await ask(store.commit, [Expect(CLUSTER_ID, ABSENT)], first)
         if isinstance(result, Unavailable):
             await deadline.wait(f"the metadata store cannot be used: {result.reason}")
 

@@ -77,6 +77,7 @@ _ROWS = (
     Api(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     Api(47, "OffsetDelete", "offset_delete", 0, 0),
     Api(55, "DescribeQuorum", "describe_quorum", 0, 2),
+    Api(57, "UpdateFeatures", "update_features", 0, 2),
     Api(60, "DescribeCluster", "describe_cluster", 0, 2),
     Api(61, "DescribeProducers", "describe_producers", 0, 0),
     Api(64, "UnregisterBroker", "unregister_broker", 0, 0),

@@ -25,17 +25,24 @@ class TransactionConfig:
 
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
-    transaction_version: int = 2
-    """The cluster's level of the feature: it decides how the coordinator itself aborts, and the version of records."""
 
 
 class TransactionContext(StepContext):
-    __slots__ = ("config", "entries", "take_producer_id")
+    __slots__ = ("config", "entries", "take_producer_id", "transaction_version")
 
-    def __init__(self, config: TransactionConfig, take_producer_id: Callable[[], int | None]) -> None:
-        """`take_producer_id` gives one that was never given before, or None while there is none at hand."""
+    def __init__(
+        self,
+        config: TransactionConfig,
+        take_producer_id: Callable[[], int | None],
+        transaction_version: Callable[[], int],
+    ) -> None:
+        """`take_producer_id` gives one that was never given before, or None while there is none at hand.
+
+        `transaction_version` gives the cluster's level of the feature, which decides how the coordinator itself aborts,
+        and the version of records."""
         super().__init__()
         self.config = config
+        self.transaction_version = transaction_version
         self.take_producer_id = take_producer_id
         self.entries: dict[str, TransactionalIdEntry] = {}
 
@@ -59,19 +66,22 @@ class TransactionContext(StepContext):
 
     def prepare(self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int) -> PendingTransition:
         """Prepare the transition to what the record can hold."""
-        if not self.config.transaction_version:
-            target = target._replace(
-                previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0
-            )
-        return entry.prepare(target, last_epoch)
+        return entry.prepare(target if self.transaction_version() else _as_of_version_0(target), last_epoch)
 
     def append_pending(self, entry: TransactionalIdEntry, after: AfterAppend) -> None:
         """Append the record of the transition that is prepared."""
         assert entry.pending is not None, f"{entry.transactional_id}: there is no transition to append"
-        assert entry.pending.target is not None, "tombstones share a batch"
+        target = entry.pending.target
+        assert target is not None, "tombstones share a batch"
+        # The level may have been lowered since it was prepared.
+        version = 0 if not self.transaction_version() and target == _as_of_version_0(target) else 1
         key = build_transaction_key(entry.transactional_id)
-        value = build_transaction_value(entry.pending.target, min(self.config.transaction_version, 1))
+        value = build_transaction_value(target, version)
         self.append(entry.transactional_id, (CoordinatorRecord(key, value),), after)
+
+
+def _as_of_version_0(target: TransactionMetadata) -> TransactionMetadata:
+    return target._replace(previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0)
 
 
 class TransitionAppend:

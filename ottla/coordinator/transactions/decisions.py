@@ -61,7 +61,7 @@ def fence(
     refusal: Callable[[ErrorCode], Any] = lambda error: error,
 ) -> None:
     """Abort the open transaction against its producer, whose epoch no longer counts once that is durable."""
-    if context.config.transaction_version >= 2:
+    if context.transaction_version() >= 2:
         decide_and_raise_epoch(context, entry, commit=False, token=token, result=result, refusal=refusal)
         return
     metadata = entry.metadata
@@ -106,7 +106,8 @@ def begin_markers(context: TransactionContext, entry: TransactionalIdEntry) -> N
             producer_id=metadata.producer_id,
             producer_epoch=metadata.producer_epoch,
             commit=metadata.state is TransactionState.PREPARE_COMMIT,
-            client_version=metadata.client_version,
+            # An epoch that cannot rise is that of the data too, and by level 2 the leader would refuse such a marker.
+            client_version=metadata.client_version if metadata.producer_epoch < EPOCH_MAX else 0,
             partitions=tuple(sorted(metadata.partitions)),
         )
     )

@@ -74,14 +74,14 @@ def _end_error(entry: TransactionalIdEntry, request: EndTransaction) -> ErrorCod
 
 
 def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntry, request: EndTransaction) -> None:
-    error = _raising_error(entry, request)
-    if error is not None:
-        metadata = entry.metadata
+    error, metadata = _raising_error(entry, request), entry.metadata
+    # The epoch that fenced the last one is for no client: the repetition of such an abort takes it to the next id.
+    if error is not None and (error is not ErrorCode.NONE or metadata.producer_epoch != EPOCH_MAX):
         pair = (metadata.producer_id, metadata.producer_epoch) if error is ErrorCode.NONE else ()
         context.reply(request.token, ProducerResult(error, *pair))
         return
     next_producer_id = NO_PRODUCER_ID
-    if entry.metadata.is_epoch_exhausted:
+    if metadata.is_epoch_exhausted:
         taken = context.take_producer_id()
         if taken is None:
             context.reply(request.token, ProducerResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -91,7 +91,7 @@ def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntr
     if next_producer_id != NO_PRODUCER_ID:
         result = ProducerResult(ErrorCode.NONE, next_producer_id, 0)
     else:
-        result = ProducerResult(ErrorCode.NONE, entry.metadata.producer_id, entry.metadata.producer_epoch + 1)
+        result = ProducerResult(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch + 1)
     decide_and_raise_epoch(
         context,
         entry,

@@ -90,12 +90,16 @@ def _next_pair(
     if not has_pair or is_current:
         if not metadata.is_epoch_exhausted:
             return _NextPair(metadata.producer_id, epoch + 1, last_epoch)
-        producer_id = context.take_producer_id()
-        if producer_id is None:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return _NextPair(producer_id, 0, last_epoch)
+        return _of_next_id(context, last_epoch)
     if request.producer_epoch == entry.last_epoch:
         # The answer was lost. A producer that was initialized without a pair has left no last epoch, so that its
-        # predecessor cannot obtain the new epoch here.
+        # predecessor cannot obtain the new epoch here. The one that fenced the last epoch is for no client.
+        if epoch == EPOCH_MAX:
+            return _of_next_id(context, entry.last_epoch)
         return _NextPair(metadata.producer_id, epoch, entry.last_epoch)
     return ErrorCode.PRODUCER_FENCED
+
+
+def _of_next_id(context: TransactionContext, last_epoch: int) -> _NextPair | ErrorCode:
+    producer_id = context.take_producer_id()
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if producer_id is None else _NextPair(producer_id, 0, last_epoch)

@@ -69,8 +69,13 @@ class TransactionShard:
     events = EVENTS
     timeline = None
 
-    def __init__(self, config: TransactionConfig, take_producer_id: Callable[[], int | None]) -> None:
-        self.context = TransactionContext(config, take_producer_id)
+    def __init__(
+        self,
+        config: TransactionConfig,
+        take_producer_id: Callable[[], int | None],
+        transaction_version: Callable[[], int],
+    ) -> None:
+        self.context = TransactionContext(config, take_producer_id, transaction_version)
         self._config = config
 
     @property

@@ -53,7 +53,9 @@ class TransactionLog:
     """The partition, its log, and what it has asked for."""
 
     def __init__(self, *, level: int = 2, **config: Any) -> None:
-        self.config = TransactionConfig(transaction_version=level, **config)
+        self.config = TransactionConfig(**config)
+        self.level = level
+        """The cluster's `transaction.version`."""
         self.now_ms = 0
         self.tokens = count(1)
         self.producer_ids = count(FIRST_PRODUCER_ID)
@@ -82,7 +84,7 @@ class TransactionLog:
         self.drain()
 
     def loading_partition(self) -> CoordinatorPartition[TransactionShard]:
-        partition = CoordinatorPartition(TransactionShard(self.config, self.take_producer_id))
+        partition = CoordinatorPartition(TransactionShard(self.config, self.take_producer_id, lambda: self.level))
         for batch in self.log:
             batch.committed = True
             for offset, record in enumerate(batch.records, batch.base_offset):

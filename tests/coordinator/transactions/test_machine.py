@@ -91,7 +91,7 @@ class Transactions(RuleBasedStateMachine):
             if producer.pair == (entry.metadata.producer_id, entry.metadata.producer_epoch):
                 producer.producer_epoch = raised.producer_epoch
         entry.metadata = raised
-        value = build_transaction_value(raised, min(self.log.config.transaction_version, 1))
+        value = build_transaction_value(raised, min(self.log.level, 1))
         batch = self.log.add_to_log((CoordinatorRecord(build_transaction_key(name), value),))
         batch.committed = True
 

@@ -1,0 +1,37 @@
+"""UpdateFeatures: an administrator changes the levels of the cluster's features (KIP-584, KIP-1022).
+
+As in Kafka 4.1 all of them are changed or none in every version, and version 0, which has no type of upgrade, only
+raises levels.
+"""
+
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.server.request_context import RequestContext
+from ottla.cluster.features import FeatureUpdate, update_features
+from ottla.cluster.store import CommitResult, Unavailable
+from ottla.protocol.errors import ErrorCode, KafkaError, error_for
+from ottla.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+async def handle(
+    metadata: ClusterMetadata,
+    context: RequestContext,  # noqa: ARG001
+    request: UpdateFeaturesRequest,
+) -> UpdateFeaturesResponse:
+    updates = [
+        FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates
+    ]
+    await metadata.brokers_known()
+    if request.validate_only:
+        update_features(metadata.image, updates)
+    else:
+        await metadata.commit_planned(lambda: update_features(metadata.image, updates), _refusal)
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=update.name) for update in updates])
+
+
+def _refusal(result: CommitResult) -> KafkaError:
+    why = f"the metadata store does not answer: {result.reason}" if isinstance(result, Unavailable) else "try again"
+    return error_for(ErrorCode.REQUEST_TIMED_OUT, why)
