@@ -19,6 +19,8 @@ DRIVER = Path(__file__).parents[1] / "java" / "Tools.java"
 TOOLS = "org.apache.kafka.tools."
 GROUPS = TOOLS + "consumer.group."
 LOGS = "--describe --topic-list t"
+FEATURES = TOOLS + "FeatureCommand"
+LEVEL = "--feature transaction.version"
 
 
 class Tool(NamedTuple):
@@ -127,7 +129,17 @@ SERVED = [
         f"{AT} describe --replication",
         "LastCaughtUpTimestamp",
     ),
-    Tool("features", TOOLS + "FeatureCommand", f"{AT} describe", ""),
+    Tool(
+        "features",
+        FEATURES,
+        f"{AT} describe",
+        "Feature: transaction.version\tSupportedMinVersion: 0\tSupportedMaxVersion: 2\tFinalizedVersionLevel: 2",
+    ),
+    Tool("features downgrade", FEATURES, f"{AT} downgrade {LEVEL}=1 --dry-run", "can be downgraded to 1."),
+    Tool("features downgraded", FEATURES, f"{AT} downgrade {LEVEL}=1", "transaction.version was downgraded to 1."),
+    Tool("features upgraded", FEATURES, f"{AT} upgrade {LEVEL}=2", "transaction.version was upgraded to 2."),
+    Tool("features disabled", FEATURES, f"{AT} disable --feature transaction.version", "was disabled."),
+    Tool("features upgrade", FEATURES, f"{AT} upgrade {LEVEL}=2 --dry-run", "can be upgraded to 2."),
     Tool(
         "producer-perf-test",
         TOOLS + "ProducerPerformance",
@@ -154,10 +166,10 @@ NOT_SERVED = [
         1,
     ),
     Tool(
-        "features upgrade",
-        TOOLS + "FeatureCommand",
+        "features of others",
+        FEATURES,
         f"{AT} upgrade --feature group.version=1",
-        "does not support UPDATE_FEATURES",
+        "group.version cannot be set to 1: there is no such feature",
         1,
     ),
     Tool(

@@ -4,6 +4,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.FeatureUpdate;
+import org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionState;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -18,20 +24,25 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class Transactions {
     private static final TopicPartition IN = new TopicPartition("in", 0);
     private static String server;
+    private static Admin admin;
 
     public static void main(String[] arguments) throws Exception {
         server = arguments[0];
+        admin = Admin.create(Map.of("bootstrap.servers", server));
         try (KafkaProducer<String, String> producer = producer("java")) {
             producer.initTransactions();
             transaction(producer, "committed", true);
             transaction(producer, "aborted", false);
             transaction(producer, "second", true);
+            System.out.println("epoch " + described("java").producerEpoch());
             System.out.println("read_committed " + values("read_committed", 2));
             System.out.println("read_uncommitted " + values("read_uncommitted", 3));
             copy(producer, false);
             copy(producer, true);
             fence(producer);
         }
+        timeOut();
+        changeLevels();
         try (KafkaProducer<String, String> open = producer("open")) {
             open.initTransactions();
             open.beginTransaction();
@@ -43,8 +54,12 @@ public class Transactions {
     }
 
     private static KafkaProducer<String, String> producer(String id) {
+        return producer(id, 60_000);
+    }
+
+    private static KafkaProducer<String, String> producer(String id, int timeoutMs) {
         return new KafkaProducer<>(
-            Map.of("bootstrap.servers", server, "transactional.id", id),
+            Map.of("bootstrap.servers", server, "transactional.id", id, "transaction.timeout.ms", timeoutMs),
             new StringSerializer(), new StringSerializer());
     }
 
@@ -100,6 +115,60 @@ public class Transactions {
             OffsetAndMetadata committed = consumer.committed(Set.of(IN)).get(IN);
             System.out.println("offset " + (committed == null ? "none" : committed.offset()));
         }
+    }
+
+    private static TransactionDescription described(String id) throws Exception {
+        return admin.describeTransactions(List.of(id)).description(id).get();
+    }
+
+    /** The coordinator aborts what is open for too long, and the producer goes on with the next epoch. */
+    private static void timeOut() throws Exception {
+        try (KafkaProducer<String, String> producer = producer("slow", 1_000)) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>("out", "too late")).get();
+            while (described("slow").state() != TransactionState.COMPLETE_ABORT) {
+                Thread.sleep(50);
+            }
+            try {
+                producer.send(new ProducerRecord<>("out", "later still")).get();
+                System.out.println("not timed out");
+            } catch (Exception error) {
+                System.out.println("timed out " + error.getCause().getClass().getSimpleName());
+            }
+            producer.abortTransaction();
+            transaction(producer, "in time", true);
+            System.out.println("epoch " + described("slow").producerEpoch());
+        }
+    }
+
+    /** One producer goes on through all levels of the feature; each of the others sees one. */
+    private static void changeLevels() throws Exception {
+        try (KafkaProducer<String, String> producer = producer("levels")) {
+            producer.initTransactions();
+            transaction(producer, "before", true);
+            for (short level : List.of((short) 1, (short) 2, (short) 0, (short) 2)) {
+                UpgradeType type = level < 2 ? UpgradeType.SAFE_DOWNGRADE : UpgradeType.UPGRADE;
+                Map<String, FeatureUpdate> update = Map.of("transaction.version", new FeatureUpdate(level, type));
+                admin.updateFeatures(update, new UpdateFeaturesOptions()).all().get();
+                while (level() != level) {
+                    Thread.sleep(20);
+                }
+                transaction(producer, "at level " + level, true);
+                try (KafkaProducer<String, String> other = producer("level")) {
+                    other.initTransactions();
+                    transaction(other, "another at level " + level, true);
+                    System.out.println("level " + level + " epoch " + described("level").producerEpoch());
+                }
+            }
+        }
+        System.out.println("read_committed " + values("read_committed", 13).size());
+    }
+
+    /** By its features; another broker may know of the last change a moment later. */
+    private static int level() throws Exception {
+        var finalized = admin.describeFeatures().featureMetadata().get().finalizedFeatures().get("transaction.version");
+        return finalized == null ? 0 : finalized.maxVersionLevel();
     }
 
     private static void fence(KafkaProducer<String, String> older) {
