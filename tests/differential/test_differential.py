@@ -8,6 +8,7 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -18,7 +19,7 @@ from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest
 from tests.differential.__main__ import run
 from tests.differential.brokers import SHARED
-from tests.differential.comparing import Difference
+from tests.differential.comparing import Difference, Missing
 from tests.differential.connection import Address, Answer
 from tests.differential.drawing import Drawing, names_something_twice
 from tests.differential.exchange import Asked, Exchange, damaged, is_alike, why_unreadable
@@ -83,6 +84,23 @@ def test_cursor_may_differ_only_where_kafka_overflows(limit: int, name: str | No
     assert name_of(exchange, Difference("next_cursor", None, {"topic_name": "t"})) == name
     assert name_of(exchange, Difference("topics[t]", {}, None)) == name
     assert name_of(exchange, Difference("topics[t].error_code", 0, 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("finalized_features[metadata.version]", "versions"),
+        ("finalized_features_epoch", "versions"),
+        ("api_keys[48]", "versions"),
+        ("finalized_features[transaction.version]", None),
+    ],
+)
+def test_features_of_kraft_may_be_missing_and_no_others(path: str, name: str | None) -> None:
+    answer = Answer(ApiVersionsResponse())
+    exchange = Exchange(Asked(ApiVersionsRequest(), 4), answer, answer, [])
+
+    assert name_of(exchange, Difference(path, Missing(), {})) == name
+    assert name_of(exchange, Difference("api_keys[0].max_version", 12, 13)) is None
 
 
 def test_same_seed_draws_the_same_requests() -> None:

@@ -64,6 +64,9 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "response_partition_limit": (2000, 1, 2),
     "validate_only": (False, False, True),
     "broker_id": (7, -1),
+    "feature": ("transaction.version",),
+    "max_version_level": (0, 1, 2),
+    "upgrade_type": (1, 2, 3),
 }
 
 EDGES: dict[str, tuple[Any, ...]] = {
@@ -130,6 +133,9 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "group_instance_id": ("",),
     "topic_id": (bytes(16), b"\x01" * 16),
     "session_id": (-1, 12345),
+    "feature": ("", "no.version"),
+    "max_version_level": (-1, 3),
+    "upgrade_type": (0, 4, -1),
 }
 
 TIMEOUTS_MS: dict[str, tuple[int, ...]] = {
