@@ -190,6 +190,43 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Commits", f"sum by (group) (rate(ottla_group_commits_total{OF_GROUP}[$__rate_interval]))", "{{group}}"),
         Panel("Events lost", f"sum by (broker) (increase(ottla_events_dropped_total{SELECTED}[$__rate_interval]))"),
     ),
+    "Transactions": (
+        Panel("Transactional ids by state", f"sum by (state) (ottla_transactional_ids{SELECTED})", "{{state}}"),
+        Panel(
+            "Age of the oldest",
+            f"max by (state) (ottla_transaction_oldest_seconds{SELECTED})",
+            "{{state}}",
+            "s",
+            help="Prepare…: decided, and markers are missing.",
+        ),
+        Panel(
+            "Records that readers of committed ones wait for",
+            f"max by (topic) (ottla_partition_high_watermark{OF_TOPIC} - ottla_partition_last_stable_offset{OF_TOPIC})",
+            "{{topic}}",
+        ),
+        Panel(
+            "Partitions with late transactions",
+            f"sum by (broker) (ottla_partitions_with_late_transactions{SELECTED})",
+            help="They hang: ottla transactions find-hanging.",
+        ),
+        Panel(
+            "Markers queued",
+            f"sum by (destination) (ottla_transaction_markers_queued{SELECTED})",
+            "to {{destination}}",
+        ),
+        Panel("Markers sent again", f"sum by (broker) (ottla_transaction_markers_retried{SELECTED})"),
+        Panel(
+            "Verification, p99",
+            _percentile("ottla_transaction_verification_seconds", 0.99, "broker"),
+            unit="s",
+        ),
+        Panel(
+            "Verifications that failed",
+            f"sum by (error) (rate(ottla_transaction_verification_failures_total{SELECTED}[$__rate_interval]))",
+            "{{error}}",
+        ),
+        Panel("Producers remembered", f"sum by (broker) (ottla_producer_ids{SELECTED})"),
+    ),
     "Replication": (
         Panel(
             "ISR changes",

@@ -126,6 +126,7 @@ class Parts:
         from ottla.broker.admin.metrics.lag_source import LagSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource
+        from ottla.broker.admin.metrics.transaction_source import TransactionSource
 
         groups = GroupSource(self.runtime, self.replicas, self.group_loader)
 
@@ -143,8 +144,13 @@ class Parts:
             cluster_id=cluster_id,
         )
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
-        kafka = KafkaSource(requests, replicas, groups, self.runtime.config.ottla_metrics_lag_max)
-        return [requests, replicas, groups, LagSource(self.runtime, self.replicas, groups), kafka]
+        transactions = TransactionSource(
+            self.runtime, self.replicas, self.transaction_loader, self.transaction_verification
+        )
+        self.transaction_loader.when_made.append(lambda made: made.topic.when_loaded.append(transactions.loaded))
+        kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
+        lag = LagSource(self.runtime, self.replicas, groups)
+        return [requests, replicas, groups, transactions, lag, kafka]
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ottla.broker.admin.metrics.families import GROUPS, PROCESS, REPLICATION, REQUESTS, Family
+from ottla.broker.admin.metrics.families import GROUPS, PROCESS, REPLICATION, REQUESTS, TRANSACTIONS, Family
 from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Option, Update
@@ -32,6 +32,7 @@ METRIC_SECTIONS = {
     "Requests, connections, the loop": REQUESTS,
     "Storage and replication": REPLICATION,
     "Groups and events": GROUPS,
+    "Transactions": TRANSACTIONS,
     "Process": PROCESS,
     "Kafka's names, of /metrics/kafka": KAFKA_FAMILIES,
 }

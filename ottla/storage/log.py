@@ -213,6 +213,11 @@ class Log:
         """The idempotent producers as of the log end. Raises KafkaStorageError."""
         return self._producers.manager
 
+    @property
+    def known_producers(self) -> ProducerStateManager | None:
+        """As `producers`; None where they would have to be read first, after a truncation."""
+        return self._producers.manager if self._producers.has_loaded else None
+
     def drop_guards(self) -> None:
         """A term of leadership is over."""
         if self._producers.has_loaded:

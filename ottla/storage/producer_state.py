@@ -117,6 +117,12 @@ class ProducerStateManager:
         """First offsets by producer id, rising."""
         return MappingProxyType(self._transactions.open)
 
+    @property
+    def oldest_transaction_seen_ms(self) -> int | None:
+        """When the producer of the oldest open transaction wrote last; None where none is open."""
+        producer_id = next(iter(self._transactions.open), None)
+        return None if producer_id is None else self._states[producer_id].seen_ms
+
     def __len__(self) -> int:
         return len(self._states)
 

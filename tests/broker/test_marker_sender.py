@@ -1,12 +1,17 @@
 """Markers to the leaders of partitions in virtual time: leaders and coordinators that move or are gone (I-22)."""
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.coordinators.marker_sender import MarkerSender
+from ottla.cluster.image import NO_LEADER
+from ottla.coordinator.transactions.events import WriteMarkers
 from ottla.protocol.errors import ErrorCode
 from tests.broker.transaction_requests import TransactionalProducer
 from tests.broker.transactions import written
 from tests.broker.virtual_cluster import Cluster, Node
+from tests.cluster import images
 from tests.simulation.judge import Judge
 from tests.simulation.wire import Wire, connect
 
@@ -103,6 +108,26 @@ def test_markers_wait_for_a_leader_that_is_gone() -> None:
         return left
 
     played(story)
+
+
+def test_waiting_markers_are_counted_by_where_they_go() -> None:
+    states = [images.state(leader=1), images.state(leader=NO_LEADER, isr=""), images.state(leader=2)]
+    coroutines: list[Any] = []
+    runtime: Any = SimpleNamespace(
+        soon=lambda action: action(), schedule=lambda *_: None, spawn=lambda coroutine, _: coroutines.append(coroutine)
+    )
+    metadata: Any = SimpleNamespace(image=images.image(*states))
+    hosted: Any = SimpleNamespace(is_unloaded=False, handle=None)
+    nowhere: Any = None
+    sender = MarkerSender(runtime, metadata, nowhere, nowhere, inter_broker_listener="")
+    partitions = tuple(("t", index) for index in range(3))
+    sender.send(hosted, WriteMarkers("tx", 1, 7, 0, True, 2, partitions))
+
+    assert (sender.queued_by_broker(), sender.waiting_again) == ({1: 1, 2: 1}, 1)
+    hosted.is_unloaded = True
+    assert (sender.queued_by_broker(), sender.waiting_again) == ({1: 0, 2: 0}, 0)
+    for each in coroutines:
+        each.close()
 
 
 def test_another_coordinator_ends_what_was_decided() -> None:

@@ -106,6 +106,7 @@ class MarkerSender:
         self._queues: dict[int, deque[_Markers]] = {}
         self._peers: dict[int, KeptPeer] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, list[_Markers]] = {}
         self._retries: dict[_Markers, TimerEntry] = {}
         self._is_stopped = False
 
@@ -114,6 +115,18 @@ class MarkerSender:
         # The partition is in the middle of a step: what is deleted is reported in one of its own.
         markers = _Markers(_Order(hosted, command), command.partitions)
         self._runtime.soon(lambda: self._route(markers))
+
+    def queued_by_broker(self) -> dict[int, int]:
+        """How many partitions wait for their marker, queued or under way, by the broker to which it goes."""
+        return {
+            leader: _partition_count(queue) + _partition_count(self._under_way.get(leader, ()))
+            for leader, queue in self._queues.items()
+        }
+
+    @property
+    def waiting_again(self) -> int:
+        """How many partitions wait for their marker to be sent again, or for a leader."""
+        return _partition_count(self._retries)
 
     def stop(self) -> None:
         """What is under way ends; its partitions are unloaded."""
@@ -171,11 +184,13 @@ class MarkerSender:
         """One request after the other, while anything is queued."""
         try:
             while batch := self._take(leader):
+                self._under_way[leader] = batch
                 try:
                     await self._send_batch(leader, batch)
                 except Exception as error:
                     self._runtime.log.error("unhandled error in writing markers", broker=leader, exc_info=error)
                     self._retry_all(batch)
+                del self._under_way[leader]
         finally:
             del self._tasks[leader]
 
@@ -254,6 +269,10 @@ class MarkerSender:
             partition=partition[1],
             error=code.name,
         )
+
+
+def _partition_count(markers: Iterable[_Markers]) -> int:
+    return sum(len(each.partitions) for each in markers if not each.order.is_void)
 
 
 def _live_leader(image: MetadataImage, topic: str, index: int) -> int | None:

@@ -14,6 +14,7 @@ from ottla.broker.runtime import Runtime
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from ottla.coordinator.transactions.shard import TransactionShard
 
 
 class TransactionCoordinatorLoader:
@@ -26,6 +27,8 @@ class TransactionCoordinatorLoader:
         self._make = make
         self._coordinator: TransactionCoordinator | None = None
         self._is_importing = False
+        # Called with the coordinator when it is made, before it serves.
+        self.when_made: list[Callable[[TransactionCoordinator], None]] = []
 
     # Life.
 
@@ -52,6 +55,8 @@ class TransactionCoordinatorLoader:
         """It is imported now if `prepare` has not done that."""
         if self._coordinator is None:
             self._coordinator = self._make()
+            for action in self.when_made:
+                action(self._coordinator)
             if self._runtime.is_serving:
                 self._coordinator.start()
         return self._coordinator
@@ -62,6 +67,17 @@ class TransactionCoordinatorLoader:
             self._is_importing = True
             self._runtime.offload(_import_coordinator, self._imported)
         return self._coordinator
+
+    @property
+    def if_made(self) -> "TransactionCoordinator | None":
+        """For those who only look: it is not made for them."""
+        return self._coordinator
+
+    def loaded_shards(self) -> "list[TransactionShard]":
+        """The ids of each partition that is served here."""
+        if self._coordinator is None:
+            return []
+        return [hosted.coordinator.shard for hosted in self._coordinator.topic if not hosted.is_loading]
 
     def _imported(self) -> None:
         if self._runtime.is_serving:

@@ -6,10 +6,13 @@ that begins its next transaction while the markers of the one before are under w
 so that it need not try itself.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
@@ -83,12 +86,16 @@ class TransactionVerification:
         self._runtime = runtime
         self._replicas = replicas
         self._make_verifier = make_verifier
-        self._verifier: TransactionVerifier | None = None
+        self._verifier: MeasuredVerifier | None = None
+        self.times = Histogram()
+        """From each question to its answer."""
+        self.failures: Counter[str] = Counter()
+        """Partitions that were answered with an error, by its name."""
 
     @property
     def verifier(self) -> TransactionVerifier:
         if self._verifier is None:
-            self._verifier = self._make_verifier()
+            self._verifier = MeasuredVerifier(self._runtime, self._make_verifier(), self.times, self.failures)
         return self._verifier
 
     def begin(
@@ -96,6 +103,36 @@ class TransactionVerification:
     ) -> "PendingVerification":
         """`batches` are of one producer."""
         return PendingVerification(self._runtime, self._replicas, self.verifier, transactional_id, batches, operation)
+
+
+class MeasuredVerifier:
+    """A verifier whose answers are counted."""
+
+    def __init__(
+        self, runtime: Runtime, verifier: TransactionVerifier, times: Histogram, failures: Counter[str]
+    ) -> None:
+        self._runtime = runtime
+        self._verifier = verifier
+        self._times = times
+        self._failures = failures
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        answered: Answered,
+        *,
+        registers: bool,
+    ) -> None:
+        count = partial(self._answered, self._runtime.clock.now_ns(), answered)
+        self._verifier.ask(transactional_id, producer_id, producer_epoch, partitions, count, registers=registers)
+
+    def _answered(self, began_ns: int, answered: Answered, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        self._times.observe(self._runtime.clock.now_ns() - began_ns)
+        self._failures.update(code.name for code in codes.values() if code is not ErrorCode.NONE)
+        answered(codes)
 
 
 class PendingVerification:

@@ -92,6 +92,10 @@ async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
             "ottla_log_directory_bytes",
             *(name for name in known if name.startswith("ottla_group")),
             "ottla_topic_records_in_total",
+            "ottla_transactional_ids",
+            "ottla_transaction_oldest_seconds",
+            "ottla_transaction_markers_queued",
+            "ottla_transaction_verification_failures_total",
         }
 
 

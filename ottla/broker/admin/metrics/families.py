@@ -214,6 +214,45 @@ GROUPS: Final = (
     _gauge("ottla_events_buffered", "", "Events that wait to be written."),
 )
 
+TRANSACTIONS: Final = (
+    _gauge("ottla_transactional_ids", "state", "Transactional ids coordinated here, by Kafka's name of their state."),
+    _gauge(
+        "ottla_transaction_oldest_seconds",
+        "state",
+        "Age of the oldest transaction that is Ongoing, or has waited for its markers since PrepareCommit or "
+        "PrepareAbort.",
+    ),
+    _histogram(
+        "ottla_transaction_load_seconds",
+        "",
+        "Until a partition of __transaction_state that has got its leader here is served.",
+    ),
+    _gauge("ottla_transaction_markers_queued", "destination", "Partitions that wait for their marker, by its broker."),
+    _gauge(
+        "ottla_transaction_markers_retried",
+        "",
+        "Partitions whose marker could not be written or that have no leader. Long above 0: readers of committed "
+        "records wait.",
+    ),
+    _histogram(
+        "ottla_transaction_verification_seconds",
+        "",
+        "From the question to a transaction's coordinator, before the first batch of a partition, to its answer.",
+    ),
+    _counter(
+        "ottla_transaction_verification_failures_total",
+        "error",
+        "Partitions that a coordinator did not confirm. CONCURRENT_TRANSACTIONS is usual between two transactions.",
+    ),
+    _gauge(
+        "ottla_partitions_with_late_transactions",
+        "",
+        "Led here, and nothing was written to the oldest open transaction for transaction.max.timeout.ms and five "
+        "minutes: it hangs. See ottla transactions find-hanging.",
+    ),
+    _gauge("ottla_producer_ids", "", "Producers remembered in the partitions led here."),
+)
+
 PROCESS: Final = (
     _gauge("ottla_build_info", "version python", "1; its labels say what runs.", of_process=True),
     _gauge("ottla_broker_info", "cluster_id rack", "1; its labels say which cluster and rack the broker is in."),
@@ -232,4 +271,4 @@ PROCESS: Final = (
     _gauge("ottla_scrape_duration_seconds", "", "How long the last scrape took to render.", of_process=True),
 )
 
-FAMILIES: Final = REQUESTS + REPLICATION + GROUPS + PROCESS
+FAMILIES: Final = REQUESTS + REPLICATION + GROUPS + TRANSACTIONS + PROCESS

@@ -42,6 +42,8 @@ JMX: Final = (
     Family("kafka_server_replicamanager_partitioncount", GAUGE, (), "Replicas here."),
     Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE, (), "Led here, replicas out of sync."),
     Family("kafka_server_replicamanager_underminisrpartitioncount", GAUGE, (), "Led here, ISR below the minimum."),
+    Family("kafka_server_replicamanager_partitionswithlatetransactionscount", GAUGE, (), "Led here, one hangs."),
+    Family("kafka_server_replicamanager_produceridcount", GAUGE, (), "Producers remembered in partitions led here."),
     Family("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, (), "1 on the controller."),
     Family("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, (), "Without a leader; of the cluster."),
     Family("kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, (), "Such lose records."),

@@ -9,6 +9,7 @@ from ottla.broker.admin.metrics.group_source import GroupSource
 from ottla.broker.admin.metrics.replica_source import ReplicaSource
 from ottla.broker.admin.metrics.request_source import RequestSource
 from ottla.broker.admin.metrics.source import Budget, Samples
+from ottla.broker.admin.metrics.transaction_source import TransactionSource
 from ottla.replication.partition import Partition, TopicTraffic
 
 PRODUCE, FETCH = "Produce", "Fetch"
@@ -22,8 +23,16 @@ def consumer_group_label(group: str, topic: str, index: int) -> str:
 class KafkaSource:
     """What it shows of partitions and groups is bounded as theirs is, and prepared with them."""
 
-    def __init__(self, requests: RequestSource, replicas: ReplicaSource, groups: GroupSource, lag_max: int) -> None:
+    def __init__(
+        self,
+        requests: RequestSource,
+        replicas: ReplicaSource,
+        groups: GroupSource,
+        transactions: TransactionSource,
+        lag_max: int,
+    ) -> None:
         self._requests = requests
+        self._transactions = transactions
         self._replicas = replicas
         self._groups = groups
         self._lags = Budget(lag_max, consumer_group_label)
@@ -92,6 +101,8 @@ class KafkaSource:
             f"{manager}partitioncount": lambda: [("", replicas.counts["leader"] + replicas.counts["follower"])],
             f"{manager}underreplicatedpartitions": lambda: [("", replicas.counts["under replicated"])],
             f"{manager}underminisrpartitioncount": lambda: [("", replicas.counts["under min isr"])],
+            f"{manager}partitionswithlatetransactionscount": self._transactions.late_partitions,
+            f"{manager}produceridcount": self._transactions.producer_ids,
             f"{controller}activecontrollercount": replicas.families["ottla_controller_active"],
             f"{controller}offlinepartitionscount": replicas.families["ottla_partitions_offline"],
             "kafka_controller_controllerstats_uncleanleaderelections_total": replicas.unclean_elections,
