@@ -1,4 +1,4 @@
-"""Features of the cluster: by which levels brokers and clients work, and how they change (KIP-584, KIP-1022). Pure.
+"""Features of the cluster: by which levels brokers and clients work, and how they change (§13.8, KIP-584). Pure.
 
 A broker registers with the levels that it supports. The first one finalizes its highest ones; from then on only an
 administrator changes a level, to one that all registered brokers support, and a broker that does not support it is not
