@@ -27,6 +27,8 @@ JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 CLUSTER_ID = "b3R0bGEtYmVuY2gtMTIzNA"
+TRANSACTION_VERSION = 2
+"""That of a new cluster."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -46,14 +48,17 @@ class ApacheKafka:
 
     Raises NotMeasured where there is no Java, no Maven, or no way to Kafka's jars."""
 
-    def __init__(self, directory: str, more: Mapping[str, str] | None = None) -> None:
-        """`more` are further properties of the node."""
+    def __init__(
+        self, directory: str, more: Mapping[str, str] | None = None, *, transaction_version: int = TRANSACTION_VERSION
+    ) -> None:
+        """`more` are further properties of the node; `transaction_version` is the level of that feature."""
         self.port, controller_port = processes.free_port(), processes.free_port()
         self._classpath = classpath()
         self._properties = Path(directory) / "server.properties"
         text = PROPERTIES.format(port=self.port, controller_port=controller_port, directory=directory)
         self._properties.write_text(text + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
-        format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        feature = f"transaction.version={transaction_version}"
+        format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties), "--feature", feature]
         subprocess.run(self._java("kafka.tools.StorageTool", *format_arguments), check=True, capture_output=True)
 
     @contextmanager

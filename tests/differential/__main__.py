@@ -1,7 +1,7 @@
 """`python -m tests.differential --exchanges N --seed S`: the same requests for Ottla and for Apache Kafka 4.1.
 
 What they answer differently, and is not among the intended differences, is printed with its request; the exit status is
-then 1. `--episode` repeats one episode.
+then 1. `--episode` repeats one episode. Without it and `--api`, the scripts of transactions are played to both first.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from tests.differential.exchange import Exchange
 from tests.differential.intended import name_of
 from tests.differential.readiness import Barrier, Ranges, shared_ranges, until_coordinators_serve
 from tests.differential.report import Report
+from tests.differential.transcripts import INTENDED, differing, transcripts
 
 DIALOGUE_EVERY = 4
 
@@ -29,12 +30,23 @@ def main() -> int:
     try:
         with both() as addresses:
             ready_s = time.monotonic() - started
+            is_whole = options.episode is None and not options.api
+            differing_scripts = print_differing_scripts(addresses) if is_whole else 0
             report = run(addresses, options, Barrier(addresses[1]))
     except NotMeasured as reason:
         print(f"no comparison: {reason}")
         return 0
     report.print(time.monotonic() - started, ready_s)
-    return 1 if report.unexpected else 0
+    return 1 if report.unexpected or differing_scripts else 0
+
+
+def print_differing_scripts(addresses: tuple[Address, Address]) -> int:
+    ours, theirs = (transcripts(address) for address in addresses)
+    unexpected = [each for each in differing(ours, theirs) if each not in INTENDED]
+    for each in unexpected:
+        print(f"DIFFERENT script {each.script}: ours {each.ours!r}, Kafka's {each.theirs!r}")
+    print(f"{len(ours)} scripts of transactions, {sum(map(len, ours.values()))} lines, {len(unexpected)} different")
+    return len(unexpected)
 
 
 def run(addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None) -> Report:

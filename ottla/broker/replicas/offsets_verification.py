@@ -33,10 +33,12 @@ class OffsetsVerification:
     ) -> None:
         """`done` is called once, perhaps before this returns, with what the offsets are to be appended with."""
         is_enabled = self._runtime.config.transaction_partition_verification_enable
-        if not is_enabled and not register:
-            done(ErrorCode.NONE, NOT_VERIFIED)
-            return
         producer_id, producer_epoch = producer
+        if not is_enabled and not register:
+            # No marker would ever end what a producer without an epoch has pending.
+            error = ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < 0 else ErrorCode.NONE
+            done(error, NOT_VERIFIED)
+            return
         try:
             guard = self._replicas.partition(self._topic, partition_index).begin_verification(
                 producer_id, producer_epoch, NO_SEQUENCE, self._runtime.clock.wall_ms(), raises_epoch=register
