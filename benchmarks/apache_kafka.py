@@ -72,21 +72,21 @@ class ApacheKafka:
         return ["java", *options, "-cp", self._classpath, main_class, *arguments]
 
 
-def classpath() -> str:
-    """The jars of Apache Kafka and its tools, which Maven fetches once.
+def classpath(pom: Path = POM) -> str:
+    """The jars of Apache Kafka and its tools, or of another pom.xml, which Maven fetches once.
 
     Raises NotMeasured where there is no Java, no Maven, or no way to the jars."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise NotMeasured(f"{program} is not installed")
     # Maven needs ten seconds to find what it has found before.
-    known = Path.home() / ".m2" / f"ottla-classpath-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    known = Path.home() / ".m2" / f"ottla-classpath-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     if known.exists() and all(Path(jar).exists() for jar in known.read_text().split(os.pathsep)):
         return known.read_text()
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-        done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True, timeout=300)
+        done = subprocess.run(["mvn", "-q", "-B", "-f", pom, *goal], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise NotMeasured(f"Maven could not resolve Apache Kafka: {done.stdout[-300:]}")
         known.parent.mkdir(exist_ok=True)
