@@ -204,6 +204,7 @@ def odd_commits(script: Script) -> None:
         group.commit_with(producer, 1, version=version, epoch=producer.epoch + 1)
         group.commit_with(producer, 1, version=version, epoch=producer.epoch - 1)
         group.commit_with(producer, 1, version=version, producer_id=MADE_UP)
+        group.commit_with(producer, 1, version=version, producer_id=-1)
     producer.end(commit=False)
     for version in (0, 2, 3, 4):
         group.commit_with(producer, 1, version=version)

@@ -25,6 +25,7 @@ def outside_a_transaction(script: Script) -> None:
     producer.producer_id, producer.epoch = MADE_UP, 0
     for version in (9, 10, 11, 12):
         producer.produce("t", "x", version=version)
+    producer.produce("t", "x", producer_id=-1, epoch=-1)
     producer.initialize()
     for version in (9, 10, 11):
         producer.produce("t", "x", version=version)

@@ -46,6 +46,13 @@ INTENDED = {
         "DescribeTransactions: NONE 'Ongoing' A/0 60000 ms started __transaction_state[0]",
         _NO_REGISTRATION,
     ),
+    # A batch of a transaction that has no producer would never be ended.
+    Differing(
+        "outside_a_transaction",
+        "Produce v11 none from 0: t-0 NONE at 0",
+        "Produce v11 none from 0: t-0 INVALID_RECORD",
+    ),
+    Differing("outside_a_transaction", "log t-0: 0 x", "nothing"),
     # The largest timestamp is that of a record which the reader may see and which is not deleted.
     Differing("readers", f"{_LARGEST} 1: NONE -1 leader epoch -1", f"{_LARGEST} 1: NONE 4 leader epoch 0"),
     Differing("deleted_beginning", f"{_LARGEST} 0: NONE 0 leader epoch 0", f"{_LARGEST} 0: NONE 1 leader epoch 0"),

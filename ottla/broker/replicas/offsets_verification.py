@@ -35,9 +35,7 @@ class OffsetsVerification:
         is_enabled = self._runtime.config.transaction_partition_verification_enable
         producer_id, producer_epoch = producer
         if not is_enabled and not register:
-            # No marker would ever end what a producer without an epoch has pending.
-            error = ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < 0 else ErrorCode.NONE
-            done(error, NOT_VERIFIED)
+            done(_error_of(producer_id, producer_epoch), NOT_VERIFIED)
             return
         try:
             guard = self._replicas.partition(self._topic, partition_index).begin_verification(
@@ -55,6 +53,13 @@ class OffsetsVerification:
         self._verification.verifier.ask(
             transactional_id, producer_id, producer_epoch, [partition], answered, registers=register
         )
+
+
+def _error_of(producer_id: int, producer_epoch: int) -> ErrorCode:
+    """What is wrong with a producer without asking its coordinator: no marker would end what this one has pending."""
+    if producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < 0 else ErrorCode.NONE
 
 
 def _answered(
