@@ -26,6 +26,7 @@ SUITES = (
     "embedded_cluster",
     "failover",
     "kafka",
+    "transactions",
     "alternatives",
 )
 

@@ -27,6 +27,8 @@ JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 CLUSTER_ID = "b3R0bGEtYmVuY2gtMTIzNA"
+TRANSACTION_VERSION = 2
+"""That of a new cluster."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -46,14 +48,17 @@ class ApacheKafka:
 
     Raises NotMeasured where there is no Java, no Maven, or no way to Kafka's jars."""
 
-    def __init__(self, directory: str, more: Mapping[str, str] | None = None) -> None:
-        """`more` are further properties of the node."""
+    def __init__(
+        self, directory: str, more: Mapping[str, str] | None = None, *, transaction_version: int = TRANSACTION_VERSION
+    ) -> None:
+        """`more` are further properties of the node; `transaction_version` is the level of that feature."""
         self.port, controller_port = processes.free_port(), processes.free_port()
         self._classpath = classpath()
         self._properties = Path(directory) / "server.properties"
         text = PROPERTIES.format(port=self.port, controller_port=controller_port, directory=directory)
         self._properties.write_text(text + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
-        format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        feature = f"transaction.version={transaction_version}"
+        format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties), "--feature", feature]
         subprocess.run(self._java("kafka.tools.StorageTool", *format_arguments), check=True, capture_output=True)
 
     @contextmanager
@@ -67,21 +72,21 @@ class ApacheKafka:
         return ["java", *options, "-cp", self._classpath, main_class, *arguments]
 
 
-def classpath() -> str:
-    """The jars of Apache Kafka and its tools, which Maven fetches once.
+def classpath(pom: Path = POM) -> str:
+    """The jars of Apache Kafka and its tools, or of another pom.xml, which Maven fetches once.
 
     Raises NotMeasured where there is no Java, no Maven, or no way to the jars."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise NotMeasured(f"{program} is not installed")
     # Maven needs ten seconds to find what it has found before.
-    known = Path.home() / ".m2" / f"ottla-classpath-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    known = Path.home() / ".m2" / f"ottla-classpath-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     if known.exists() and all(Path(jar).exists() for jar in known.read_text().split(os.pathsep)):
         return known.read_text()
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-        done = subprocess.run(["mvn", "-q", "-B", "-f", POM, *goal], capture_output=True, text=True, timeout=300)
+        done = subprocess.run(["mvn", "-q", "-B", "-f", pom, *goal], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise NotMeasured(f"Maven could not resolve Apache Kafka: {done.stdout[-300:]}")
         known.parent.mkdir(exist_ok=True)

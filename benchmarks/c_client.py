@@ -3,6 +3,10 @@ disturb the next measurement.
 
 `python -m benchmarks.c_client produce BOOTSTRAP TOPIC RECORDS RECORD_BYTES` and
 `python -m benchmarks.c_client consume BOOTSTRAP TOPIC RECORDS` print the seconds that it took,
+`python -m benchmarks.c_client consume_uncommitted BOOTSTRAP TOPIC RECORDS` reads those of open and aborted transactions
+too, which the C client otherwise leaves out.
+`python -m benchmarks.c_client transactions BOOTSTRAP TOPIC TRANSACTIONS RECORDS RECORD_BYTES ABORT_EVERY` sends that
+many records in each transaction, aborts each ABORT_EVERYth (0: none) and prints the seconds.
 `python -m benchmarks.c_client latency BOOTSTRAP TOPIC RECORDS RECORDS_PER_SECOND` the median of the seconds from a
 record of 1 KiB to its acknowledgement.
 """
@@ -17,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 TIMEOUT_S = 60
 # The first ones find connections and caches in the making.
 WARM_UP_RECORDS = 100
+WARM_UP_TRANSACTIONS = 50
 PRODUCER = {
     "acks": "all",
     "linger.ms": 5,
@@ -51,6 +56,18 @@ def median_latency(bootstrap: str, topic: str, records: int, per_second: int) ->
     return _seconds("latency", bootstrap, topic, records, per_second)
 
 
+def consume_uncommitted(bootstrap: str, topic: str, records: int) -> float:
+    """As `consume`, with the records of aborted transactions."""
+    return _seconds("consume_uncommitted", bootstrap, topic, records)
+
+
+def transactions(
+    bootstrap: str, topic: str, transactions: int, records: int, record_bytes: int, abort_every: int = 0
+) -> float:
+    """Seconds from the first transaction's begin to the last one's end, one after the other."""
+    return _seconds("transactions", bootstrap, topic, transactions, records, record_bytes, abort_every)
+
+
 def _seconds(action: str, *arguments: str | int) -> float:
     command = [sys.executable, "-m", "benchmarks.c_client", action, *map(str, arguments)]
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=2 * TIMEOUT_S).stdout)
@@ -68,6 +85,32 @@ def _produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> flo
         while not _accepted(producer, topic, value):
             producer.poll(0.01)
     assert producer.flush(TIMEOUT_S) == 0, "not all records were acknowledged"
+    return time.perf_counter() - started
+
+
+def _transactions(
+    bootstrap: str, topic: str, transactions: int, records: int, record_bytes: int, abort_every: int
+) -> float:
+    settings = {**PRODUCER, "bootstrap.servers": bootstrap, "transactional.id": topic}
+    # A transaction of one record waits for nothing.
+    producer = Producer({**settings, "linger.ms": 0} if records == 1 else settings)
+    producer.init_transactions(TIMEOUT_S)
+    value = bytes(record_bytes)
+    warm_up = min(transactions, WARM_UP_TRANSACTIONS if records == 1 else 0)
+    started = time.perf_counter()
+    for number in range(-warm_up, transactions):
+        if number == 0:
+            started = time.perf_counter()
+        producer.begin_transaction()
+        for _ in range(records):
+            while not _accepted(producer, topic, value):
+                producer.poll(0.01)
+        if abort_every and number % abort_every == 0:
+            # What is not sent yet would never be.
+            assert producer.flush(TIMEOUT_S) == 0, "not all records were acknowledged"
+            producer.abort_transaction(TIMEOUT_S)
+        else:
+            producer.commit_transaction(TIMEOUT_S)
     return time.perf_counter() - started
 
 
@@ -106,8 +149,8 @@ def _latency(producer: Producer, topic: str, value: bytes) -> float:
     return acknowledged[0] - sent
 
 
-def _consume(bootstrap: str, topic: str, records: int) -> float:
-    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
+def _consume(bootstrap: str, topic: str, records: int, isolation_level: str = "read_committed") -> float:
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap, "isolation.level": isolation_level})
     consumer.list_topics(topic, TIMEOUT_S)
     started = time.perf_counter()
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -122,7 +165,17 @@ def _consume(bootstrap: str, topic: str, records: int) -> float:
     return seconds
 
 
-ACTIONS = {"produce": _produce, "consume": _consume, "latency": _median_latency}
+def _consume_uncommitted(bootstrap: str, topic: str, records: int) -> float:
+    return _consume(bootstrap, topic, records, "read_uncommitted")
+
+
+ACTIONS = {
+    "produce": _produce,
+    "consume": _consume,
+    "consume_uncommitted": _consume_uncommitted,
+    "transactions": _transactions,
+    "latency": _median_latency,
+}
 
 if __name__ == "__main__":
     action, where, name, *numbers = sys.argv[1:]

@@ -217,9 +217,10 @@ def commit_frame(group: str, generation: int, member_id: str, topic: str, offset
     return _frame(request, "OffsetCommit")
 
 
-def find_coordinator(client: RawClient, group: str) -> None:
-    """The first one makes the broker create and load `__consumer_offsets`; asks until that is done."""
-    request = FindCoordinatorRequest(key=group)
+def find_coordinator(client: RawClient, key: str, key_type: int = 0) -> None:
+    """The first one makes the broker create and load `__consumer_offsets`, with key type 1 `__transaction_state`; asks
+    until that is done."""
+    request = FindCoordinatorRequest(key=key, key_type=key_type)
     while True:
         found = client.call(request, FindCoordinatorResponse, VERSIONS["FindCoordinator"])
         assert isinstance(found, FindCoordinatorResponse)

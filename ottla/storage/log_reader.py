@@ -203,8 +203,7 @@ def _largest_in(
 def _first_record(
     batch: ScannedBatch, timestamp: int, log_start_offset: int, upper_bound: int
 ) -> FoundTimestamp | None:
-    if batch.header.is_control:
-        return None
+    # Markers count, as in Kafka.
     for record in iterate_records(batch.view):
         if record.timestamp >= timestamp and log_start_offset <= record.offset < upper_bound:
             return FoundTimestamp(record.timestamp, record.offset, batch.header.partition_leader_epoch)

@@ -271,3 +271,19 @@ async def test_answer_after_the_client_has_gone_is_used_all_the_same(tmp_path: P
         coordinator.answer()
 
         assert broker.replicas.partition("t", 0).log.log_end_offset == 1
+
+
+async def test_log_start_is_told_only_of_what_reached_the_log(tmp_path: Path) -> None:
+    """As in Kafka, where a batch that the coordinator refuses is answered before any log is asked."""
+    async with running(tmp_path) as (_, client, coordinator):
+
+        async def log_start() -> tuple[ErrorCode, int]:
+            response = await client.call(in_transaction(5), ProduceResponse, VERIFY)
+            ((partition,),) = [topic.partition_responses for topic in response.responses]
+            return ErrorCode(partition.error_code), partition.log_start_offset
+
+        coordinator.codes = {("t", 0): ErrorCode.PRODUCER_FENCED}
+        assert await log_start() == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+        coordinator.codes = {}
+        assert await sent(client, in_transaction(0)) == [NONE]
+        assert await log_start() == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)

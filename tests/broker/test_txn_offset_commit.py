@@ -241,8 +241,6 @@ async def test_request_waits_for_the_transaction_coordinator(broker: Asking, coo
 async def test_nothing_is_asked_about_what_is_refused(broker: Asking, coordinator: Coordinator) -> None:
     assert await error_of(broker, topic="b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await error_of(broker, group_id="") == ErrorCode.INVALID_GROUP_ID
-    for producer in ((-1, 0), (7, -1)):
-        assert await error_of(broker, producer=producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     broker.groups.topic.resigned(0)
     assert await error_of(broker) == ErrorCode.NOT_COORDINATOR
     assert coordinator.asked == []
@@ -285,6 +283,20 @@ async def test_without_verification_the_coordinator_only_registers(
     async with serving(tmp_path, coordinator, transaction_partition_verification_enable="false") as broker:
         assert await error_of(broker, version) == 0
         assert len(coordinator.asked) == questions
+
+
+async def test_producer_without_id_or_epoch_is_refused_unverified(tmp_path: Path, coordinator: Coordinator) -> None:
+    async with serving(tmp_path, coordinator, transaction_partition_verification_enable="false") as broker:
+        assert await error_of(broker, 4, producer=(7, -1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await error_of(broker, 4, producer=(-1, 0)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert coordinator.asked == []
+
+
+async def test_epoch_below_zero_is_asked_about(broker: Asking, coordinator: Coordinator) -> None:
+    coordinator.says = ErrorCode.PRODUCER_FENCED
+
+    assert await error_of(broker, producer=(7, -1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(coordinator.asked) == 1
 
 
 async def test_markers_of_other_topics_concern_no_group(broker: Asking) -> None:

@@ -96,12 +96,16 @@ def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], 
         Tool("abort", COMMAND, f"{AT} abort {place} --start-offset 0", ""),
         find,
         Tool("long", COMMAND, f"{AT} list --duration-filter 3600000", ""),
+        Tool("pattern", COMMAND, f"{AT} list --transactional-id-pattern o.*", ""),
+        Tool("no pattern", COMMAND, f"{AT} list --transactional-id-pattern (", ""),
     ]
 
     outcomes = run_all(broker, tools, tmp_path)
 
-    assert [status for status, _ in outcomes] == [0] * len(tools), outcomes
-    listed, (described,), (producer,), (found,), _, left, _ = (rows(printed) for _, printed in outcomes)
+    (is_refused, _) = outcomes.pop()
+    assert is_refused
+    assert [status for status, _ in outcomes] == [0] * len(outcomes), outcomes
+    listed, (described,), (producer,), (found,), _, left, _, (matched,) = (rows(printed) for _, printed in outcomes)
     assert [(row[0], row[1], row[3]) for row in sorted(listed)] == [
         ("java", "0", "CompleteCommit"),
         ("level", "0", "CompleteCommit"),
@@ -113,6 +117,7 @@ def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], 
     assert (producer[0], producer[-1]) == (str(producer_id), "0")
     assert found[:4] == ["ghost", "0", str(producer_id), "0"]
     assert left == []
+    assert matched[0] == "open"
 
 
 def test_dump_log_decodes_transaction_state(broker: ServedBroker, said: list[str]) -> None:

@@ -1,14 +1,14 @@
 """`python -m tests.differential --exchanges N --seed S`: the same requests for Ottla and for Apache Kafka 4.1.
 
 What they answer differently, and is not among the intended differences, is printed with its request; the exit status is
-then 1. `--episode` repeats one episode.
+then 1. `--episode` repeats one episode. Without it and `--api`, both play the scripts of transactions at the end.
 """
 
 import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from benchmarks.figure import NotMeasured
 from tests.differential.brokers import both
@@ -19,6 +19,8 @@ from tests.differential.exchange import Exchange
 from tests.differential.intended import name_of
 from tests.differential.readiness import Barrier, Ranges, shared_ranges, until_coordinators_serve
 from tests.differential.report import Report
+from tests.differential.transaction_dialogue import TransactionDialogue
+from tests.differential.transcripts import INTENDED, differing, transcripts
 
 DIALOGUE_EVERY = 4
 
@@ -29,12 +31,23 @@ def main() -> int:
     try:
         with both() as addresses:
             ready_s = time.monotonic() - started
+            is_whole = options.episode is None and not options.api
             report = run(addresses, options, Barrier(addresses[1]))
+            differing_scripts = print_differing_scripts(addresses) if is_whole else 0
     except NotMeasured as reason:
         print(f"no comparison: {reason}")
         return 0
     report.print(time.monotonic() - started, ready_s)
-    return 1 if report.unexpected else 0
+    return 1 if report.unexpected or differing_scripts else 0
+
+
+def print_differing_scripts(addresses: tuple[Address, Address]) -> int:
+    ours, theirs = (transcripts(address) for address in addresses)
+    unexpected = [each for each in differing(ours, theirs) if each not in INTENDED]
+    for each in unexpected:
+        print(f"DIFFERENT script {each.script}: ours {each.ours!r}, Kafka's {each.theirs!r}")
+    print(f"{len(ours)} scripts of transactions, {sum(map(len, ours.values()))} lines, {len(unexpected)} different")
+    return len(unexpected)
 
 
 def run(addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None) -> Report:
@@ -53,8 +66,11 @@ def _exchanges(
     until_coordinators_serve(addresses)
     left, number = options.exchanges, options.episode or 0
     while left > 0:
+        found: Iterable[Exchange]
         if number % DIALOGUE_EVERY == 0 and only is None:
             found = _dialogue(number, options.seed, addresses, ranges)
+        elif number % DIALOGUE_EVERY == 1 and only is None:
+            found = TransactionDialogue(number, options.seed, addresses, barrier, ranges).run()
         else:
             found = Episode(number, options.seed, addresses, barrier, ranges).run(only)
         for exchange in found:

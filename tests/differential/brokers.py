@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.apache_kafka import ApacheKafka
+from ottla.broker.coordinators.transaction_coordinator import TRANSACTION_VERSION
 from ottla.protocol.messages.metadata import MetadataRequest
 from tests.differential.connection import Address, Connection
 from tests.served import ServedBroker
@@ -22,6 +23,7 @@ SHARED = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "log.retention.check.interval.ms": "86400000",
 }
 # A coordinator of Kafka otherwise collects writes for 5 ms before it answers; several threads would handle requests
@@ -41,15 +43,25 @@ JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 @contextmanager
 def both() -> Iterator[tuple[Address, Address]]:
     """Ottla and Apache Kafka when both serve. Raises NotMeasured where there is no Java, Maven or Kafka."""
-    with tempfile.TemporaryDirectory(prefix="ottla-differential-") as directory:
-        kafka = ApacheKafka(directory, more={**SHARED, **OF_KAFKA})
-        with kafka.running(JVM_OPTIONS) as server, ottla(Path(directory) / "ottla") as ours:
-            theirs = ("127.0.0.1", server.port)
-            wait_until_serving(theirs)
-            try:
-                yield ours, theirs
-            finally:
-                server.kill()
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-differential-") as directory,
+        kafka(directory, TRANSACTION_VERSION) as theirs,
+        ottla(Path(directory) / "ottla") as ours,
+    ):
+        yield ours, theirs
+
+
+@contextmanager
+def kafka(directory: str, transaction_version: int) -> Iterator[Address]:
+    """When it serves, with the feature at that level. Raises NotMeasured where there is no Java, Maven or Kafka."""
+    node = ApacheKafka(directory, more={**SHARED, **OF_KAFKA}, transaction_version=transaction_version)
+    with node.running(JVM_OPTIONS) as server:
+        address = ("127.0.0.1", server.port)
+        wait_until_serving(address)
+        try:
+            yield address
+        finally:
+            server.kill()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ MAY_DIFFER = {
     "rack",
     "throttle_time_ms",
     "total_bytes",
+    "transaction_start_time_ms",
     "usable_bytes",
 }
 # Their order is part of the answer.
@@ -78,6 +79,9 @@ def _merged(elements: list[Any]) -> list[Any]:
 
 def _is_foreign(element: Any, world: World) -> bool:
     """Whether it is about a topic or group of another episode: what lists everything has that too."""
+    transactional_id = getattr(element, "transactional_id", None)
+    if transactional_id is not None:
+        return not transactional_id.startswith(world.prefix)
     for name in _NAMES:
         text = getattr(element, name, None)
         if isinstance(text, str):

@@ -24,7 +24,7 @@ WILDNESS = (0.0, 0.0, 0.05, 0.15, 0.4)
 CHANGES_METADATA = {3, 19, 20, 33, 37, 43, 44, 45, 57}
 # Requests that set a world up, and so many of the rest that each API has its turn.
 WEIGHTS = {0: 4, 1: 4, 2: 2, 3: 1, 8: 2, 9: 2, 11: 2, 18: 1, 19: 2, 32: 2, 44: 2}
-# Transactions are held against Kafka by its clients and tools: drawn one by one their requests would hardly form one.
+# Drawn one by one, requests of transactions hardly form one: a TransactionDialogue draws them.
 NOT_DRAWN = {24, 25, 26, 27, 28, 65, 66}
 DAMAGE_WOULD_SHOW = {64}  # One bit further it would unregister the broker itself.
 

@@ -119,7 +119,8 @@ def _is_about_one_thing_twice(exchange: Exchange, difference: Difference) -> boo
 
 def _is_of_a_coordinators_log(exchange: Exchange, difference: Difference) -> bool:
     is_refused = difference.path.endswith("error_code") and 0 in (difference.ours, difference.theirs)
-    return "[__consumer_offsets]" in difference.path and not is_refused
+    is_coordinators = "[__consumer_offsets]" in difference.path or "[__transaction_state]" in difference.path
+    return is_coordinators and not is_refused
 
 
 def _is_without_answer(exchange: Exchange, difference: Difference) -> bool:
@@ -291,6 +292,11 @@ def _is_beyond_an_int(exchange: Exchange, difference: Difference) -> bool:
     return is_beyond and without_names(difference.path) in ("topics", "next_cursor")
 
 
+def _asks_about_no_transaction(exchange: Exchange, difference: Difference) -> bool:
+    is_asked_by_broker = exchange.asked.api.name == "AddPartitionsToTxn" and exchange.asked.version >= 4
+    return is_asked_by_broker and not exchange.asked.request.transactions and isinstance(exchange.theirs, Silence)
+
+
 INTENDED: tuple[Intended, ...] = (
     Intended(
         "elected leaders",
@@ -319,6 +325,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
     Intended("cursors", "Kafka adds up a cursor and the size of a page to a negative number.", _is_beyond_an_int),
+    Intended("no transactions", "Kafka never answers a question about none.", _asks_about_no_transaction),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 

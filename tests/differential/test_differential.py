@@ -55,7 +55,7 @@ def test_two_brokers_alike_do_not_differ(original: Address, capsys: pytest.Captu
 
 def test_seeded_difference_is_found_and_printed(original: Address, capsys: pytest.CaptureFixture[str]) -> None:
     with BrokerThread(settings={**SHARED, "offset.metadata.max.bytes": 0}, node_id=1) as other:
-        report = report_of((original, address(other)), exchanges=60)
+        report = report_of((original, address(other)), exchanges=150)
 
     report.print(1.0, 0.5)
     printed = capsys.readouterr().out

@@ -3,6 +3,7 @@
 import hashlib
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.schema import Message, fields_of
@@ -11,6 +12,7 @@ OURS, THEIRS = 0, 1
 # Brokers make a member id of a client's id or of an instance's, and a random part.
 _RANDOM_PART = re.compile(r"-[0-9A-Za-z_-]{8}-?[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _RANDOM_NUMBERS = ("session_id", "producer_id")
+_PRODUCER_IDS = ("producer_id", "v3_and_below_producer_id", "producer_id_filters")
 
 
 class Ids:
@@ -38,7 +40,8 @@ class Ids:
             self._learn_topics(answer, side)
         for name in (*_RANDOM_NUMBERS, "member_id"):
             pair = getattr(ours, name, None), getattr(theirs, name, None)
-            if None not in pair and all(pair) and -1 not in pair and pair[OURS] not in self._shared[OURS]:
+            is_given = all(pair) or name in _PRODUCER_IDS
+            if None not in pair and is_given and -1 not in pair and pair[OURS] not in self._shared[OURS]:
                 self._learn_pair(name, *pair)
 
     def _learn_pair(self, name: str, ours: Any, theirs: Any) -> None:
@@ -72,12 +75,19 @@ class Ids:
                 if field.struct is not None:
                     self._learn_topics(getattr(message, field.name), side)
 
+    def records(self, producer_id: int, build: Callable[[int], bytes]) -> bytes:
+        """A batch of the producer, which each broker gets with the id that it has given."""
+        shared = build(producer_id)
+        for real in self._real:
+            real[shared] = build(real.get(producer_id, producer_id))
+        return shared
+
     def for_broker(self, message: Any, side: int) -> Any:
         """A request as this broker has to get it."""
         return _mapped(message, lambda name, value: self._real_id(side, name, value))
 
     def _real_id(self, side: int, name: str, value: Any) -> Any:
-        is_id = isinstance(value, str | bytes) or name in _RANDOM_NUMBERS
+        is_id = isinstance(value, str | bytes) or name in _RANDOM_NUMBERS or name in _PRODUCER_IDS
         return self._real[side].get(value, value) if is_id else value
 
     def shared(self, side: int, name: str, value: Any) -> Any:

@@ -146,9 +146,6 @@ class GroupCoordinator:
         assert request.producer is not None, "a transaction has a producer"
         if partition is None or group_id_error(request) is not None:
             self._send(request)
-        elif min(request.producer) < 0:
-            # No marker would ever end what such a producer has pending.
-            self._send_if_accepted(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         else:
             done = partial(self._send_if_accepted, request)
             self._participation.ask(transactional_id, request.producer, partition.index, done, register=register)

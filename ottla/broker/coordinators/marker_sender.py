@@ -74,8 +74,9 @@ class _Order:
         return self.is_fenced or self.hosted.is_unloaded
 
     def report_written(self, partitions: Iterable[Participant]) -> None:
+        """Also of a transaction whose other markers are refused."""
         written = frozenset(partitions)
-        if written and not self.is_void:
+        if written and not self.hosted.is_unloaded:
             self.hosted.handle(MarkersWritten(self.command.transactional_id, self.command.number, written))
 
 
@@ -241,20 +242,20 @@ class MarkerSender:
 
     def _handle_results(self, markers: _Markers, codes: dict[Participant, ErrorCode]) -> None:
         order = markers.order
-        if order.is_void:
+        if order.hosted.is_unloaded:
             return
         written: list[Participant] = []
         failed: list[Participant] = []
         for partition in markers.partitions:
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if code in _FENCED:
-                order.is_fenced = True
+            if code in _DONE:
+                written.append(partition)
+                continue
+            failed.append(partition)
+            order.is_fenced |= code in _FENCED
+            if code not in _PASSES:
                 self._log_failure(markers, partition, code)
-                return
-            if code not in _DONE and code not in _PASSES:
-                self._log_failure(markers, partition, code)
-            (written if code in _DONE else failed).append(partition)
-        if failed:
+        if failed and not order.is_void:
             self._retry(markers._replace(partitions=tuple(failed)))
         order.report_written(written)
 

@@ -4,6 +4,7 @@ Markers are written by `MarkerSender`; what it has written comes back to the par
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
@@ -119,9 +120,7 @@ class TransactionCoordinator:
     def list_ids(
         self,
         context: ParkingContext,
-        state_names: Sequence[str],
-        producer_ids: Sequence[int],
-        open_longer_than_ms: int,
+        wanted: ListTransactionalIds,
         build_response: Callable[[list[ListedId] | ErrorCode], Any],
     ) -> Any | None:
         """The ids of all partitions here; one error for all while any of them is being loaded."""
@@ -130,8 +129,7 @@ class TransactionCoordinator:
         hosted = list(self.topic)
         if any(partition.is_loading for partition in hosted):
             return build_response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        filters = frozenset(state_names), frozenset(producer_ids), open_longer_than_ms
-        requests = [ListTransactionalIds(self.new_token(), *filters) for _ in hosted]
+        requests = [replace(wanted, token=self.new_token()) for _ in hosted]
         partitions = iter(hosted)
 
         def respond(results: list[tuple[ListedId, ...] | ErrorCode]) -> Any:

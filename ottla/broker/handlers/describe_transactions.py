@@ -15,7 +15,7 @@ from ottla.protocol.messages.describe_transactions import (
 def handle(
     transactions: TransactionCoordinator, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | None:
-    names = list(dict.fromkeys(request.transactional_ids))
+    names = request.transactional_ids
     return transactions.ask_each(
         context,
         [DescribeTransaction(transactions.new_token(), name) for name in names],

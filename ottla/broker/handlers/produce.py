@@ -244,7 +244,8 @@ def _append(
         error = refused if topic else _nameless(context, refused)
         _describe_failure(answer, error)
         context.route.errors[int(error.code)] += 1
-        if error.code in REFUSED_BY_LOG and not isinstance(error, NotOneBatch):
+        reached_log = verified is None or (topic, index) not in verified.errors
+        if error.code in REFUSED_BY_LOG and reached_log and not isinstance(error, NotOneBatch):
             refuser = replicas.find(topic, index)
             if refuser is not None:
                 answer.log_start_offset = refuser.log.log_start_offset

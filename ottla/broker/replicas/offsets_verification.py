@@ -33,10 +33,10 @@ class OffsetsVerification:
     ) -> None:
         """`done` is called once, perhaps before this returns, with what the offsets are to be appended with."""
         is_enabled = self._runtime.config.transaction_partition_verification_enable
-        if not is_enabled and not register:
-            done(ErrorCode.NONE, NOT_VERIFIED)
-            return
         producer_id, producer_epoch = producer
+        if not is_enabled and not register:
+            done(_error_of(producer_id, producer_epoch), NOT_VERIFIED)
+            return
         try:
             guard = self._replicas.partition(self._topic, partition_index).begin_verification(
                 producer_id, producer_epoch, NO_SEQUENCE, self._runtime.clock.wall_ms(), raises_epoch=register
@@ -53,6 +53,13 @@ class OffsetsVerification:
         self._verification.verifier.ask(
             transactional_id, producer_id, producer_epoch, [partition], answered, registers=register
         )
+
+
+def _error_of(producer_id: int, producer_epoch: int) -> ErrorCode:
+    """What is wrong with a producer without asking its coordinator: no marker would end what this one has pending."""
+    if producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < 0 else ErrorCode.NONE
 
 
 def _answered(

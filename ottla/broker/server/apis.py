@@ -82,7 +82,7 @@ _ROWS = (
     Api(61, "DescribeProducers", "describe_producers", 0, 0),
     Api(64, "UnregisterBroker", "unregister_broker", 0, 0),
     Api(65, "DescribeTransactions", "describe_transactions", 0, 0),
-    Api(66, "ListTransactions", "list_transactions", 0, 1),
+    Api(66, "ListTransactions", "list_transactions", 0, 2),
     Api(74, "ListConfigResources", "list_config_resources", 0, 1),
     Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
 )

@@ -14,6 +14,8 @@ from ottla.coordinator.transactions.events import (
 from ottla.protocol.errors import ErrorCode
 
 IDS_PER_SLICE: Final = 1000
+CHARACTERS_PER_SLICE: Final = 20_000
+"""To match a pattern takes some microseconds for each id, and a microsecond for each character at worst."""
 
 STATE_NAMES: Final = frozenset(state.kafka_name for state in TransactionState)
 """Those that a filter may name."""
@@ -37,11 +39,15 @@ def list_transactional_ids(context: TransactionContext, request: ListTransaction
 
 def _list_in_slices(context: TransactionContext, request: ListTransactionalIds) -> Iterator[None]:
     listed: list[ListedId] = []
-    for number, entry in enumerate(list(context.entries.values()), 1):
+    ids = characters = 0
+    for entry in list(context.entries.values()):
         if not _is_being_removed(entry) and _matches(entry, request, context.wall_ms):
             metadata = entry.metadata
             listed.append(ListedId(entry.transactional_id, metadata.producer_id, metadata.state.kafka_name))
-        if not number % IDS_PER_SLICE:
+        ids += 1
+        characters += 0 if request.matches is None else len(entry.transactional_id)
+        if ids >= IDS_PER_SLICE or characters >= CHARACTERS_PER_SLICE:
+            ids = characters = 0
             yield
     context.reply(request.token, tuple(listed))
 
@@ -57,4 +63,6 @@ def _matches(entry: TransactionalIdEntry, request: ListTransactionalIds, wall_ms
     if request.producer_ids and metadata.producer_id not in request.producer_ids:
         return False
     # Without a transaction the start is -1, which is longer ago than anything.
-    return request.open_longer_than_ms < 0 or wall_ms - metadata.start_ms > request.open_longer_than_ms
+    if request.open_longer_than_ms >= 0 and wall_ms - metadata.start_ms <= request.open_longer_than_ms:
+        return False
+    return request.matches is None or request.matches(entry.transactional_id)

@@ -4,6 +4,7 @@ Requests know no versions: the errors are those of the newest, and the handler t
 Every request has a token; its answer is one `Reply` with the result that is named beside it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -77,6 +78,8 @@ class ListTransactionalIds:
     state_names: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     open_longer_than_ms: int = -1
+    matches: Callable[[str], bool] | None = None
+    """Whether a transactional id fits the pattern; its time grows with the length of the id, and not faster."""
 
 
 IdRequest: TypeAlias = InitializeProducer | AddPartitions | VerifyPartitions | EndTransaction | DescribeTransaction

@@ -1,0 +1,215 @@
+"""Transactions: how many, what they cost beside none at all, and what idle producers and many ids cost.
+
+The C client speaks to one broker of Ottla and, for transactions per second, to one of Apache Kafka, in turn.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+from benchmarks import c_client, processes
+from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.figure import NO_BASELINE, Figure, interleave
+from benchmarks.kafka import BASELINE, Ottla
+from benchmarks.processes import Server
+from benchmarks.raw_client import RawClient, create_topic, find_coordinator, when_serving
+from ottla.broker.handlers.find_coordinator import TRANSACTION
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.records.record import Record, build_batch
+
+ROUNDS = 5
+# A virtual machine interprets what it has not yet compiled.
+WARM_UP_ROUNDS = 3
+TRANSACTIONS = 1_000
+BULK_TRANSACTIONS, BULK_RECORDS = 20, 10_000
+READ_TRANSACTIONS, READ_RECORDS, ABORT_EVERY = 200, 1_000, 10
+RECORD_BYTES = 1024
+WARM_UP_PRODUCERS, PRODUCERS = 200, 1_000
+IDS = 10_000
+WINDOW_S = 10
+AGAIN = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+
+
+def figures() -> list[Figure]:
+    processes.unpin()
+    return [*_per_second(), _bulk(), _read_committed(), *_idle_producers(), _load()]
+
+
+def _per_second() -> Iterator[Figure]:
+    rates, costs = [], []
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        Ottla(directory).running() as ours,
+        ApacheKafka(directory).running() as theirs,
+    ):
+        for number in range(WARM_UP_ROUNDS + ROUNDS):
+            (rate, cost), (their_rate, their_cost) = (
+                _transactions(server, f"transactions-{number}") for server in (ours, theirs)
+            )
+            rates.append((rate, their_rate))
+            costs.append((cost, their_cost))
+    name = "transactions of one record, one producer"
+    yield Figure(name, BASELINE, "/s", rates[WARM_UP_ROUNDS:], at_least=1.5)
+    yield Figure(f"{name}: broker's processor time of each", BASELINE, "µs", costs[WARM_UP_ROUNDS:], at_most=0.5)
+
+
+def _transactions(server: Server, topic: str) -> tuple[float, float]:
+    """How many a second, and microseconds of the broker for each."""
+    client = when_serving(server.port)
+    create_topic(client, topic)
+    # When all coordinators serve.
+    find_coordinator(client, topic, TRANSACTION)
+    _initialized(client, topic)
+    before = server.cpu_seconds()
+    seconds = c_client.transactions(_bootstrap(server), topic, TRANSACTIONS, 1, RECORD_BYTES)
+    spent = server.cpu_seconds() - before
+    return TRANSACTIONS / seconds, spent / (TRANSACTIONS + c_client.WARM_UP_TRANSACTIONS) * 1e6
+
+
+def _bulk() -> Figure:
+    records = BULK_TRANSACTIONS * BULK_RECORDS
+    with processes.broker() as server:
+        topics = _new_topics(server)
+
+        def in_transactions() -> float:
+            load = (BULK_TRANSACTIONS, BULK_RECORDS, RECORD_BYTES)
+            return records * RECORD_BYTES / c_client.transactions(_bootstrap(server), topics(), *load) / 1e6
+
+        def without() -> float:
+            return records * RECORD_BYTES / c_client.produce(_bootstrap(server), topics(), records, RECORD_BYTES) / 1e6
+
+        pairs = interleave(ROUNDS, in_transactions, without)
+    name = f"produce in transactions of {BULK_RECORDS:,} records of 1 KiB"
+    return Figure(name, "without transactions", "MB/s", pairs, at_least=0.97)
+
+
+def _read_committed() -> Figure:
+    written = READ_TRANSACTIONS * READ_RECORDS
+    aborted = len(range(0, READ_TRANSACTIONS, ABORT_EVERY)) * READ_RECORDS
+    size = written * RECORD_BYTES / 1e6
+    with processes.broker() as server:
+        topic = _new_topics(server)()
+        c_client.transactions(
+            _bootstrap(server), topic, READ_TRANSACTIONS, READ_RECORDS, RECORD_BYTES, abort_every=ABORT_EVERY
+        )
+        pairs = interleave(
+            ROUNDS,
+            lambda: size / c_client.consume(_bootstrap(server), topic, written - aborted),
+            lambda: size / c_client.consume_uncommitted(_bootstrap(server), topic, written),
+        )
+    name = "read_committed, a tenth of the transactions aborted: bytes of the log"
+    return Figure(name, "read_uncommitted", "MB/s", pairs, at_least=0.95)
+
+
+def _idle_producers() -> Iterator[Figure]:
+    with processes.broker() as server:
+        client = RawClient(server.port)
+        create_topic(client, "open")
+        find_coordinator(client, "open", TRANSACTION)
+        for number in range(WARM_UP_PRODUCERS):
+            _begin(client, f"warm-up-{number}")
+        before = server.resident_bytes()
+        for number in range(PRODUCERS):
+            _begin(client, f"open-{number}")
+        grown = (server.resident_bytes() - before) / PRODUCERS / 1024
+        spent = server.cpu_seconds()
+        time.sleep(WINDOW_S)
+        percent = (server.cpu_seconds() - spent) / WINDOW_S * 100
+    name = f"{PRODUCERS:,} producers with an open transaction"
+    yield Figure(f"{name}: memory of each", NO_BASELINE, "KiB", [(grown, 1.0)], at_most=2)
+    yield Figure(f"{name}, idle: processor time", NO_BASELINE, "% of a core", [(percent, 1.0)], at_most=1)
+
+
+def _load() -> Figure:
+    """From the first connection of a broker that starts again until it has loaded all of its ids."""
+    seconds = []
+    options = ("--set", "transaction.state.log.num.partitions=1")
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        command = processes.broker_command(directory, *options)
+        with processes.running(command) as server:
+            client = RawClient(server.port)
+            find_coordinator(client, "id", TRANSACTION)
+            for number in range(IDS):
+                _initialized(client, f"id-{number}")
+        for _ in range(ROUNDS):
+            with processes.running(command) as server:
+                client = RawClient(server.port)
+                started = time.perf_counter()
+                while not _knows(client, f"id-{IDS - 1}"):
+                    pass
+                seconds.append((time.perf_counter() - started, 1.0))
+    return Figure(f"coordinator loads {IDS:,} transactional ids", NO_BASELINE, "s", seconds, at_most=1)
+
+
+def _bootstrap(server: Server) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+def _new_topics(server: Server) -> Callable[[], str]:
+    """Makes a topic at each call; its name."""
+    client, names = RawClient(server.port), iter(range(1_000_000))
+
+    def new_topic() -> str:
+        name = f"bulk-{next(names)}"
+        create_topic(client, name)
+        return name
+
+    return new_topic
+
+
+# One producer that speaks bytes.
+
+
+def _begin(client: RawClient, transactional_id: str) -> None:
+    """A transaction that stays open, with a record in it."""
+    producer = _initialized(client, transactional_id)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="open", partitions=[0])],
+    )
+    client.call(request, AddPartitionsToTxnResponse, 3)
+    records = build_batch(
+        [Record(0, 1_700_000_000_000, None, bytes(RECORD_BYTES), ())],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    partition = PartitionProduceData(index=0, records=memoryview(records))
+    data = TopicProduceData(name="open", partition_data=[partition])
+    produce = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
+    response = client.call(produce, ProduceResponse, 11)
+    assert isinstance(response, ProduceResponse)
+    assert not response.responses[0].partition_responses[0].error_code
+
+
+def _initialized(client: RawClient, transactional_id: str) -> InitProducerIdResponse:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=900_000)
+    while True:
+        response = client.call(request, InitProducerIdResponse, 4)
+        assert isinstance(response, InitProducerIdResponse)
+        if not response.error_code:
+            return response
+        assert response.error_code in AGAIN, ErrorCode(response.error_code).name
+
+
+def _knows(client: RawClient, transactional_id: str) -> bool:
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    response = client.call(request, DescribeTransactionsResponse, 0)
+    assert isinstance(response, DescribeTransactionsResponse)
+    return not response.transaction_states[0].error_code
