@@ -1,6 +1,7 @@
 """OffsetDelete: an administrator removes a group's offsets (§9.6)."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
@@ -17,6 +18,8 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+
+Errors = Mapping[tuple[str, int], ErrorCode]
 
 
 def handle(
@@ -49,14 +52,16 @@ def _known(
     return tuple(known), errors
 
 
-async def _response(request: OffsetDeleteRequest, errors: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
-    def answer(topic: str, partition: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
-        index = partition.partition_index
-        return OffsetDeleteResponsePartition(
-            partition_index=index, error_code=int(errors.get((topic, index), ErrorCode.NONE))
-        )
+def _answer(errors: Errors, topic: str, asked: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
+    index = asked.partition_index
+    return OffsetDeleteResponsePartition(
+        partition_index=index, error_code=int(errors.get((topic, index), ErrorCode.NONE))
+    )
 
-    topics = await in_slices_by_topic(answer, ((topic.name, topic.partitions) for topic in request.topics))
+
+async def _response(request: OffsetDeleteRequest, errors: Errors) -> OffsetDeleteResponse:
+    asked = ((topic.name, topic.partitions) for topic in request.topics)
+    topics = await in_slices_by_topic(partial(_answer, errors), asked)
     return OffsetDeleteResponse(
         topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in topics]
     )
