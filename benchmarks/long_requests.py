@@ -113,9 +113,9 @@ REQUESTS = {
     "Metadata of topics that do not exist": Long(_metadata, MetadataResponse, 9),
     "DeleteRecords": Long(_delete_records, DeleteRecordsResponse, 1),
     "OffsetCommit": Long(_commit, OffsetCommitResponse, 8, is_in_slices=False),
-    "OffsetDelete": Long(_delete_offsets, OffsetDeleteResponse, 0, is_in_slices=False),
+    "OffsetDelete": Long(_delete_offsets, OffsetDeleteResponse, 0),
     "Fetch": Long(_fetch, FetchResponse, 11, is_in_slices=False),
-    "Produce": Long(_produce, ProduceResponse, 8, is_in_slices=False),
+    "Produce": Long(_produce, ProduceResponse, 8),
 }
 
 

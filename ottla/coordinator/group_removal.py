@@ -6,6 +6,7 @@ log. If they do not arrive, an Empty group with the same generation takes its pl
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from ottla.coordinator.classic import rebalance
@@ -41,15 +42,15 @@ def _expire_in_each(context: GroupContext) -> Iterator[None]:
             yield
         looked_at += 1 + len(context.durable.offsets.get(group.group_id, ()))
         if group.state is not DEAD:
-            _expire_in(context, group)
+            yield from _expire_in(context, group)
 
 
-def _expire_in(context: GroupContext, group: ClassicGroup) -> None:
+def _expire_in(context: GroupContext, group: ClassicGroup) -> Iterator[None]:
     expired = expired_partitions(context, group)
     if group.state is EMPTY and not group.pending_members and leaves_no_offset(context, group, expired):
-        _remove(context, group, expired, GroupRemoved(group.successor(), EXPIRED, len(expired)))
+        yield from _remove(context, group, expired, GroupRemoved(group.successor(), EXPIRED, len(expired)))
     elif expired:
-        drop_offsets(context, group.group_id, expired, EXPIRED)
+        yield from drop_offsets(context, group.group_id, expired, EXPIRED)
 
 
 def delete_group(context: GroupContext, event: DeleteGroup) -> None:
@@ -61,20 +62,22 @@ def delete_group(context: GroupContext, event: DeleteGroup) -> None:
     else:
         partitions = partitions_with_offsets(context, group.group_id)
         after = GroupRemoved(group.successor(), "deleted by request", len(partitions), event.token)
-        _remove(context, group, partitions, after)
+        context.run(_remove(context, group, partitions, after))
 
 
 def _remove(
     context: GroupContext, group: ClassicGroup, partitions: list[TopicPartition], after: "GroupRemoved"
-) -> None:
+) -> Iterator[None]:
+    """Yields after each slice."""
     for member_id in list(group.pending_members):
         rebalance.drop_pending_member(context, group, member_id, Cause.GROUP_REMOVED)
     context.transition(group, DEAD, after.reason)
     records = tombstones(group.group_id, partitions)
-    if group.generation > 0 or group.group_id in context.durable.metadata:
-        records.append(CoordinatorRecord(build_group_metadata_key(group.group_id), None))
-    if records:
-        append_tombstones(context, group.group_id, records, after)
+    has_metadata = group.generation > 0 or group.group_id in context.durable.metadata
+    if has_metadata:
+        records = chain(records, [CoordinatorRecord(build_group_metadata_key(group.group_id), None)])
+    if partitions or has_metadata:
+        yield from append_tombstones(context, group.group_id, records, after)
     else:
         after.completed(context)
 

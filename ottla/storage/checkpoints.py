@@ -30,15 +30,6 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
-def build_ranges(end_offsets: Mapping[int, int]) -> bytes:
-    """The end offset of each compacted segment, by its base offset."""
-    return build_lines(f"{base_offset} {end_offset}" for base_offset, end_offset in sorted(end_offsets.items()))
-
-
-def parse_ranges(content: bytes) -> dict[int, int]:
-    return {int(base_offset): int(end_offset) for base_offset, end_offset in parse_lines(content, columns=2)}
-
-
 def build_partition_metadata(topic_id: bytes) -> bytes:
     return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
 

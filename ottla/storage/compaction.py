@@ -12,7 +12,7 @@ need be, because the producer's next sequence number is read off it.
 
 The swap survives a crash at any point: `.cleaned` files are nothing yet; from the moment a synced `.log.cleaned` is
 renamed to `.log.swap`, the new segment counts, and recovery finishes what is left. Which segments it replaces says the
-file `ottla-compacted-ranges`: the new one does not, for its last records may be gone.
+file `ottla-compacted-ranges` (`compacted_ranges`): the new one does not, for its last records may be gone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
-from ottla.storage.checkpoints import COMPACTED_RANGES, build_ranges
-from ottla.storage.files import Buffer, File, FileSystem, storage_error, write_atomically
+from ottla.storage.compacted_ranges import CompactedRange, write_ranges
+from ottla.storage.files import Buffer, File, FileSystem, storage_error
 from ottla.storage.leader_epoch_cache import EpochWrite
 from ottla.storage.log import Log
 from ottla.storage.log_config import INT32_MAX, LogConfig
@@ -207,18 +207,19 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
         last_offsets, clean_until = _last_offsets(plan, pause)
         groups: list[SwapGroup] = []
         markers = MarkerRetention(plan.aborted, plan.producers)
-        end_offsets: dict[int, int] = {}
+        ranges: list[CompactedRange] = []
         for group in _grouped(plan, clean_until):
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
             _Cleaner(plan, last_offsets, clean_until, segment, markers, pause).clean(group)
             groups.append(SwapGroup(tuple(source.segment for source in group), segment))
-            end_offsets[segment.base_offset] = group[-1].end_offset
+            ranges.append(CompactedRange(segment.base_offset, group[-1].end_offset, segment.size))
         while last_offsets.clear_some():
             pause()
         if plan.write_epochs is not None:
             # The batches that go may be all that recovery could take an epoch from.
             plan.write_epochs()
-        write_atomically(plan.files, plan.directory / COMPACTED_RANGES, build_ranges(end_offsets))
+        sizes = [(source.segment.base_offset, source.size) for source in plan.sources]
+        write_ranges(plan.files, plan.directory, ranges, sizes)
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
         if isinstance(error, OSError):
@@ -383,5 +384,5 @@ def _remove_results(plan: CompactionPlan) -> None:
     """Whatever this cannot remove, opening the log does."""
     with suppress(OSError):
         for name in plan.files.list_directory(plan.directory):
-            if name.endswith(CLEANED_SUFFIX) or name == COMPACTED_RANGES:
+            if name.endswith(CLEANED_SUFFIX):
                 plan.files.remove(plan.directory / name)

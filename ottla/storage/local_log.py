@@ -2,7 +2,8 @@
 
 Compaction leaves gaps, and a copy of a compacted log has those of its leader. In all other logs a missing offset means
 damage. The file `ottla-no-gaps` in a log's directory says that none is missing: it is made with the log, and removed
-before the first gap gets into it. A log without the file, one that Kafka wrote for instance, may have gaps anywhere.
+before the first gap gets into it. A log without the file, one that Kafka wrote for instance, may have gaps anywhere;
+between its segments only those that `compacted_ranges` lists, if there is a list.
 
 The removal becomes durable with the flush that makes the gap durable. If the power fails before that, recovery may take
 the gap for damage; then it cuts off nothing that a flush has promised.
@@ -15,6 +16,7 @@ from pathlib import Path
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import crc32c
 from ottla.storage.batch_scan import InvalidBatchError
+from ottla.storage.compacted_ranges import begin_list
 from ottla.storage.deletions import Deletions
 from ottla.storage.files import NO_DESCRIPTORS, FileSystem, storage_error
 from ottla.storage.log_config import LogConfig
@@ -92,6 +94,7 @@ class Gaps:
         Raises OSError; nothing is noted then."""
         was_marked = self.is_marked
         if was_marked:
+            begin_list(self._files, self._path.parent)
             self._files.remove(self._path)
             self.is_marked = False
         self.until = max(self.until, until)

@@ -3,8 +3,9 @@
 After a clean shutdown the files are believed. After anything else, every batch from the recovery point on is read and
 checked, because the operating system may have written any part of them: at the first byte that is not a whole, sound
 batch the log ends, and what follows, later segments included, is removed. Offsets must rise; one may be missing only
-from a log that may have gaps (`gaps`). Indexes, producer state and leader epochs of that stretch are rebuilt from the
-batches. Before that, `leftovers` sees to the files that a crash left half-way.
+from a log that may have gaps (`Gaps`), and between segments only where compaction has listed it (`compacted_ranges`).
+Indexes, producer state and leader epochs of that stretch are rebuilt from the batches. Before that,
+`finish_interrupted_work` sees to the files that a crash left half-way.
 
 What is cut off may have been acknowledged, so `when_lost` is called first: this replica must not be taken for one that
 has everything. The exception is a batch at the very end that was not written whole: a process that is killed leaves it,
@@ -18,11 +19,12 @@ from typing import NamedTuple
 
 from ottla.storage import checkpoints
 from ottla.storage.batch_scan import BatchOrder, Fault, InvalidBatchError, scan
+from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments
 from ottla.storage.log import LoadedLog, Log
-from ottla.storage.log_config import INT64_MAX, LogConfig
+from ottla.storage.log_config import INT32_MAX, INT64_MAX, LogConfig
 from ottla.storage.log_producers import ProducerSnapshots, rebuild_producers
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.segment import (
@@ -85,6 +87,7 @@ def open_log(
         notices,
         when_lost,
         has_gaps=not files.exists(directory / NO_GAPS),
+        compacted=read_ranges(files, directory),
         progress=progress or RecoveryProgress(),
         marked=[],
     ).run()
@@ -102,6 +105,8 @@ class _Opening(NamedTuple):
     when_lost: Callable[[], None]
     has_gaps: bool
     """Whether offsets may be missing."""
+    compacted: list[CompactedRange] | None
+    """What compaction has left out; None where it did not say."""
     progress: RecoveryProgress
     marked: list[int]
     """Base offsets of recovered segments that have markers of transactions, or other control batches."""
@@ -283,14 +288,24 @@ class _Opening(NamedTuple):
 
     def _misses_records(self, segment: Segment, end_offset: int, following: Segment) -> bool:
         """As after a truncation of which only one part reached the disk."""
-        if end_offset == following.base_offset or self._is_gap(following.base_offset, end_offset):
+        if end_offset == following.base_offset:
+            return False
+        if self.has_gaps and end_offset < following.base_offset and self._is_gap(segment, following):
             return False
         self.when_lost()
         self.notices(f"{segment.name}: ends at offset {end_offset}, but the next begins at {following.base_offset}")
         return True
 
-    def _is_gap(self, base_offset: int, expected: int) -> bool:
-        return self.has_gaps and base_offset > expected
+    def _is_gap(self, segment: Segment, following: Segment) -> bool:
+        """Whether what is missing at the end of a segment never was there, or is gone for good."""
+        if self.compacted is None or self._is_trusted_below(following.base_offset):
+            return True
+        listed = [each for each in self.compacted if each.is_of(segment.base_offset, segment.size)]
+        return any(following.base_offset <= each.end_offset for each in listed) or _is_too_wide(segment, following)
+
+    def _is_trusted_below(self, offset: int) -> bool:
+        """Whether all that was written below `offset` had reached the disk."""
+        return self.history.was_closed_cleanly or offset <= self.history.recovery_point
 
     def _gaps(self, log_end_offset: int) -> Gaps:
         until = log_end_offset if self.has_gaps else 0
@@ -390,3 +405,9 @@ class _Opening(NamedTuple):
         )
         log.restored_high_watermark = min(max(self.history.high_watermark, log_start_offset), log_end_offset)
         return log
+
+
+def _is_too_wide(segment: Segment, following: Segment) -> bool:
+    """Whether the next segment begins with a batch that this one could not take: its offset is too far away."""
+    first = next(scan(following.file, 0, following.size, check_crc=False), None) if following.size else None
+    return first is not None and first.header.last_offset - segment.base_offset > INT32_MAX

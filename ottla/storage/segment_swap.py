@@ -4,8 +4,8 @@ The parts that wait for the disk run in a thread. `prepare`: all new segments ge
 names are made durable. Then the thread that owns the log puts the segments in place, one group after another, still
 under these names. `sync` makes the removal of the old segments durable: should the final name of a new one be durable
 before, an old segment could stand beside it. Then the new segments get their final names. A second `sync` makes these
-durable before the list of what was replaced goes: while one segment still is a `.swap`, recovery has to know that a
-segment beside it, already under its final name, is not among those to be removed.
+durable before another pass writes the list of what is replaced: while one segment still is a `.swap`, recovery has to
+know that a segment beside it, already under its final name, is not among those to be removed.
 
 From the first durable `.swap` on, recovery finishes what is left; so a log that is truncated in between abandons the
 swap first: what is not in place is removed, what is in place gets its name.
@@ -27,9 +27,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.storage import checkpoints
 from ottla.storage.batch_scan import InvalidBatchError, scan
-from ottla.storage.checkpoints import COMPACTED_RANGES
+from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.deletions import DELETED_SUFFIX
 from ottla.storage.files import FileSystem, storage_error
 from ottla.storage.local_log import NO_GAPS, Gaps, LocalLog
@@ -97,7 +96,6 @@ class SegmentSwap:
         try:
             self._sync()
             if not self._to_name:
-                self._files.remove(self._directory / COMPACTED_RANGES)
                 self._is_named = True
         except OSError as error:
             self.error = error
@@ -251,7 +249,6 @@ def _finish_swaps(files: FileSystem, directory: Path, bases: Sequence[int], noti
         files.rename(path.with_name(path.name + SWAP_SUFFIX), path)
         notices(f"{directory.name}: finished the compaction of the segment at offset {base}")
     files.sync_directory(directory)
-    files.remove(directory / checkpoints.COMPACTED_RANGES)
 
 
 def _remove_replaced(files: FileSystem, directory: Path, base: int, end_offset: int) -> None:
@@ -271,13 +268,20 @@ def _remove_if_there(files: FileSystem, path: Path) -> None:
 
 def _end_offsets(files: FileSystem, directory: Path, bases: Sequence[int]) -> dict[int, int]:
     """Where the segments end that each compacted one replaces."""
-    try:
-        known = checkpoints.parse_ranges(files.read_bytes(directory / checkpoints.COMPACTED_RANGES))
-        return {base: known[base] for base in bases}
-    except (FileNotFoundError, ValueError, KeyError):
-        # Kafka's cleaner leaves no such file. Kafka takes the next one, or for the last one its own end.
-        ends = [*bases[1:], *(_end_offset_of(files, directory, base) for base in bases[-1:])]
-        return dict(zip(bases, ends, strict=True))
+    known: dict[int, int] = {}
+    for listed in read_ranges(files, directory) or []:
+        # Of two that are alike the later one is the later pass's.
+        if listed.base_offset in bases and listed.is_of(listed.base_offset, _swap_size(files, directory, listed)):
+            known[listed.base_offset] = listed.end_offset
+    if len(known) == len(bases):
+        return known
+    # Kafka's cleaner makes no list. Kafka takes the next one, or for the last one its own end.
+    ends = [*bases[1:], *(_end_offset_of(files, directory, base) for base in bases[-1:])]
+    return dict(zip(bases, ends, strict=True))
+
+
+def _swap_size(files: FileSystem, directory: Path, listed: CompactedRange) -> int:
+    return files.size(directory / (file_name(listed.base_offset, LOG_SUFFIX) + SWAP_SUFFIX))
 
 
 def _end_offset_of(files: FileSystem, directory: Path, base: int) -> int:

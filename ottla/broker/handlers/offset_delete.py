@@ -1,17 +1,25 @@
 """OffsetDelete: an administrator removes a group's offsets (§9.6)."""
 
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any
+
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import in_slices_by_topic, now_or_later
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import DeleteOffsets
 from ottla.coordinator.results import DeleteOffsetsResult
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+
+Errors = Mapping[tuple[str, int], ErrorCode]
 
 
 def handle(
@@ -19,11 +27,11 @@ def handle(
 ) -> OffsetDeleteResponse | None:
     known, errors = _known(metadata, request)
 
-    def respond(result: DeleteOffsetsResult) -> OffsetDeleteResponse:
+    def respond(result: DeleteOffsetsResult) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
         if result.error:
             return OffsetDeleteResponse(error_code=int(result.error))
         found = {(each.topic, each.partition): each.error for each in result.partitions}
-        return _response(request, errors | found)
+        return now_or_later(_response(request, errors | found), sum(len(topic.partitions) for topic in request.topics))
 
     return groups.ask(context, DeleteOffsets(groups.new_token(), request.group_id, known), respond)
 
@@ -44,19 +52,16 @@ def _known(
     return tuple(known), errors
 
 
-def _response(request: OffsetDeleteRequest, errors: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
+def _answer(errors: Errors, topic: str, asked: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
+    index = asked.partition_index
+    return OffsetDeleteResponsePartition(
+        partition_index=index, error_code=int(errors.get((topic, index), ErrorCode.NONE))
+    )
+
+
+async def _response(request: OffsetDeleteRequest, errors: Errors) -> OffsetDeleteResponse:
+    asked = ((topic.name, topic.partitions) for topic in request.topics)
+    topics = await in_slices_by_topic(partial(_answer, errors), asked)
     return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=int(errors.get((topic.name, partition.partition_index), ErrorCode.NONE)),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in topics]
     )

@@ -9,10 +9,13 @@ With acks=all it waits for the followers too, if there are any (`DelayedProduce`
 With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
 A request with the first batch of a transaction is parked first, until the transaction's coordinator has been asked;
 since v12 the leader registers the partition there, v11 knows TRANSACTION_ABORTABLE (KIP-890).
+One that names very many partitions is parked too, and appends to some of them in each step of the loop. Its connection
+handles nothing else before that is done.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 
 from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartitionStatus, name_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
@@ -22,7 +25,7 @@ from ottla.broker.replicas.transaction_verification import (
     TransactionVerification,
     Verified,
 )
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import ITEMS_PER_SLICE, Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.protocol.errors import (
@@ -53,6 +56,8 @@ ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
 NO_OFFSET = -1
 NO_RESPONSE = b""
+# A request that names more partitions than a slice has is longer than this: each has the header of a batch.
+LONG_REQUEST_BYTES = ITEMS_PER_SLICE * BATCH_HEADER_SIZE
 # The byte of a batch that has the transactional bit.
 LOW_ATTRIBUTES = 22
 # What the log itself refuses is answered with where the log begins.
@@ -84,6 +89,10 @@ def handle(
             records = data.records
             if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
                 return _in_transaction(replicas, runtime, transaction_verification, context, request)
+    if context.size_bytes > LONG_REQUEST_BYTES and _names_many(request):
+        _keep_records(request)
+        context.respond_later(runtime, _append_in_slices(replicas, runtime, context, request, None))
+        return None
     return _append_all(replicas, runtime, context, request, None)
 
 
@@ -105,7 +114,7 @@ def _append_all(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                _append(replicas, context, response, request.acks, topic.name, data, awaited, verified)
+                _append(replicas, context, response, request.acks, awaited, verified, topic.name, data)
                 for data in topic.partition_data
             ],
         )
@@ -119,6 +128,52 @@ def _append_all(
         DelayedProduce(replicas, context, response, awaited, deadline_ms).start()
         return None
     return response
+
+
+def _names_many(request: ProduceRequest) -> bool:
+    return sum(len(topic.partition_data) for topic in request.topic_data) > ITEMS_PER_SLICE
+
+
+def _keep_records(request: ProduceRequest) -> None:
+    """Their place in the receive buffer is needed for what comes next."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+
+
+async def _append_in_slices(
+    replicas: ReplicaManager,
+    runtime: Runtime,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Verified | None,
+) -> ProduceResponse | None:
+    """As `_append_all`, of a request that is parked. What a slice has appended is written at the end of the slice."""
+    awaited: list[ProducePartitionStatus] = []
+    response = ProduceResponse()
+    topics = _named_once(request.topic_data)
+    named = ((topic.name, data) for topic in topics for data in topic.partition_data)
+    append = partial(_append, replicas, context, response, request.acks, awaited, verified)
+    answers = iter(await in_slices(lambda pair: append(*pair), named))
+    response.responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=list(islice(answers, len(topic.partition_data))),
+        )
+        for topic in topics
+    ]
+    replicas.flush_and_notify()
+    if request.acks == NO_ACKS:
+        _close_on_error(context, response)
+        context.complete(None, NO_RESPONSE)
+    elif awaited and _waits(replicas, awaited):
+        deadline_ms = runtime.clock.now_ms() + max(request.timeout_ms, 0)
+        DelayedProduce(replicas, context, response, awaited, deadline_ms).start()
+    else:
+        return response
+    return None
 
 
 def _in_transaction(
@@ -139,16 +194,16 @@ def _in_transaction(
     pending = transaction_verification.begin(
         request.transactional_id, batches, TransactionOperation.of_produce(context.api_version)
     )
-    append = partial(_append_all, replicas, runtime, context, request)
-    if pending.known is not None:
-        return append(pending.known)
-    # Their place in the receive buffer is needed for what comes next.
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
+    is_long = _names_many(request)
+    if pending.known is not None and not is_long:
+        return _append_all(replicas, runtime, context, request, pending.known)
+    _keep_records(request)
     context.park()
-    pending.ask(partial(_go_on, replicas, context, request, append))
+    go_on = partial(_go_on_in_slices if is_long else _go_on, replicas, runtime, context, request)
+    if pending.known is not None:
+        go_on(pending.known)
+    else:
+        pending.ask(go_on)
     return None
 
 
@@ -169,19 +224,21 @@ def _transactional_batches(request: ProduceRequest) -> list[TransactionalBatch]:
 
 
 def _go_on(
-    replicas: ReplicaManager,
-    context: RequestContext,
-    request: ProduceRequest,
-    append: Callable[[Verified], ProduceResponse | None],
-    verified: Verified,
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ProduceRequest, verified: Verified
 ) -> None:
     """The coordinator has answered."""
-    response = append(verified)
+    response = _append_all(replicas, runtime, context, request, verified)
     if request.acks == NO_ACKS:
         context.complete(None, NO_RESPONSE)
     elif response is not None:
         replicas.flush_and_notify()
         context.complete(response)
+
+
+def _go_on_in_slices(
+    replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: ProduceRequest, verified: Verified
+) -> None:
+    context.complete_later(runtime.spawn, _append_in_slices(replicas, runtime, context, request, verified))
 
 
 def _name_topics(image: MetadataImage, topics: Sequence[TopicProduceData]) -> None:
@@ -220,10 +277,10 @@ def _append(
     context: RequestContext,
     response: ProduceResponse,
     acks: int,
-    topic: str,
-    data: PartitionProduceData,
     awaited: list[ProducePartitionStatus],
     verified: Verified | None,
+    topic: str,
+    data: PartitionProduceData,
 ) -> PartitionProduceResponse:
     index = data.index
     answer = PartitionProduceResponse(index=index)

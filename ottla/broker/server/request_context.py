@@ -127,7 +127,8 @@ class RequestContext:
         self.connection.send_completed(self.response_bytes - expected_bytes)
 
     def respond_later(self, runtime: Runtime, response: Coroutine[Any, Any, Any]) -> None:
-        """Parks until the coroutine returns the response, or raises the KafkaError of an error response.
+        """Parks until the coroutine returns the response, or raises the KafkaError of an error response. One that
+        returns None has seen to the response itself.
 
         A connection that is lost does not end the coroutine: what it has begun is done."""
         self.park()
@@ -142,7 +143,8 @@ class RequestContext:
     async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
         try:
             known = await response
-            self.complete(known, await self.built(known, self.correlation_id))
+            if known is not None:
+                self.complete(known, await self.built(known, self.correlation_id))
         except KafkaError as error:
             self.fail(error)
         except Exception:

@@ -66,3 +66,16 @@ def test_part_that_cannot_be_stored_is_reported_and_retried(shell: Shell) -> Non
     shell.fail_appends = None
     removed_by(shell, "expiry")
     assert shell.group() is None
+
+
+def test_removal_of_many_offsets_appends_one_batch_in_a_slice(shell: Shell) -> None:
+    """The event loop serves others in between."""
+    request = DeleteOffsets(shell.token(), "g", ((TOPIC, tuple(range(PARTITIONS))),))
+
+    slices = [shell.partition.step(request, shell.now_ms, shell.wall_ms)]
+    while shell.partition.rest:
+        slices.append(shell.partition.go_on())
+
+    appends = [sum(isinstance(effect, Append) for effect in effects) for effects in slices]
+    assert max(appends) == 1
+    assert sum(appends) > 10
