@@ -54,9 +54,9 @@ def _exchanges(
     left, number = options.exchanges, options.episode or 0
     while left > 0:
         if number % DIALOGUE_EVERY == 0 and only is None:
-            found = _dialogue(number, options.seed, addresses, ranges)
+            found: list[Exchange] = _dialogue(number, options.seed, addresses, ranges)
         else:
-            found = Episode(number, options.seed, addresses, barrier, ranges).run(only)
+            found = _episode(number, options.seed, addresses, barrier, ranges, only)
         for exchange in found:
             left -= 1
             yield number, exchange
@@ -65,11 +65,32 @@ def _exchanges(
         number += 1
 
 
+def _episode(
+    number: int,
+    seed: int,
+    addresses: tuple[Address, Address],
+    barrier: Barrier | None,
+    ranges: Ranges,
+    only: set[int] | None,
+) -> list[Exchange]:
+    """One that differs is held again too: on a busy machine Kafka's broker may learn late what its controller has
+    done."""
+    exchanges = list(Episode(number, seed, addresses, barrier, ranges).run(only))
+    if not _is_odd(exchanges):
+        return exchanges
+    return list(Episode(number, seed, addresses, barrier, ranges, is_again=True).run(only))
+
+
+def _is_odd(exchanges: list[Exchange]) -> bool:
+    return any(name_of(exchange, each) is None for exchange in exchanges for each in exchange.differences)
+
+
 def _dialogue(number: int, seed: int, addresses: tuple[Address, Address], ranges: Ranges) -> list[Exchange]:
     """One that differs is held again; what was only a matter of time is then gone."""
     exchanges = list(Dialogue(number, seed, addresses, ranges).run())
-    is_odd = any(name_of(exchange, each) is None for exchange in exchanges for each in exchange.differences)
-    return list(Dialogue(number, seed, addresses, ranges, is_again=True).run()) if is_odd else exchanges
+    if not _is_odd(exchanges):
+        return exchanges
+    return list(Dialogue(number, seed, addresses, ranges, is_again=True).run())
 
 
 def _parse_options() -> argparse.Namespace:

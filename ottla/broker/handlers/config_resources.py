@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from ottla.broker.config.alter import Alteration, Operation, check_alterations
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, KafkaError
@@ -139,6 +140,10 @@ def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brok
 def _refuse_all(kind: ResourceType, resource: Any) -> None:
     if not resource.resource_name:
         raise InvalidRequest("the resource has no name")
+    alterations = [
+        Alteration(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs
+    ]
+    check_alterations(alterations)
     for config in resource.configs:
         raise InvalidConfig(f"there is no config {config.name} of {kind.name.lower().replace('_', ' ')}")
 

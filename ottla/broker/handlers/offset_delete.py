@@ -8,6 +8,7 @@ from ottla.coordinator.results import DeleteOffsetsResult
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -23,7 +24,9 @@ def handle(
         if result.error:
             return OffsetDeleteResponse(error_code=int(result.error))
         found = {(each.topic, each.partition): each.error for each in result.partitions}
-        return _response(request, errors | found)
+        # As in Kafka, a topic that is known is left out where no partition of it is named.
+        named = [topic for topic in request.topics if topic.partitions or metadata.image.topic(topic.name) is None]
+        return _response(named, errors | found)
 
     return groups.ask(context, DeleteOffsets(groups.new_token(), request.group_id, known), respond)
 
@@ -44,7 +47,7 @@ def _known(
     return tuple(known), errors
 
 
-def _response(request: OffsetDeleteRequest, errors: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
+def _response(topics: list[OffsetDeleteRequestTopic], errors: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(
@@ -57,6 +60,6 @@ def _response(request: OffsetDeleteRequest, errors: dict[tuple[str, int], ErrorC
                     for partition in topic.partitions
                 ],
             )
-            for topic in request.topics
+            for topic in topics
         ]
     )
