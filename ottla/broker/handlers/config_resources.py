@@ -144,8 +144,11 @@ def _refuse_all(kind: ResourceType, resource: Any) -> None:
         Alteration(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs
     ]
     check_alterations(alterations)
-    for config in resource.configs:
-        raise InvalidConfig(f"there is no config {config.name} of {kind.name.lower().replace('_', ' ')}")
+    for each in alterations:
+        sentence = f"there is no config {each.name} of {kind.name.lower().replace('_', ' ')}"
+        # As in Kafka, each kind of resource has an error of its own for that.
+        is_of_metrics = kind is ResourceType.CLIENT_METRICS and each.operation == Operation.SET
+        raise InvalidRequest(sentence) if is_of_metrics else InvalidConfig(sentence)
 
 
 def _result(result: Callable[..., T], resource: Any, error: KafkaError | None) -> T:
