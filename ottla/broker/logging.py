@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from copy import copy
 from typing import Any, TextIO, cast
@@ -229,6 +229,12 @@ def _make_logger(log_format: str, stream: TextIO) -> Any:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _in_order,
             *rendering,
         ],
     )
+
+
+def _in_order(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> dict[str, Any]:
+    """What every line has comes first, for people who read it as it is."""
+    return {**{name: fields[name] for name in ("timestamp", "level", "logger", "event")}, **fields}

@@ -43,7 +43,7 @@ def test_fields_without_a_value_are_left_out() -> None:
     stream = io.StringIO()
     LazyLog("json", "info", stream).info("joined", client_reason=None, members=0)
     (line,) = lines(stream)
-    assert line.keys() == {"event", "logger", "level", "timestamp", "members"}
+    assert list(line) == ["timestamp", "level", "logger", "event", "members"]
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
