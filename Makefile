@@ -121,11 +121,14 @@ $(VENV)/ready-dev: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
 	@touch $@
 
+# `test-pipeline-newest` names the other one here, which has a rule of its own.
+ifneq ($(PIPELINE_VENV),$(NEWEST_VENV))
 $(PIPELINE_VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PIPELINE_VENV)
 	$(PIPELINE_BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(PIPELINE_BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev --group pipeline
 	@touch $@
+endif
 
 $(NEWEST_VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(NEWEST_VENV)

@@ -17,6 +17,7 @@ SUITES = (
     "groups",
     "hops",
     "events",
+    "admin_listener",
     "timer",
     "steps",
     "long_requests",

@@ -48,14 +48,16 @@ SETTINGS = {"auto_leader_rebalance_enable": "false"}
 class World:
     """Three brokers and a client of each."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, **settings: str) -> None:
+        """`settings` are Kafka's names with underscores for dots."""
         self.cluster = cluster
+        self._settings = {**SETTINGS, **settings}
         self.nodes: dict[int, Node] = {}
         self.clients: dict[int, Client] = {}
 
     async def start(self) -> None:
         self.cluster.network.draw_conditions = lambda _: CALM
-        for node in await self.cluster.started(*NODE_IDS, **SETTINGS):
+        for node in await self.cluster.started(*NODE_IDS, **self._settings):
             self.nodes[node.node_id] = node
             self.clients[node.node_id] = await Client.connect(self.cluster, node)
 
@@ -63,7 +65,7 @@ class World:
         """In an orderly way, so that its leaderships move to others and stay there."""
         old = self.nodes[node_id]
         await self.cluster.stop(old)
-        node = self.nodes[node_id] = self.cluster.boot(node_id, old.disk, **SETTINGS)
+        node = self.nodes[node_id] = self.cluster.boot(node_id, old.disk, **self._settings)
         await node.started
         self.clients[node_id] = await Client.connect(self.cluster, node)
 
@@ -241,12 +243,12 @@ async def _truncate(world: World, controller: Node, old: Node) -> CallCounter:
 # The table.
 
 
-def measure() -> list[Calls]:
-    """Each path's calls; the same in every run."""
+def measure(**settings: str) -> list[Calls]:
+    """Each path's calls; the same in every run with these settings."""
     cluster, results = Cluster(), []
 
     async def story() -> None:
-        world = World(cluster)
+        world = World(cluster, **settings)
         await world.start()
         for count in (count_produce, count_join, count_truncation):
             results.extend(await count(world))

@@ -116,7 +116,7 @@ def _truncation() -> Steps:
 
 def _compaction() -> Steps:
     async def story(broker: Broker, steps: Steps) -> None:
-        await _create(broker, ["t"], {"cleanup.policy": "compact", "segment.bytes": str(COMPACTED_BYTES // 4)})
+        await create_topics(broker, ["t"], {"cleanup.policy": "compact", "segment.bytes": str(COMPACTED_BYTES // 4)})
         partition = broker.replicas.partition("t", 0)
         _fill(partition.log, COMPACTED_BYTES)
         partition.high_watermark = partition.log.log_end_offset
@@ -142,7 +142,7 @@ def _fill(log: Log, size: int) -> None:
 def _creation() -> Steps:
     async def story(broker: Broker, steps: Steps) -> None:
         with steps.of_loop():
-            await _create(broker, _names(), {})
+            await create_topics(broker, _names(), {})
 
     return in_broker(story)
 
@@ -169,7 +169,7 @@ def _deletion() -> Steps:
         assert not any(topic.error_code for topic in response.responses)
 
     async def story(broker: Broker, steps: Steps) -> None:
-        await _create(broker, _names(), {})
+        await create_topics(broker, _names(), {})
         with steps.of_loop():
             await call(broker, ask)
             await _until(lambda: not list(broker.replicas))
@@ -182,7 +182,7 @@ def _recovery() -> Steps:
 
     async def story(data_dir: Path) -> None:
         broker = await _started(data_dir, {})
-        await _create(broker, _names(), {})
+        await create_topics(broker, _names(), {})
         for partition in broker.replicas:
             _fill(partition.log, 1 << 14)
         await broker.stop()
@@ -204,7 +204,7 @@ def _following() -> Steps:
     async def story(data_dir: Path) -> None:
         cluster = LocalCluster(ServerConfig({}), data_dir=data_dir, brokers=2, port=0, log=QUIET)
         await cluster.start()
-        await _create(cluster.brokers[0], ["t"], {}, replicas=2)
+        await create_topics(cluster.brokers[0], ["t"], {}, replicas=2)
         await cluster.stop_broker(1)
         leader = cluster.brokers[0].replicas.partition("t", 0)
         await _until(lambda: leader.is_leader)
@@ -274,6 +274,8 @@ def in_broker(story: Callable[[Broker, Steps], Awaitable[None]], settings: dict[
         broker = await _started(data_dir, settings or {})
         try:
             await story(broker, steps)
+            # The step in which the story ends is not the one in which the stop begins.
+            await asyncio.sleep(0)
         finally:
             await broker.stop()
 
@@ -299,7 +301,7 @@ async def call(broker: Broker, ask: Callable[[RawClient], None]) -> None:
     await asyncio.to_thread(work)
 
 
-async def _create(broker: Broker, names: list[str], configs: dict[str, str], replicas: int = 1) -> None:
+async def create_topics(broker: Broker, names: list[str], configs: dict[str, str], replicas: int = 1) -> None:
     def ask(client: RawClient) -> None:
         topics = [
             CreatableTopic(

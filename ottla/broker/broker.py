@@ -99,7 +99,7 @@ class Broker:
         )
         self.life.recovery = self.runtime.recovery
         if self.config.without_effect:
-            self.log.warning("properties without effect", names=", ".join(self.config.without_effect))
+            self.log.warning("properties without effect", names=list(self.config.without_effect))
         with ExitStack() as undo:
             undo.callback(self.runtime.stop)
             undo.callback(self._end_admin)

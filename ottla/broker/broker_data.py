@@ -79,7 +79,7 @@ class BrokerData:
                 return read_all(own_store.opened()) if entries is None else entries
 
             def present_boot() -> Boot:
-                return Boot(runtime.log, files, path, boot_id)
+                return Boot(runtime.log.storage, files, path, boot_id)
 
             open_directory = partial(
                 LogDirectory.open,

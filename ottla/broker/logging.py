@@ -5,25 +5,44 @@ Importing structlog costs more than all the rest of a start, and a broker that h
 
 import sys
 import time
-from collections.abc import Mapping
+import traceback
+import zlib
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from copy import copy
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 # Of one event. Further ones are left out, and counted in the first line of a later second.
 LINES_PER_SECOND = 20
 ROOT = "ottla"
 GROUP_LOGGER, REQUEST_LOGGER = "ottla.group", "ottla.request"
-LOGGERS = (ROOT, GROUP_LOGGER, REQUEST_LOGGER)
+STORAGE_LOGGER, REPLICATION_LOGGER = "ottla.storage", "ottla.replication"
+METADATA_LOGGER, ADMIN_LOGGER = "ottla.metadata", "ottla.admin"
+LOGGERS = (
+    ROOT,
+    ADMIN_LOGGER,
+    GROUP_LOGGER,
+    METADATA_LOGGER,
+    REPLICATION_LOGGER,
+    REQUEST_LOGGER,
+    STORAGE_LOGGER,
+)
 """Those whose level can be altered at run time."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 LOG_FORMATS = ("console", "json")
+# Of a text in a line: clients choose some of them.
+FIELD_CHARACTERS_MAX = 256
+# C0 and C1, delete, and what changes the direction of text: a terminal would obey them.
+_CONTROLS = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+}
 
 
 class LazyLog:
     """What a structlog logger does, as far as the broker uses it."""
 
-    __slots__ = ("_fields", "_format", "_level", "_logger", "_name", "_rates", "_stream", "levels")
+    __slots__ = ("_fields", "_format", "_level", "_logger", "_loggers", "_name", "_rates", "_stream", "levels")
 
     def __init__(
         self,
@@ -44,6 +63,7 @@ class LazyLog:
         self._logger: Any = None
         # By event; those that write to one log share them.
         self._rates: dict[str, _Rate] = {}
+        self._loggers: dict[str, LazyLog] = {}
 
     def with_fields(self, **fields: Any) -> "LazyLog":
         """The same log for one of several that write to it."""
@@ -54,10 +74,24 @@ class LazyLog:
 
     def logger(self, name: str) -> "LazyLog":
         """The same log for a subject that has a level of its own; one of `LOGGERS`."""
-        log = copy(self)
-        log._name, log._level = name, self.levels.of(name)
-        self.levels.logs.append(log)
+        log = self._loggers.get(name)
+        if log is None:
+            log = self._loggers[name] = copy(self)
+            log._name, log._level = name, self.levels.of(name)
+            self.levels.logs.append(log)
         return log
+
+    @property
+    def storage(self) -> "LazyLog":
+        return self.logger(STORAGE_LOGGER)
+
+    @property
+    def replication(self) -> "LazyLog":
+        return self.logger(REPLICATION_LOGGER)
+
+    @property
+    def metadata(self) -> "LazyLog":
+        return self.logger(METADATA_LOGGER)
 
     def level_changed(self) -> None:
         self._level = self.levels.of(self._name)
@@ -94,9 +128,13 @@ class LazyLog:
         if suppressed is None:
             return
         self.prepare()
-        said = {name: value for name, value in {**self._fields, **fields}.items() if value is not None}
+        said: dict[str, Any] = {"logger": self._name}
+        said |= {name: printable(value) for name, value in {**self._fields, **fields}.items() if value is not None}
         if suppressed:
             said["suppressed"] = suppressed
+        error = sys.exc_info()[1] if fields.get("exc_info") is True else fields.get("exc_info")
+        if error is not None:
+            said["error_id"] = error_id(error)
         # A terminal that is gone, a full disk: the broker goes on without its log.
         with suppress(OSError):
             getattr(self._logger, method)(event, **said)
@@ -155,6 +193,27 @@ class _Rate:
         self.suppressed = 0
 
 
+def printable(value: Any) -> Any:
+    """A value of a field as it may be written: texts without control characters, and not longer than
+    FIELD_CHARACTERS_MAX."""
+    if isinstance(value, str):
+        if len(value) > FIELD_CHARACTERS_MAX:
+            value = f"{value[:FIELD_CHARACTERS_MAX]}… ({len(value) - FIELD_CHARACTERS_MAX} characters more)"
+        return value if value.isprintable() else value.translate(_CONTROLS)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [printable(each) for each in cast("Iterable[Any]", value)]
+    if isinstance(value, dict):
+        return {printable(key): printable(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    return value
+
+
+def error_id(error: BaseException) -> str:
+    """The same for all errors of one kind that were raised in one place, so that they can be counted and searched."""
+    raised_at = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f"{raised_at[0].filename}:{raised_at[0].lineno}" if raised_at else ""
+    return f"{zlib.crc32(f'{type(error).__name__} {where}'.encode()):08x}"
+
+
 def _make_logger(log_format: str, stream: TextIO) -> Any:
     import structlog
 
@@ -170,6 +229,12 @@ def _make_logger(log_format: str, stream: TextIO) -> Any:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _in_order,
             *rendering,
         ],
     )
+
+
+def _in_order(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> dict[str, Any]:
+    """What every line has comes first, for people who read it as it is."""
+    return {**{name: fields[name] for name in ("timestamp", "level", "logger", "event")}, **fields}

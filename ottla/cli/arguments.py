@@ -19,6 +19,15 @@ SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
+class Seconds(click.FloatRange):
+    """`15` or `15s`, for times elsewhere are written with their unit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        # click hands in the text, whatever its stub says.
+        text: Any = value.removesuffix("s") if isinstance(value, str) else value
+        return super().convert(text, param, ctx)
+
+
 class PartitionArgument(NamedTuple):
     """TOPIC, TOPIC:PARTITION or TOPIC:PARTITION=REPLICAS; what was not written is None."""
 

@@ -52,7 +52,13 @@ OPTIONS = (
     ),
     ServeOption("--config", "File with Kafka's server properties.", "FILE"),
     ServeOption("--set", "One of Kafka's server properties; repeatable.", "KEY=VALUE", (), is_repeated=True),
-    ServeOption("--log-format", "Format of the log.", None, "console", ("console", "json")),
+    ServeOption(
+        "--log-format",
+        "Format of the log. Default: console on a terminal, else json.",
+        None,
+        None,
+        ("console", "json"),
+    ),
     ServeOption("--log-level", "Minimum level of the log.", None, "info", ("debug", "info", "warning", "error")),
 )
 BY_NAME = {option.name: option for option in OPTIONS}

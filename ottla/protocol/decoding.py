@@ -154,7 +154,7 @@ class _DecoderSource:
         self.run = []
 
     def _length(self, code: str) -> None:
-        """Read a length or count to `n`; -1 is null in both encodings."""
+        """Read a length or count to `n`; negative is null in both encodings."""
         self.run.append(("n", "B" if self.flexible else code))
         self._flush()
         if self.flexible:
@@ -162,11 +162,11 @@ class _DecoderSource:
             self.source.line("n -= 1")
 
     def _sized(self, field: Field, target: str, body: Callable[[Field, str], None]) -> None:
-        """The value whose length or count is in `n`, or null where that is allowed."""
+        """The value whose length or count is in `n`, or null where that is allowed: by any negative length, as in
+        Kafka."""
         source = self.source
         if self.version in field.nullable:
-            source.line(f"if n == -1: {target} = None")
-            source.line("elif n < 0: raise null_refused()")
+            source.line(f"if n < 0: {target} = None")
             source.open("else:")
             body(field, target)
             source.close()

@@ -55,6 +55,9 @@ RECORDS_LOOKED_AT = 4
 enough of a large one to notice a client that writes them wrongly. Following all of a megabyte's thousand records would
 cost half as much again as everything else that is done with it."""
 
+# Of batches and of messages of the formats before them: where their length and their magic are, and the least length.
+LENGTH_AT, MAGIC_AT, MESSAGE_LENGTH_MIN = 8, 16, 14
+
 _DECOMPRESSED_BYTES_LEAST = 16 * 1024 * 1024
 
 RECORD_ERRORS_MAX = 1000
@@ -216,22 +219,31 @@ def _is_plain(view: memoryview, header: BatchHeader, config: ValidationConfig, n
 
 
 def _only_batch(view: memoryview) -> BatchHeader:
-    """The header of the one batch that fills `view`."""
-    if len(view) < BATCH_HEADER_SIZE:
-        if len(view) == 0:
-            raise NotOneBatch("no batch for the partition, one expected")
-        raise CorruptMessage(f"{len(view)} bytes for the partition, a batch has at least {BATCH_HEADER_SIZE}")
-    header = parse_batch_header(view)
-    if header.magic != MAGIC:
-        if header.magic in (0, 1):
-            raise NotOneBatch(f"message format {header.magic}, only {MAGIC} is accepted")
-        raise CorruptMessage(f"magic {header.magic}, {MAGIC} expected")
-    left = len(view) - LENGTH_OVERHEAD
-    if header.batch_length != left:
-        if BATCH_LENGTH_MIN <= header.batch_length < left:
-            raise NotOneBatch(f"{left - header.batch_length} bytes follow the batch, exactly one batch is accepted")
-        raise CorruptMessage(f"batch length {header.batch_length}, {BATCH_LENGTH_MIN} to {left} possible")
-    return header
+    """The header of the one batch that fills `view`. What is none is refused with the error that Kafka has for it."""
+    size = _size_of_next(view)
+    if size is None or size > len(view):
+        raise NotOneBatch(f"no whole batch in the {len(view)} bytes for the partition, one expected")
+    if view[MAGIC_AT] != MAGIC:
+        raise NotOneBatch(f"message format {view[MAGIC_AT]}, only {MAGIC} is accepted")
+    if size < BATCH_HEADER_SIZE:
+        raise CorruptMessage(f"batch length {size - LENGTH_OVERHEAD}, at least {BATCH_LENGTH_MIN} expected")
+    if size < len(view):
+        _size_of_next(view[size:])
+        # Kafka drops what is no whole batch, and acknowledges: a producer would not notice that records are lost.
+        raise NotOneBatch(f"{len(view) - size} bytes follow the batch, exactly one batch is accepted")
+    return parse_batch_header(view)
+
+
+def _size_of_next(view: memoryview) -> int | None:
+    """How long a batch or a message of any format says that it is; None where too few bytes are left to say so."""
+    if len(view) <= MAGIC_AT:
+        return None
+    length = int.from_bytes(view[LENGTH_AT:LENGTH_OVERHEAD], "big", signed=True)
+    if length < MESSAGE_LENGTH_MIN:
+        raise CorruptMessage(f"a length of {length}, at least {MESSAGE_LENGTH_MIN} expected")
+    if view[MAGIC_AT] > MAGIC:
+        raise CorruptMessage(f"magic {view[MAGIC_AT]}, {MAGIC} expected")
+    return length + LENGTH_OVERHEAD
 
 
 def _check_client_header(header: BatchHeader, config: ValidationConfig) -> None:

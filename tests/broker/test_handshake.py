@@ -1,14 +1,17 @@
 """The rules of CLIENT handshakes, each of which bites somebody."""
 
+import re
 import struct
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.handlers import describe_cluster
 from ottla.broker.server.apis import APIS
 from ottla.protocol.codec import decode_whole
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.wire import Client, batch, client_of, create_topic, produce, produce_request, running_broker
@@ -197,6 +200,26 @@ async def test_a_handler_that_fails_closes_one_connection(tmp_path: Path, monkey
         assert await client.is_closed_by_broker()
         assert ("a handler failed", {"api": "Heartbeat", "version": 3, "exc_info": True}) in broker.log.events
         assert (await witness.call(NAMED, ApiVersionsResponse, 0)).error_code == 0
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+async def test_answer_to_a_handler_that_fails_names_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_coroutine: bool
+) -> None:
+    """Where the response has a place for a sentence; §17.6 of docs/operators.md"""
+
+    def failing(context: object, request: object) -> None:
+        raise ZeroDivisionError
+
+    async def failing_later(context: object, request: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(describe_cluster, "handle", failing_later if is_coroutine else failing)
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        answer = await client.call(DescribeClusterRequest(), DescribeClusterResponse, 1)
+
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert re.fullmatch("unexpected error [0-9a-f]{8}: the broker's log has more by this id", answer.error_message)
 
 
 def test_every_response_class_belongs_to_its_row() -> None:

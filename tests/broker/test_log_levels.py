@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.logging import GROUP_LOGGER, LEVELS, ROOT, LazyLog
+from ottla.broker.logging import GROUP_LOGGER, LEVELS, LOGGERS, ROOT, LazyLog
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import incremental_alter_configs as alter
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
@@ -38,11 +38,11 @@ async def test_level_is_altered_described_and_reverts(tmp_path: Path) -> None:
             assert {config.config_source for config in result.configs} == {6}
             return {config.name: config.value for config in result.configs}
 
-        assert await described() == {"ottla": "INFO", "ottla.group": "INFO", "ottla.request": "INFO"}
+        assert await described() == dict.fromkeys(LOGGERS, "INFO")
         await ask(broker, altering(("ottla.group", SET, "DEBUG"), only=True))
         assert (await described())["ottla.group"] == "INFO"
         await ask(broker, altering(("ottla.group", SET, "DEBUG"), ("ottla", SET, "warn")))
-        assert await described() == {"ottla": "WARN", "ottla.group": "DEBUG", "ottla.request": "WARN"}
+        assert await described() == {**dict.fromkeys(LOGGERS, "WARN"), "ottla.group": "DEBUG"}
         await ask(broker, altering(("ottla.group", DELETE, None)))
         assert (await described())["ottla.group"] == "WARN"
         broker.runtime.wheel.advance(broker.runtime.clock.now_ms() + 2000)
@@ -57,6 +57,8 @@ async def test_level_is_altered_described_and_reverts(tmp_path: Path) -> None:
         (altering(("ottla", SET, "LOUD")), ErrorCode.INVALID_CONFIG),
         (altering(("ottla", DELETE, None)), ErrorCode.INVALID_REQUEST),
         (altering(("ottla", APPEND, "INFO")), ErrorCode.INVALID_REQUEST),
+        (altering(("ottla.nothing", APPEND, "INFO")), ErrorCode.INVALID_REQUEST),
+        (altering(("ottla.nothing", SET, None)), ErrorCode.INVALID_REQUEST),
         (altering(("ottla", SET, "INFO"), name="7"), ErrorCode.INVALID_REQUEST),
         (altering(("ottla", SET, "INFO"), name=""), ErrorCode.INVALID_REQUEST),
         (

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.broker.coordinators.observers import log_fact
-from ottla.broker.logging import LINES_PER_SECOND, LazyLog
+from ottla.broker.logging import GROUP_LOGGER, LINES_PER_SECOND, LazyLog
 from ottla.coordinator.facts import Cause, RebalanceStarted
 
 
@@ -25,9 +25,9 @@ def test_every_event_of_one_of_several_says_which_it_was() -> None:
 
     events = [{name: event[name] for name in event if name != "timestamp"} for event in lines(stream)]
     assert events == [
-        {"event": "came", "level": "info", "broker": 1, "peer": "a"},
-        {"event": "went", "level": "warning", "broker": 2, "listener": "x"},
-        {"event": "alone", "level": "info"},
+        {"event": "came", "logger": "ottla", "level": "info", "broker": 1, "peer": "a"},
+        {"event": "went", "logger": "ottla", "level": "warning", "broker": 2, "listener": "x"},
+        {"event": "alone", "logger": "ottla", "level": "info"},
     ]
 
 
@@ -43,7 +43,54 @@ def test_fields_without_a_value_are_left_out() -> None:
     stream = io.StringIO()
     LazyLog("json", "info", stream).info("joined", client_reason=None, members=0)
     (line,) = lines(stream)
-    assert line.keys() == {"event", "level", "timestamp", "members"}
+    assert list(line) == ["timestamp", "level", "logger", "event", "members"]
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_hostile_text_stays_one_line_without_controls(log_format: str) -> None:
+    """§17.2 of docs/operators.md"""
+    stream = io.StringIO()
+    hostile = "a\n2026 [error] forged\x1b[2J\x9b1m\u202e\u2028" + "x" * 300
+    LazyLog(log_format, "info", stream).info("went", client_id=hostile, peers=[hostile], by={hostile: hostile})
+
+    (line,) = stream.getvalue().splitlines()
+    assert line.isprintable()
+    assert "forged" in line
+    assert "x" * 257 not in line
+    assert "characters more" in line
+
+
+def test_lines_name_their_logger() -> None:
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream).with_fields(broker=1)
+
+    for each in (log.storage, log.replication, log.metadata, log.logger(GROUP_LOGGER), log):
+        each.info("went")
+
+    assert [line["logger"] for line in lines(stream)] == [
+        "ottla.storage",
+        "ottla.replication",
+        "ottla.metadata",
+        "ottla.group",
+        "ottla",
+    ]
+    assert log.storage is log.storage
+
+
+def test_error_has_an_id_of_its_kind_and_place() -> None:
+    """§17.6 of docs/operators.md"""
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream)
+
+    for make in (ValueError("a"), ValueError("b"), KeyError("a")):
+        try:
+            raise make
+        except Exception as error:
+            log.exception("failed")
+            log.error("failed", exc_info=error)
+
+    first, again, second, _, third, _ = [line["error_id"] for line in lines(stream)]
+    assert first == again == second != third
 
 
 def test_event_that_repeats_is_suppressed_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

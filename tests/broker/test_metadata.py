@@ -95,6 +95,32 @@ async def test_topics_are_found_by_id(tmp_path: Path) -> None:
     assert [t.error_code for t in too_early.topics] == [ErrorCode.INVALID_REQUEST] * 2
 
 
+async def test_one_topic_id_has_names_beside_it_ignored(tmp_path: Path) -> None:
+    """As Kafka does: nothing is looked up by name then, and nothing created."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        for name in ("t", "u"):
+            await create_topic(client, name)
+        topic_id = broker.image.topics["t"].topic_id
+        asked = MetadataRequest(
+            topics=[
+                MetadataRequestTopic(topic_id=topic_id, name="u"),
+                MetadataRequestTopic(name="u"),
+                MetadataRequestTopic(name="new"),
+                MetadataRequestTopic(name=""),
+            ],
+            allow_auto_topic_creation=True,
+        )
+        response = await client.call(asked, MetadataResponse, 12)
+        too_early = await client.call(asked, MetadataResponse, 11)
+
+        assert [(t.error_code, t.name) for t in response.topics] == [(0, "t")]
+        assert [(t.error_code, t.name, t.topic_id) for t in too_early.topics] == [
+            (ErrorCode.INVALID_REQUEST, "u", topic_id),
+            *((ErrorCode.INVALID_REQUEST, name, bytes(16)) for name in ("u", "new", "")),
+        ]
+        assert set(broker.image.topics) == {"t", "u"}
+
+
 async def test_authorized_operations_are_returned_on_request(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")

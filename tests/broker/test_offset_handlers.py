@@ -95,6 +95,19 @@ async def test_offsets_of_several_groups_are_fetched_at_once(tmp_path: Path, ver
         assert seen == [("h", 0, [-1]), ("g", 0, [5])]
 
 
+async def test_deletion_leaves_out_known_topics_without_partitions(tmp_path: Path) -> None:
+    """As Kafka does; of unknown topics the answer has all."""
+    async with running(tmp_path) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        await committed(broker, "g", {("a", 0): 5})
+        topics = [forget.OffsetDeleteRequestTopic(name=name, partitions=[]) for name in ("a", "nowhere")]
+
+        response = await broker.ask(forget.OffsetDeleteRequest(group_id="g", topics=topics), 0)
+
+        assert [topic.name for topic in response.topics] == ["nowhere"]
+
+
 async def test_offsets_are_deleted(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await found(broker)

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.server.request_context import TOPIC_OPERATIONS
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import alter_configs
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignableTopic,
@@ -227,6 +228,23 @@ async def test_resource_without_a_name_has_no_configs_to_describe(tmp_path: Path
         answer = await broker.ask(DescribeConfigsRequest(resources=resources), 4)
 
         assert [each.error_code for each in answer.results] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+async def test_unknown_configs_of_metrics_and_groups_are_refused(tmp_path: Path) -> None:
+    """By other errors, as in Kafka; that a value is missing comes first for both."""
+    async with running(tmp_path) as broker:
+        codes = []
+        for value in ("1", None):
+            config = alter_configs.AlterableConfig(name="no.such", value=value)
+            resources = [
+                alter_configs.AlterConfigsResource(resource_type=kind, resource_name="x", configs=[config])
+                for kind in (16, 32)
+            ]
+            answer = await broker.ask(alter_configs.AlterConfigsRequest(resources=resources), 1)
+            codes.append([each.error_code for each in answer.responses])
+
+        invalid = ErrorCode.INVALID_REQUEST
+        assert codes == [[invalid, ErrorCode.INVALID_CONFIG], [invalid, invalid]]
 
 
 async def test_sync_with_an_empty_protocol_is_about_the_member_first(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from ottla.cli.arguments import PartitionArgument, parse_partition, parse_replicas
+from ottla.cli.arguments import PartitionArgument, Seconds, parse_partition, parse_replicas
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,14 @@ def test_what_is_no_partition_is_said(text: str) -> None:
 def test_what_are_no_node_ids_is_said(text: str) -> None:
     with pytest.raises(click.UsageError, match="are not node ids with commas between them"):
         parse_replicas(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("15", 15.0), ("2s", 2.0), ("0.5s", 0.5)])
+def test_seconds_may_have_their_unit(text: str, seconds: float) -> None:
+    assert Seconds(max=40).convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["s", "2m", "41", "2ss"])
+def test_what_is_no_number_of_seconds_is_refused(text: str) -> None:
+    with pytest.raises(click.UsageError):
+        Seconds(max=40).convert(text, None, None)

@@ -50,6 +50,16 @@ def test_indexes_lead_to_batches_and_snapshots_name_producers() -> None:
     assert len({each["producerId"] for each in dumped(SNAPSHOT)}) == 5
 
 
+def test_directory_stands_for_the_segments_of_its_partition(tmp_path: Path) -> None:
+    assert dumped(DIRECTORY) == dumped(SEGMENT)
+
+    result = run("log", "dump", str(tmp_path))
+    assert (result.exit_code, result.stderr.strip()) == (
+        1,
+        f"Error: there are no segments in {tmp_path}: name the directory of a partition",
+    )
+
+
 def test_damage_is_named_and_the_status_is_one(tmp_path: Path) -> None:
     content = bytearray(SEGMENT.read_bytes())
     content[200] ^= 1

@@ -56,7 +56,7 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "admin": None,
         "config": None,
         "settings": (),
-        "log_format": "console",
+        "log_format": None,
         "log_level": "info",
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.broker.server.apis import APIS, METADATA, Api
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from tests.broker.requests import commit, join, produce, sync, topic
 from tests.broker.wire import batch
 from tests.differential.connection import Address, Answer
@@ -43,10 +44,18 @@ class Episode:
     """`ranges` are the versions to draw from, by API key."""
 
     def __init__(
-        self, number: int, seed: int, addresses: tuple[Address, Address], barrier: Barrier | None, ranges: Ranges
+        self,
+        number: int,
+        seed: int,
+        addresses: tuple[Address, Address],
+        barrier: Barrier | None,
+        ranges: Ranges,
+        *,
+        is_again: bool = False,
     ) -> None:
+        """`is_again` is the same episode with other topics and groups."""
         self._rng = random.Random(f"{seed}/{number}")
-        self._world = World(f"e{number}-")
+        self._world = World(f"e{number}-again-" if is_again else f"e{number}-")
         self._pair = Pair(addresses)
         self._barrier = barrier
         self._ranges = ranges
@@ -66,6 +75,10 @@ class Episode:
             self._pair.close()
 
     def _setup(self) -> Iterator[Exchange]:
+        # All episodes share the group without a name.
+        nameless = Asked(DeleteGroupsRequest(groups_names=[""]), 0)
+        self._pair.send(nameless, self._world)
+        self._pair.outcomes(nameless)
         for request, version in requests_of_setup(self._world):
             yield self._exchange(Asked(request, version))
 
@@ -99,5 +112,13 @@ def has_changed_metadata(exchange: Exchange) -> bool:
 def diverging(exchange: Exchange) -> Iterator[str]:
     """Why the brokers may have done different things."""
     for difference in exchange.differences:
-        if "error_code" in difference.path or difference.path == "outcome":
+        either = (difference.ours, difference.theirs)
+        if "error_code" in difference.path or difference.path == "outcome" or any(map(_has_error_code, either)):
             yield difference.path
+
+
+def _has_error_code(value: Any) -> bool:
+    """Of what only one of the answers has, or has otherwise."""
+    if isinstance(value, dict):
+        return "error_code" in value or any(map(_has_error_code, value.values()))
+    return isinstance(value, list) and any(map(_has_error_code, value))

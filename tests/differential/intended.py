@@ -11,7 +11,7 @@ from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.cluster.image import TRANSACTION_VERSION
 from ottla.protocol.messages.produce import ProduceResponse
 from tests.differential.comparing import Difference, Missing, without_names
-from tests.differential.connection import Answer, Closed, Silence
+from tests.differential.connection import Answer, Closed, Outcome, Silence
 from tests.differential.drawing import names_something_twice
 from tests.differential.exchange import Exchange, error_codes, why_unreadable
 
@@ -128,15 +128,13 @@ def _is_without_answer(exchange: Exchange, difference: Difference) -> bool:
     return _is_produce(exchange) and isinstance(exchange.theirs, Silence) and any(each.records is None for each in data)
 
 
-# Which errors may stand for each other, where a resource, a topic or a batch has several.
+# Which errors may stand for each other, where a topic has several.
 ONE_OF_SEVERAL_ERRORS: dict[str, frozenset[int]] = {
-    "AlterConfigs": frozenset({40, 42}),
-    "IncrementalAlterConfigs": frozenset({40, 42}),
     "CreateTopics": frozenset({36, 37, 38, 39, 40, 42}),
     "CreatePartitions": frozenset({37, 38, 39, 42}),
-    "Produce": frozenset({2, 87}),
 }
 INVALID_REQUIRED_ACKS = 21
+CORRUPT_MESSAGE, INVALID_CONFIG, INVALID_REQUEST, INVALID_RECORD = 2, 40, 42, 87
 
 
 def _is_another_refusal(exchange: Exchange, difference: Difference) -> bool:
@@ -145,6 +143,15 @@ def _is_another_refusal(exchange: Exchange, difference: Difference) -> bool:
     errors = {difference.ours, difference.theirs}
     if _is_produce(exchange) and INVALID_REQUIRED_ACKS in errors:
         return exchange.asked.request.acks not in (-1, 0, 1) and 0 not in errors
+    if exchange.asked.api.name == "AlterConfigs":
+        # Of all brokers: a value is wrong, and `min.insync.replicas` is left out, which may not be removed.
+        return difference.path == "responses[4/].error_code" and errors == {INVALID_CONFIG, INVALID_REQUEST}
+    if exchange.asked.api.name == "IncrementalAlterConfigs":
+        # An operation that does not exist, which Kafka looks at in another order.
+        return not _operations(exchange.asked.request) <= _ALL_OPERATIONS and errors == {
+            INVALID_CONFIG,
+            INVALID_REQUEST,
+        }
     return errors <= ONE_OF_SEVERAL_ERRORS.get(exchange.asked.api.name, frozenset())
 
 
@@ -162,6 +169,29 @@ def _is_beside_a_bad_batch(exchange: Exchange, difference: Difference) -> bool:
         return False
     partitions = [each for topic in exchange.theirs.message.responses for each in topic.partition_responses]
     return len(partitions) > 1 and {each.error_code for each in partitions} == {2}
+
+
+def _is_after_a_batch(exchange: Exchange, difference: Difference) -> bool:
+    """Bytes that follow the one batch of a partition, and are no whole batch."""
+    if not _is_produce(exchange) or not isinstance(exchange.ours, Answer):
+        return False
+    refused = {
+        f"responses[{topic.name}].partition_responses[{each.index}]"
+        for topic in exchange.ours.message.responses
+        for each in topic.partition_responses
+        if each.error_code == INVALID_RECORD
+    }
+    cut = {
+        f"responses[{topic.name}].partition_responses[{each.index}]"
+        for topic in exchange.asked.request.topic_data
+        for each in topic.partition_data
+        if each.records and 0 < len(each.records) - _first_batch_size(each.records) < _first_batch_size(each.records)
+    }
+    return difference.path.rpartition(".")[0] in refused & cut
+
+
+def _first_batch_size(records: bytes) -> int:
+    return int.from_bytes(records[8:12], "big", signed=True) + 12
 
 
 def _is_unknown_to_brokers(exchange: Exchange, difference: Difference) -> bool:
@@ -213,20 +243,54 @@ def _claims_to_be_a_broker(exchange: Exchange, difference: Difference) -> bool:
     state = getattr(request, "replica_state", None)
     if not _is_fetch(exchange) or (request.replica_id == -1 and (state is None or state.replica_id == -1)):
         return False
-    return without_names(difference.path) in _OF_A_FOLLOWERS_FETCH
+    return without_names(difference.path) in _OF_A_FOLLOWERS_FETCH and _refuses_all(exchange.ours)
+
+
+def _refuses_all(outcome: Outcome) -> bool:
+    """Whether a fetch got an error for each partition, and no record."""
+    if not isinstance(outcome, Answer):
+        return False
+    partitions = [each for topic in outcome.message.responses for each in topic.partitions]
+    return all(each.error_code and not each.records for each in partitions)
 
 
 def _is_damaged(exchange: Exchange, difference: Difference) -> bool:
     asked = exchange.asked
     if asked.damage_seed is None or not isinstance(exchange.ours, Closed):
         return False
-    return why_unreadable(asked) in ("text that is not UTF-8", "bytes left")
+    return why_unreadable(asked) == "text that is not UTF-8"
 
 
 # Kafka refuses their names by failing.
 NOT_TOPICS = ("", ".", "..", "a b", "x" * 250)
 # SET and DELETE are the only operations on what is no list.
-_ON_ANYTHING = (0, 1)
+_ON_ANYTHING = {0, 1}
+_ALL_OPERATIONS = {0, 1, 2, 3}
+
+
+def _operations(request: Any) -> set[int]:
+    return {config.config_operation for each in request.resources for config in each.configs}
+
+
+def _is_of_an_empty_simple_group(exchange: Exchange, difference: Difference) -> bool:
+    """A commit of which nothing could be stored makes a simple group. Kafka shows it when something else has been
+    written to the same partition of `__consumer_offsets`."""
+    if exchange.asked.api.name == "DescribeGroups" and difference.path.endswith("group_state"):
+        return {difference.ours, difference.theirs} == {"Empty", "Dead"}
+    if exchange.asked.api.name != "ListGroups" or without_names(difference.path) != "groups":
+        return False
+    group = difference.theirs if isinstance(difference.ours, Missing) else difference.ours
+    return isinstance(group, dict) and group["protocol_type"] == "" and group.get("group_state", "Empty") == "Empty"
+
+
+def _has_an_unreadable_subscription(exchange: Exchange, difference: Difference) -> bool:
+    """Kafka reads what members of the type `consumer` subscribe to: where the count of topics is negative, the join is
+    never answered."""
+    request = exchange.asked.request
+    if exchange.asked.api.name != "JoinGroup" or not isinstance(exchange.theirs, Silence):
+        return False
+    counts = [int.from_bytes(each.metadata[2:6], "big", signed=True) for each in request.protocols]
+    return difference.path == "outcome" and request.protocol_type == "consumer" and min(counts, default=0) < 0
 
 
 def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
@@ -235,12 +299,13 @@ def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
     request = exchange.asked.request
     match exchange.asked.api.name:
         case "IncrementalAlterConfigs":
-            operations = {config.config_operation for each in request.resources for config in each.configs}
-            is_odd = exchange.asked.damage_seed is not None or not operations.issubset(_ON_ANYTHING)
+            is_odd = exchange.asked.damage_seed is not None or not _operations(request) <= _ON_ANYTHING
             return is_odd and difference.path.endswith("error_code") and difference.theirs == -1
         case "Fetch":
             sizes = [each.partition_max_bytes for topic in request.topics for each in topic.partitions]
-            return min([request.max_bytes, *sizes]) < 0 or request.isolation_level not in (0, 1)
+            # A session is begun with a topic that has neither name nor id.
+            is_nameless = any(not topic.topic and not any(topic.topic_id) for topic in request.topics)
+            return is_nameless or min([request.max_bytes, *sizes]) < 0 or request.isolation_level not in (0, 1)
         case "DescribeTopicPartitions":
             return any(topic.name in NOT_TOPICS for topic in request.topics)
         case "JoinGroup":
@@ -289,7 +354,7 @@ def _is_beyond_an_int(exchange: Exchange, difference: Difference) -> bool:
     if exchange.asked.api.name != "DescribeTopicPartitions" or request.cursor is None:
         return False
     is_beyond = request.cursor.partition_index + request.response_partition_limit > INT32_MAX
-    return is_beyond and without_names(difference.path) in ("topics", "next_cursor")
+    return is_beyond and without_names(difference.path).startswith(("topics", "next_cursor"))
 
 
 def _asks_about_no_transaction(exchange: Exchange, difference: Difference) -> bool:
@@ -315,13 +380,16 @@ INTENDED: tuple[Intended, ...] = (
     Intended("which refusal", "Of several errors in one resource another one may be named.", _is_another_refusal),
     Intended("one of several", "A resource that is no good does not spoil the others.", _is_one_of_several),
     Intended("beside a bad batch", "It does not spoil what is produced to other partitions.", _is_beside_a_bad_batch),
+    Intended("after a batch", "Kafka drops what is no whole batch, and acknowledges.", _is_after_a_batch),
+    Intended("simple groups", "Kafka shows one without offsets sooner or later.", _is_of_an_empty_simple_group),
+    Intended("subscriptions", "One that cannot be read makes no difference.", _has_an_unreadable_subscription),
     Intended("unknown to brokers", "A misspelt broker config is better refused than stored.", _is_unknown_to_brokers),
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
     Intended("share groups", "They are not served.", _is_of_share_groups),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
-    Intended("damaged requests", "Text that is no UTF-8 and surplus bytes end the connection.", _is_damaged),
+    Intended("damaged requests", "Text that is no UTF-8 ends the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
     Intended("cursors", "Kafka adds up a cursor and the size of a page to a negative number.", _is_beyond_an_int),

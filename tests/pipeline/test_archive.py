@@ -14,6 +14,7 @@ import pytest
 
 from ottla.pipeline import archive, replay
 from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.jobs.job import follow
 from tests.cluster_processes import wait_for
 from tests.pipeline import topics
 from tests.pipeline.jobs import failed_job, running_job
@@ -30,8 +31,7 @@ Row: TypeAlias = tuple[str, int, int, bytes]
 def archive_once(spark: Any, broker: ServedBroker, names: list[str], table: Path, schema: str | None = None) -> None:
     records = archive.read_topics(spark, broker.bootstrap, names, {})
     rows = archive.archived(records, schema)
-    query = archive.write_table(rows, str(table), f"{table}/_checkpoint", once=True, interval_s=1)
-    assert query.awaitTermination(240), "the archive does not end"
+    follow(lambda: archive.write_table(rows, str(table), f"{table}/_checkpoint", once=True, interval_s=1))
 
 
 def rows_seen_by_spark(spark: Any, table: Path) -> list[Row]:

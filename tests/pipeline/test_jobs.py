@@ -95,11 +95,43 @@ def test_a_query_is_stopped_between_two_looks_at_it(
     monkeypatch.setattr(logging, "disable", lambda level: None)
     query = Query(is_gone=is_gone)
     with pytest.raises(SystemExit) as ended:
-        follow(query)  # type: ignore[arg-type]
+        follow(lambda: query)  # type: ignore[arg-type, return-value]
 
     assert (ended.value.code, query.is_stopped) == (130, not is_gone)
     assert capsys.readouterr().err == "stopped; the next run goes on from here\n"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+class FailingQuery:
+    recentProgress: tuple[Any, ...] = ()  # noqa: N815 - Spark calls it so.
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def awaitTermination(self, within_s: float) -> bool:  # noqa: N802 - Spark calls it so.
+        if self.error is not None:
+            raise self.error
+        return True
+
+
+@pytest.mark.parametrize(("failures", "is_over"), [(0, True), (1, True), (2, False)])
+def test_query_is_started_again_once_if_it_failed_to_report(failures: int, is_over: bool) -> None:
+    """SPARK-55271: Spark 4.1.1 fails when it has repeated a batch."""
+    from pyspark.errors import StreamingQueryException
+
+    from ottla.pipeline.jobs.job import follow
+
+    words = (
+        'Cannot invoke "scala.collection.IterableOps.map(f)" because the return value of "scala.Option.get()" is null'
+    )
+    errors = [*(StreamingQueryException(words) for _ in range(failures)), None]
+    queries = iter(map(FailingQuery, errors))
+
+    if is_over:
+        assert follow(lambda: next(queries)) == 0  # type: ignore[arg-type, return-value]
+    else:
+        with pytest.raises(StreamingQueryException):
+            follow(lambda: next(queries))  # type: ignore[arg-type, return-value]
 
 
 class Query:

@@ -5,6 +5,7 @@ import pytest
 from ottla.protocol.codec import decode, decode_whole, encode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,7 +35,7 @@ def test_a_frame_up_to_the_limit_is_accepted(size: int) -> None:
     assert parse_frame_size(size.to_bytes(4, "big"), 100) == size
 
 
-@pytest.mark.parametrize("count", [2**31 - 1, 3, -2, -(2**31)])
+@pytest.mark.parametrize("count", [2**31 - 1, 3])
 def test_a_count_that_the_bytes_cannot_hold_is_refused(count: int) -> None:
     """§1.7.2: two topics of at least two bytes fit into five bytes, three do not."""
     data = count.to_bytes(4, "big", signed=True) + bytes(5)
@@ -53,6 +54,20 @@ def test_null_is_read_where_it_is_allowed_and_refused_where_not() -> None:
         decode(MetadataRequest, 0, null)
     with pytest.raises(DecodeError, match="null"):
         decode(HeartbeatRequest, 4, b"\0" + bytes(20))
+
+
+@pytest.mark.parametrize("length", [-1, -2, -(2**31)])
+def test_any_negative_length_is_null_where_that_is_allowed(length: int) -> None:
+    """As in Kafka; §1.7.2"""
+    count = length.to_bytes(4, "big", signed=True)
+    text = max(length, -(2**15)).to_bytes(2, "big", signed=True)
+
+    assert decode_whole(MetadataRequest, 1, count).topics is None
+    assert decode_whole(InitProducerIdRequest, 1, text + bytes(4)).transactional_id is None
+    with pytest.raises(DecodeError, match="null"):
+        decode(MetadataRequest, 0, count)
+    with pytest.raises(DecodeError, match="null"):
+        decode(HeartbeatRequest, 0, text + bytes(8))
 
 
 @pytest.mark.parametrize("length", [-2, -1, 3, 32767])

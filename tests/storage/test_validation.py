@@ -27,6 +27,7 @@ from ottla.protocol.records.record import Record, build_batch, iterate_records
 from ottla.storage.validation import (
     RECORD_ERRORS_MAX,
     RECORDS_LOOKED_AT,
+    NotOneBatch,
     RecordsRefused,
     ValidationConfig,
     validate_produced_batch,
@@ -100,16 +101,26 @@ def test_no_batch_is_refused():
     assert isinstance(refusal(b""), InvalidRecord)
 
 
-@pytest.mark.parametrize("size", [1, 60, 61, 80])
-def test_a_torn_batch_is_corrupt(size: int):
-    assert isinstance(refusal(build_batch(some_records())[:size]), CorruptMessage)
+@pytest.mark.parametrize("size", [1, 16, 17, 60, 61, 80])
+def test_a_torn_batch_is_no_batch(size: int):
+    assert isinstance(refusal(build_batch(some_records())[:size]), NotOneBatch)
 
 
-@pytest.mark.parametrize("length", [-1, 0, 48, 1 << 30])
-def test_a_batch_length_that_cannot_be_is_corrupt(length: int):
+@pytest.mark.parametrize(
+    ("length", "error"),
+    [(-1, CorruptMessage), (0, CorruptMessage), (13, CorruptMessage), (48, CorruptMessage), (1 << 30, NotOneBatch)],
+)
+def test_a_batch_length_that_cannot_be_is_refused(length: int, error: type[KafkaError]):
     batch = build_batch(some_records())
     batch[8:12] = length.to_bytes(4, "big", signed=True)
-    assert isinstance(refusal(batch), CorruptMessage)
+    assert type(refusal(batch)) is error
+
+
+@pytest.mark.parametrize(
+    ("more", "error"), [(bytes(16), NotOneBatch), (bytes(17), CorruptMessage), (bytes([255] * 17), CorruptMessage)]
+)
+def test_what_follows_the_batch_is_refused_as_by_kafka(more: bytes, error: type[KafkaError]):
+    assert type(refusal(build_batch(some_records()) + more)) is error
 
 
 def test_exactly_one_batch_is_accepted():

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, cast
 
+from ottla.broker.logging import ADMIN_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.timer.wheel import TimerEntry
 
@@ -191,7 +192,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             response = self._owner.page(HttpRequest(path, query, headers), self)
         except Exception:
-            self._runtime.log.exception("a page of the admin listener failed", path=path)
+            self._runtime.log.logger(ADMIN_LOGGER).exception("a page of the admin listener failed", path=path)
             response = sentence(500, "this page failed, the log says why")
         if isinstance(response, HttpResponse):
             self._respond(response)
@@ -202,7 +203,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             made = await response
         except Exception:
-            self._runtime.log.exception("a page of the admin listener failed", path=path)
+            self._runtime.log.logger(ADMIN_LOGGER).exception("a page of the admin listener failed", path=path)
             made = sentence(500, "this page failed, the log says why")
         self._task = None
         if not self._is_closing:

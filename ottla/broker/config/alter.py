@@ -26,7 +26,7 @@ class Alteration:
 
 def replaced(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     """AlterConfigs: the given configs in place of all there were."""
-    _refuse_duplicates([name for name, _ in configs])
+    check_alterations([Alteration(name, Operation.SET, value) for name, value in configs])
     return {name: _given(name, value) for name, value in configs}
 
 
@@ -38,7 +38,7 @@ def altered(
 ) -> dict[str, str]:
     """IncrementalAlterConfigs: `current` with the alterations made. APPEND and SUBTRACT start from the value in
     effect."""
-    _refuse_duplicates([alteration.name for alteration in alterations])
+    check_alterations(alterations)
     result = dict(current)
     for alteration in alterations:
         match alteration.operation:
@@ -74,6 +74,10 @@ def _given(name: str, value: str | None) -> str:
     return value
 
 
-def _refuse_duplicates(names: Sequence[str]) -> None:
-    if len(set(names)) != len(names):
+def check_alterations(alterations: Sequence[Alteration]) -> None:
+    """What Kafka looks at first, whatever the resource is. Raises InvalidRequest."""
+    if len({each.name for each in alterations}) != len(alterations):
         raise InvalidRequest("a config is named twice in one resource")
+    for each in alterations:
+        if each.operation != Operation.DELETE:
+            _given(each.name, each.value)

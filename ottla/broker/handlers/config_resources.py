@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from ottla.broker.config.alter import Alteration, Operation, check_alterations
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, KafkaError
@@ -139,8 +140,15 @@ def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brok
 def _refuse_all(kind: ResourceType, resource: Any) -> None:
     if not resource.resource_name:
         raise InvalidRequest("the resource has no name")
-    for config in resource.configs:
-        raise InvalidConfig(f"there is no config {config.name} of {kind.name.lower().replace('_', ' ')}")
+    alterations = [
+        Alteration(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs
+    ]
+    check_alterations(alterations)
+    for each in alterations:
+        sentence = f"there is no config {each.name} of {kind.name.lower().replace('_', ' ')}"
+        # As in Kafka, each kind of resource has an error of its own for that.
+        is_of_metrics = kind is ResourceType.CLIENT_METRICS and each.operation == Operation.SET
+        raise InvalidRequest(sentence) if is_of_metrics else InvalidConfig(sentence)
 
 
 def _result(result: Callable[..., T], resource: Any, error: KafkaError | None) -> T:

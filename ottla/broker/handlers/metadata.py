@@ -1,7 +1,8 @@
 """Metadata: the brokers, and who leads the partitions of topics.
 
 v0 asks for all topics with an empty list, later versions with null. v4 lets the client forbid the creation of topics,
-v8 asks for permitted operations, v9 is flexible, v10 brings topic ids, v12 asks by id.
+v8 asks for permitted operations, v9 is flexible, v10 brings topic ids, v12 asks by id. A request that asks for one
+topic by its id asks for all by id: names beside it are ignored. Before v12 an id, or no name, spoils the whole request.
 
 Clients ask for the same again and again: an answer that is made of the image alone is kept, as bytes, until the image
 changes. Topics that are created because a client asks for them are created together, in few transactions.
@@ -108,7 +109,9 @@ async def _long_response(
 
 def _to_create(image: MetadataImage, request: MetadataRequest) -> list[str]:
     """The topics asked for by a name that no topic has, and that one may have."""
-    names = (topic.name for topic in request.topics or () if topic.name and topic.topic_id == ZERO_ID)
+    if any(topic.topic_id != ZERO_ID for topic in request.topics or ()):
+        return []
+    names = (topic.name for topic in request.topics or () if topic.name)
     return [name for name in dict.fromkeys(names) if image.topic(name) is None and _is_topic_name(name)]
 
 
@@ -142,7 +145,10 @@ def _topics(
     asked = request.topics
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
         return partial(_known_topic, context, image, nodes, topic_operations), image.topics.values()
-    return partial(_topic, context, image, nodes, topic_operations, codes), _distinct(asked)
+    by_id = [topic for topic in asked if topic.topic_id != ZERO_ID]
+    if context.api_version < BY_ID_SINCE and (by_id or any(topic.name is None for topic in asked)):
+        return _refused_topic, _distinct(asked)
+    return partial(_topic, context, image, nodes, topic_operations, codes), _distinct(by_id or asked)
 
 
 def _response(
@@ -169,6 +175,12 @@ def _distinct(asked: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopi
     return list({(topic.name, topic.topic_id): topic for topic in asked}.values())
 
 
+def _refused_topic(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=asked.name or "", topic_id=asked.topic_id, error_code=int(ErrorCode.INVALID_REQUEST)
+    )
+
+
 def _topic(
     context: RequestContext,
     image: MetadataImage,
@@ -177,12 +189,7 @@ def _topic(
     codes: Mapping[str, ErrorCode],
     asked: MetadataRequestTopic,
 ) -> MetadataResponseTopic:
-    by_id = asked.topic_id != ZERO_ID
-    if (by_id or asked.name is None) and context.api_version < BY_ID_SINCE:
-        return MetadataResponseTopic(
-            name=asked.name or "", topic_id=asked.topic_id, error_code=int(ErrorCode.INVALID_REQUEST)
-        )
-    if by_id:
+    if asked.topic_id != ZERO_ID:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID))

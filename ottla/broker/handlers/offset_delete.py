@@ -14,6 +14,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -31,7 +32,9 @@ def handle(
         if result.error:
             return OffsetDeleteResponse(error_code=int(result.error))
         found = {(each.topic, each.partition): each.error for each in result.partitions}
-        return now_or_later(_response(request, errors | found), sum(len(topic.partitions) for topic in request.topics))
+        # As in Kafka, a topic that is known is left out where no partition of it is named.
+        named = [topic for topic in request.topics if topic.partitions or metadata.image.topic(topic.name) is None]
+        return now_or_later(_response(named, errors | found), sum(len(topic.partitions) for topic in named))
 
     return groups.ask(context, DeleteOffsets(groups.new_token(), request.group_id, known), respond)
 
@@ -59,9 +62,9 @@ def _answer(errors: Errors, topic: str, asked: OffsetDeleteRequestPartition) -> 
     )
 
 
-async def _response(request: OffsetDeleteRequest, errors: Errors) -> OffsetDeleteResponse:
-    asked = ((topic.name, topic.partitions) for topic in request.topics)
-    topics = await in_slices_by_topic(partial(_answer, errors), asked)
+async def _response(topics: list[OffsetDeleteRequestTopic], errors: Errors) -> OffsetDeleteResponse:
+    asked = ((topic.name, topic.partitions) for topic in topics)
+    answers = await in_slices_by_topic(partial(_answer, errors), asked)
     return OffsetDeleteResponse(
-        topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in topics]
+        topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in answers]
     )

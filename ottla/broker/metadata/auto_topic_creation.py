@@ -106,4 +106,4 @@ class AutoTopicCreationManager:
             del self._coordinator_topics[topic.name]
         # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            self._runtime.log.error(f"{topic.name} could not be created", error=str(outcome))
+            self._runtime.log.metadata.error("topic could not be created", topic=topic.name, error=str(outcome))

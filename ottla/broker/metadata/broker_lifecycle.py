@@ -81,7 +81,7 @@ class BrokerLifecycle:
     def failed(self, why: str) -> None:
         """The metadata cannot be understood."""
         if self._active.done():
-            self._runtime.log.error("a change of the metadata cannot be understood", why=why)
+            self._runtime.log.metadata.error("a change of the metadata cannot be understood", why=why)
         else:
             self._active.set_exception(StartError(why))
 
@@ -188,7 +188,7 @@ class BrokerLifecycle:
             task.cancel()
         if not all_done:
             waited_ms = self._runtime.clock.now_ms() - began_ms
-            self._runtime.log.warning("not all partitions have found another leader", waited_ms=waited_ms)
+            self._runtime.log.metadata.warning("not all partitions have found another leader", waited_ms=waited_ms)
         return self._registration.store_answers
 
     async def _watch_store(self) -> None:

@@ -106,7 +106,7 @@ class BrokerRegistration:
     def session_lost(self) -> None:
         self._let_go()
         if self.registering is None and not self._is_first and not self._is_leaving:
-            self._runtime.log.warning("the session of this broker has ended, it registers again")
+            self._runtime.log.metadata.warning("the session of this broker has ended, it registers again")
             self.registering = self._runtime.spawn(self._register_again(), "registration")
 
     def store_answered(self, failure: Unavailable | None = None) -> None:
@@ -116,9 +116,9 @@ class BrokerRegistration:
             return
         self.store_answers = failure is None
         if failure is None:
-            self._runtime.log.info("the metadata store answers again")
+            self._runtime.log.metadata.info("the metadata store answers again")
         else:
-            self._runtime.log.warning("the metadata store does not answer", why=failure.reason)
+            self._runtime.log.metadata.warning("the metadata store does not answer", why=failure.reason)
 
     def stop(self) -> None:
         """No session is sought any more; the present one goes on until `end` or until it expires."""
@@ -138,7 +138,7 @@ class BrokerRegistration:
             async with asyncio.timeout(SESSION_CLOSE_TIMEOUT_S):
                 await ask(self._store.revoke, lease_id)
         except TimeoutError:
-            self._runtime.log.warning("the metadata store does not answer, the session ends by itself")
+            self._runtime.log.metadata.warning("the metadata store does not answer, the session ends by itself")
 
     # Registration.
 
@@ -159,7 +159,9 @@ class BrokerRegistration:
                 self._complain(str(error))
                 # The session of a process that was killed ends by itself.
                 if not is_logged:
-                    self._runtime.log.warning("this broker waits for the end of another session", why=str(error))
+                    self._runtime.log.metadata.warning(
+                        "this broker waits for the end of another session", why=str(error)
+                    )
                     is_logged = True
                 await for_its_end.wait(str(error))
                 continue
@@ -177,7 +179,7 @@ class BrokerRegistration:
         try:
             await self._register(store_timeout_ms=None)
         except StartError as error:
-            self._runtime.log.error("this broker cannot come back into its cluster", why=str(error))
+            self._runtime.log.metadata.error("this broker cannot come back into its cluster", why=str(error))
             return
         finally:
             self.registering = None
@@ -265,7 +267,7 @@ class BrokerRegistration:
         """Once, until it is something else."""
         if why != self._complaint:
             self._complaint = why
-            self._runtime.log.warning("this broker cannot register yet", why=why)
+            self._runtime.log.metadata.warning("this broker cannot register yet", why=why)
 
     # The session.
 

@@ -121,7 +121,9 @@ class ControllerRole:
     def _begin(self) -> None:
         # For a broker by itself it is not worth a line, and the import of a log would take half the time of its start.
         if len(self._metadata.image.brokers) > 1:
-            self._runtime.log.info("this broker is the controller", epoch=self._metadata.image.controller_epoch)
+            self._runtime.log.metadata.info(
+                "this broker is the controller", epoch=self._metadata.image.controller_epoch
+            )
         self._events = {Tick(): None}
         self._schedule_balance()
 
@@ -187,7 +189,7 @@ class ControllerRole:
 
     def _log(self, changes: list[PartitionChange]) -> None:
         for is_lossy in (True, False):
-            log = self._runtime.log.warning if is_lossy else self._runtime.log.info
+            log = self._runtime.log.metadata.warning if is_lossy else self._runtime.log.metadata.info
             alike = (each for each in changes if (each.loses_records or each.by_longest_log) is is_lossy)
             for (topic, reason), partitions in by_topic(alike, _reason).items():
                 log("partitions changed", topic=topic, partitions=partitions, reason=reason)

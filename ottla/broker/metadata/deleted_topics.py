@@ -64,7 +64,7 @@ class DeletedTopics:
             elif topic is not None and log.topic_id is None:
                 directory.assign_topic_id(log, topic.topic_id)
             elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
-                self._runtime.log.warning("a log of no known topic is left alone", topic=name, partition=index)
+                self._runtime.log.metadata.warning("a log of no known topic is left alone", topic=name, partition=index)
 
     def _delete(self, name: str, index: int) -> None:
         self._recovery_points_fell()
@@ -91,7 +91,7 @@ class DeletedTopics:
         try:
             await self._runtime.in_thread(lambda: self._files.sync_directory(self._directory.path))
         except OSError as error:
-            self._runtime.log.error("the data directory could not be synced", why=str(error))
+            self._runtime.log.metadata.error("the data directory could not be synced", why=str(error))
             return True
         unchanged = [mark for mark in gone if self._marks.get(mark.key) == mark]
         is_tidy = True

@@ -62,7 +62,7 @@ class DynamicConfigs:
         given = next((each.value for each in values if each.source is ConfigSource.STATIC_BROKER), values[0].value)
         if not self._has_warned and given != values[0].value:
             self._has_warned = True
-            self._runtime.log.warning(
+            self._runtime.log.metadata.warning(
                 "min.insync.replicas of this start has no effect: the cluster's value holds, and can be altered",
                 given=given,
                 holds=values[0].value,

@@ -39,7 +39,9 @@ async def agreed_cluster_id(
         found = await ask(store.read, "")
         if isinstance(found, Unavailable):
             if not has_waited:
-                runtime.log.warning("the metadata store does not answer, the start waits for it", why=found.reason)
+                runtime.log.metadata.warning(
+                    "the metadata store does not answer, the start waits for it", why=found.reason
+                )
                 has_waited = True
             await deadline.wait(f"the metadata store cannot be used: {found.reason}")
             continue

@@ -157,7 +157,7 @@ class AlterPartitionManager:
             found = by_topic((each for each in changes if _shrinks(each) is is_shrink), isr_change)
             for (topic, why), partitions in found.items():
                 what = "ISR shrunk" if is_shrink else "ISR expanded"
-                self._runtime.log.info(what, topic=topic, partitions=partitions, why=why)
+                self._runtime.log.replication.info(what, topic=topic, partitions=partitions, why=why)
 
 
 def _shrinks(change: PartitionChange) -> bool:

@@ -143,7 +143,9 @@ class Appends:
         try:
             log.write_pending(now_wall_ms=clock.wall_ms())
         except KafkaError as error:
-            self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, why=str(error))
+            self._runtime.log.storage.error(
+                "append failed", topic=partition.topic, partition=partition.index, why=str(error)
+            )
             _fail(answers, error.code, str(error))
             self.mark_changed(partition)
             self._write_failed(partition)
@@ -161,7 +163,9 @@ class Appends:
             self._disk_sync.written(partition)
 
     def _write_failed_unexpectedly(self, partition: Partition, answers: "list[AppendAnswer]", error: Exception) -> None:
-        self._runtime.log.error("append failed", topic=partition.topic, partition=partition.index, exc_info=error)
+        self._runtime.log.storage.error(
+            "append failed", topic=partition.topic, partition=partition.index, exc_info=error
+        )
         _fail(answers, ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be written")
         self.mark_changed(partition)
 

@@ -92,7 +92,9 @@ class DiskSync:
         if partition is None:
             return
         if error is not None:
-            self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            self._runtime.log.storage.error(
+                "sync failed", topic=partition.topic, partition=partition.index, why=str(error)
+            )
             self._write_failed(partition)
             if partition.log.failure is None:
                 deadline_ms = self._runtime.clock.now_ms() + RETRY_MS
@@ -165,7 +167,7 @@ class NameSync:
         self._start()
 
     def _sync_failed(self, partition: Partition, error: KafkaError) -> None:
-        self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+        self._runtime.log.storage.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
         if partition.log.failure is not None:
             self._failed(partition)
 

@@ -69,7 +69,7 @@ class FailedLogs:
         failures = self._failures.setdefault(topic.topic_id, {})
         if not failures:
             # The others of this topic are likely to fail for the same reason.
-            self._runtime.log.error(
+            self._runtime.log.storage.error(
                 "a replica is offline, its log could not be created",
                 topic=topic.name,
                 partition=index,
@@ -91,7 +91,7 @@ class FailedLogs:
         del self._failures[topic_id]
         topic = self._metadata.image.topic_by_id(topic_id)
         if topic is not None:
-            self._runtime.log.info("no replica of a topic is offline any more", topic=topic.name)
+            self._runtime.log.storage.info("no replica of a topic is offline any more", topic=topic.name)
 
     def forget_topic(self, topic_id: bytes) -> None:
         self._failures.pop(topic_id, None)

@@ -153,4 +153,4 @@ class FailedReplicas:
         self._recovery_points_fell(partial(self._followers.follow_again, partition))
 
     def _log(self, partition: Partition, what: str, why: str) -> None:
-        self._runtime.log.error(what, topic=partition.topic, partition=partition.index, why=why)
+        self._runtime.log.storage.error(what, topic=partition.topic, partition=partition.index, why=why)

@@ -183,7 +183,7 @@ class FetcherTasks:
         self._runtime.wheel.schedule(self._runtime.clock.now_ms() + RETRY_MS, try_again)
 
     def _log(self, fact: Fact) -> None:
-        log, partition = self._runtime.log, fact.partition
+        log, partition = self._runtime.log.replication, fact.partition
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
@@ -268,7 +268,7 @@ class FetcherTask:
                 self._request_failed(pending, str(error))
             except Exception as error:
                 # Otherwise the partitions of this leader would never be fetched again.
-                self._runtime.log.error(
+                self._runtime.log.replication.error(
                     "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
                 )
                 self._request_failed(pending, "the response could not be read")
@@ -292,7 +292,9 @@ class FetcherTask:
             self._is_failing = True
             host, port = self._fetcher.endpoint
             leader_id = self._fetcher.key.leader_id
-            self._runtime.log.warning("fetch from leader failed", leader=leader_id, address=f"{host}:{port}", why=why)
+            self._runtime.log.replication.warning(
+                "fetch from leader failed", leader=leader_id, address=f"{host}:{port}", why=why
+            )
 
     def _close(self) -> None:
         peer, self._peer = self._peer, None
@@ -372,7 +374,9 @@ class FetcherTask:
     def _sync_failed(self, partition: Partition, error: KafkaStorageError) -> None:
         # A log that was deleted since need not be synced.
         if self._replicas.find(partition.topic, partition.index) is partition:
-            self._runtime.log.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
+            self._runtime.log.replication.error(
+                "sync failed", topic=partition.topic, partition=partition.index, why=str(error)
+            )
             if partition.log.failure is None:
                 # For want of descriptors: nothing is lost by trying again.
                 self.truncated.append(partition)

@@ -192,9 +192,9 @@ class TopicLogs:
 
     def _log_failure(self, what: str, topic: str, index: int, error: Exception) -> None:
         if isinstance(error, KafkaError):
-            self._runtime.log.error(what, topic=topic, partition=index, why=str(error))
+            self._runtime.log.storage.error(what, topic=topic, partition=index, why=str(error))
         else:
-            self._runtime.log.error(what, topic=topic, partition=index, exc_info=error)
+            self._runtime.log.storage.error(what, topic=topic, partition=index, exc_info=error)
 
     def _complete_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

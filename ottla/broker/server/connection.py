@@ -282,10 +282,9 @@ class Connection(asyncio.BufferedProtocol):
             if response is None:
                 self.close(CloseReason.REQUEST_FAILED, f"{route.api.name} failed: {error}")
                 return
-        except Exception:
+        except Exception as error:
             self._runtime.log.exception("a handler failed", api=route.api.name, version=route.version)
-            self.close(CloseReason.UNHANDLED_ERROR, f"{route.api.name} failed unexpectedly")
-            return
+            response = context.answer_to_bug(error)
         if response is None:
             return
         if self._responses.parked:

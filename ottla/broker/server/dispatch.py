@@ -13,10 +13,11 @@ from inspect import CO_COROUTINE
 from typing import Any, cast
 
 from ottla.broker.histogram import Histogram, new_counts
+from ottla.broker.logging import error_id
 from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder, frame_slices_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.schema import is_flexible
+from ottla.protocol.schema import fields_of, is_flexible
 
 VERSION_BITS = 16
 FRAMES_KEPT_MAX = 256
@@ -87,6 +88,15 @@ class Route:
         if "error_message" in self._response_class.__slots__:
             response.error_message = str(error)
         return response
+
+    def unexpected_error_response(self, error: Exception) -> Any | None:
+        """The API's answer to a request on which its handler failed: it says by which id the log has the error. None
+        where the API has no place for a sentence; the connection is closed then."""
+        there = {field.name for field in fields_of(self._response_class) if self.version in field.versions}
+        if not {"error_code", "error_message"} <= there:
+            return None
+        sentence = f"unexpected error {error_id(error)}: the broker's log has more by this id"
+        return self.error_response(KafkaError(sentence))
 
     def _slices(self, response: Any, correlation_id: int) -> Generator[None, None, bytes]:
         # Compiled for the first response: the step that has received the request has compiled the decoder.

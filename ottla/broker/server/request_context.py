@@ -9,6 +9,7 @@ that rotation, so a handler that means to keep the context must park it.
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ottla.broker.logging import error_id
 from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_interfaces import ClientConnection
@@ -147,9 +148,19 @@ class RequestContext:
                 self.complete(known, await self.built(known, self.correlation_id))
         except KafkaError as error:
             self.fail(error)
-        except Exception:
-            self.connection.close(CloseReason.UNHANDLED_ERROR, f"{self.route.api.name} failed unexpectedly")
+        except Exception as error:
+            answer = self.answer_to_bug(error)
+            if answer is not None:
+                self.complete(answer)
             raise
+
+    def answer_to_bug(self, error: Exception) -> Any | None:
+        """What the client gets where the handler has failed; None where the connection is closed instead."""
+        response = self.route.unexpected_error_response(error)
+        if response is None:
+            why = f"{self.route.api.name} failed unexpectedly: {error_id(error)}"
+            self.connection.close(CloseReason.UNHANDLED_ERROR, why)
+        return response
 
     async def built(self, response: Any, correlation_id: int) -> Any:
         """The frame of a response; a long one in several steps."""

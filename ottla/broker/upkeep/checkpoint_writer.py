@@ -48,7 +48,7 @@ class CheckpointWriter:
         self._is_writing = False
         self.has_failed = bool(failures)
         for error in failures:
-            self._runtime.log.error("checkpoint failed", name=self._name, why=str(error))
+            self._runtime.log.storage.error("checkpoint failed", name=self._name, why=str(error))
         for done in waiting:
             self._runtime.guard(done)
         if self._is_outdated:

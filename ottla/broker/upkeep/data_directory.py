@@ -91,7 +91,7 @@ async def opened(runtime: Runtime, open_directory: Callable[..., LogDirectory]) 
         return await _opened_in_thread(runtime, partial(open_directory, notices=notices.append))
     finally:
         for notice in notices:
-            runtime.log.warning("recovery", notice=notice)
+            runtime.log.storage.warning("recovery", notice=notice)
 
 
 async def _opened_in_thread(runtime: Runtime, open_directory: Callable[[], LogDirectory]) -> LogDirectory:
@@ -117,12 +117,12 @@ async def closed_cleanly(runtime: Runtime, directory: LogDirectory, high_waterma
         # The mark comes last: all that it speaks of is on the disk.
         await runtime.in_thread(directory.close)
     except KafkaStorageError as error:
-        runtime.log.error("the data could not be closed cleanly", why=str(error))
+        runtime.log.storage.error("the data could not be closed cleanly", why=str(error))
         boot.forget()
         directory.close(clean=False)
         return False
     failures = [str(log.failure) for log in directory.logs.values() if log.failure is not None]
     for failure in failures:
-        runtime.log.error("a log that had failed could not be closed cleanly", why=failure)
+        runtime.log.storage.error("a log that had failed could not be closed cleanly", why=failure)
         boot.forget()
     return not failures

@@ -166,7 +166,7 @@ class Cleaner:
         self._next()
 
     def _log_success(self, partition: Partition, result: "CompactionResult") -> None:
-        self._runtime.log.info(
+        self._runtime.log.storage.info(
             "compaction",
             topic=partition.topic,
             partition=partition.index,
@@ -175,7 +175,9 @@ class Cleaner:
         )
 
     def _log_failure(self, partition: Partition, error: KafkaError) -> None:
-        self._runtime.log.error("compaction failed", topic=partition.topic, partition=partition.index, why=str(error))
+        self._runtime.log.storage.error(
+            "compaction failed", topic=partition.topic, partition=partition.index, why=str(error)
+        )
 
 
 class _Pauses:

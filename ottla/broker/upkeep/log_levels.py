@@ -7,7 +7,7 @@ broker that somebody has set to debug and forgotten would fill its disk.
 
 from collections.abc import Sequence
 
-from ottla.broker.config.alter import Alteration, Operation
+from ottla.broker.config.alter import Alteration, Operation, check_alterations
 from ottla.broker.logging import LEVELS, LOGGERS, ROOT
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
@@ -30,6 +30,7 @@ class BrokerLoggers:
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
         """Raises InvalidRequest or InvalidConfig, and then nothing is altered."""
+        check_alterations(alterations)
         wanted = [(each.name, _level(each)) for each in alterations]
         if validate_only:
             return
@@ -51,17 +52,15 @@ class BrokerLoggers:
 
 def _level(alteration: Alteration) -> int | None:
     name = alteration.name
+    if alteration.operation not in (Operation.SET, Operation.DELETE):
+        raise InvalidRequest(f"the level of {name} can be set or removed, nothing else")
     if name not in LOGGERS:
         raise InvalidConfig(f"there is no logger {name}; there are {', '.join(LOGGERS)}")
-    match alteration.operation:
-        case Operation.SET:
-            level = _OF_KAFKA.get((alteration.value or "").upper())
-            if level is None:
-                raise InvalidConfig(f"{name}={alteration.value}: expected one of {', '.join(_OF_KAFKA)}")
-            return LEVELS[level]
-        case Operation.DELETE:
-            if name == ROOT:
-                raise InvalidRequest(f"the level of {ROOT} cannot be removed, for the other loggers have it")
-            return None
-        case _:
-            raise InvalidRequest(f"the level of {name} can be set or removed, nothing else")
+    if alteration.operation == Operation.DELETE:
+        if name == ROOT:
+            raise InvalidRequest(f"the level of {ROOT} cannot be removed, for the other loggers have it")
+        return None
+    level = _OF_KAFKA.get((alteration.value or "").upper())
+    if level is None:
+        raise InvalidConfig(f"{name}={alteration.value}: expected one of {', '.join(_OF_KAFKA)}")
+    return LEVELS[level]

@@ -109,7 +109,7 @@ class LogManager:
         return run
 
     def _log_failure(self, partition: Partition, error: KafkaError) -> None:
-        self._runtime.log.error(
+        self._runtime.log.storage.error(
             "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
         )
 
@@ -147,7 +147,7 @@ class LogManager:
             self._checkpoints.log_starts_rose(partial(self._delete_expired, partition, log.log_start_offset))
         for expired in removed:
             self.retention_deleted_bytes += expired.size_bytes
-            self._runtime.log.info(
+            self._runtime.log.storage.info(
                 "retention",
                 topic=partition.topic,
                 partition=partition.index,
@@ -183,6 +183,6 @@ class LogManager:
             try:
                 directory.finish_deletions(due, wall_ms)
             except KafkaError as error:
-                self._runtime.log.error("files of deleted logs could not be removed", why=str(error))
+                self._runtime.log.storage.error("files of deleted logs could not be removed", why=str(error))
 
         self._runtime.offload(due.run, done)

@@ -7,7 +7,7 @@ from datetime import date
 
 import click
 
-from ottla.cli.arguments import checked
+from ottla.cli.arguments import Seconds, checked
 from ottla.cli.doctor.examination import Plan, examine
 from ottla.cli.doctor.findings import Diagnosis, Report, Severity, Silence, counted, parse_silence
 from ottla.cli.doctor.sampling import Scope
@@ -29,7 +29,7 @@ def _silences(texts: Sequence[str]) -> list[Silence]:
 @click.option("--topic", "topics", multiple=True, shell_complete=complete_topics, help="Only this topic; repeatable.")
 @click.option("--group", "groups", multiple=True, shell_complete=complete_groups, help="Only this group; repeatable.")
 @click.option(
-    "--for", "for_s", metavar="SECONDS", type=click.FloatRange(min=0, max=FOR_S_MAX), default=15, show_default=True,
+    "--for", "for_s", metavar="SECONDS", type=Seconds(min=0, max=FOR_S_MAX), default=15, show_default=True,
     help="Time between the two looks at the cluster.",
 )  # fmt: skip
 @click.option("--probe", is_flag=True, help="Also write to a topic ottla-doctor, which is deleted at the end.")

@@ -19,18 +19,18 @@ def log() -> None:
 
 @log.command("dump")
 @click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "paths", metavar="FILE|DIRECTORY...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
 )
 @click.option("--records", "with_records", is_flag=True, help="Also the records of each batch.")
 @click.option("--json", "is_json", is_flag=True, help="Print a JSON object for each line.")
-def dump_files(files: Sequence[Path], with_records: bool, is_json: bool) -> None:
+def dump_files(paths: Sequence[Path], with_records: bool, is_json: bool) -> None:
     """Show what segments, indexes and producer snapshots hold, as Kafka's kafka-dump-log does.
 
     FILE is a .log, .index, .timeindex or .snapshot of a partition, of Ottla's or Kafka's; a running broker does not
-    mind. The exit status is 1 when a file is damaged.
+    mind. DIRECTORY is that of a partition: all its segments. The exit status is 1 when a file is damaged.
     """
     damaged: list[str] = []
-    for path in files:
+    for path in _files(paths):
         damage = Damage()
         try:
             if not Output(is_json).lines(_lines(path, damage, with_records=with_records, is_json=is_json)):
@@ -41,6 +41,17 @@ def dump_files(files: Sequence[Path], with_records: bool, is_json: bool) -> None
             damaged.append(f"{path} is damaged: {damage.found}")
     if damaged:
         raise click.ClickException("; ".join(damaged))
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        segments = sorted(path.glob("*.log"))
+        if not segments:
+            raise click.ClickException(f"there are no segments in {path}: name the directory of a partition")
+        yield from segments
 
 
 def _lines(path: Path, damage: Damage, *, with_records: bool, is_json: bool) -> Iterator[str]:

@@ -42,7 +42,7 @@ class ServeOptions(NamedTuple):
     admin: str | None = None
     config: str | None = None
     settings: tuple[str, ...] = ()
-    log_format: str = "console"
+    log_format: str | None = None
     log_level: str = "info"
 
 
@@ -101,7 +101,7 @@ def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
 
 async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
     """Gives whether the stop was a clean one."""
-    log = LazyLog(options.log_format, options.log_level)
+    log = LazyLog(options.log_format or ("console" if sys.stderr.isatty() else "json"), options.log_level)
     if options.brokers == 1:
         # Several in one process add their ids themselves.
         log = log.with_fields(broker=options.node_id or 0)

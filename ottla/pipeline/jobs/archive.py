@@ -1,6 +1,7 @@
 """spark-submit archive.py --bootstrap HOST:PORT --topic T --table PATH: topics to a Delta table (docs/pipeline.md)."""
 
 import argparse
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -51,8 +52,9 @@ def keep(spark: SparkSession, arguments: argparse.Namespace, seen: cluster.Clust
     archive.check_checkpoint(spark, checkpoint, arguments.topics, arguments.table)
     records = archive.read_topics(spark, arguments.bootstrap, arguments.topics, options)
     rows = archive.archived(records, arguments.schema)
-    query = archive.write_table(rows, arguments.table, checkpoint, once=arguments.once, interval_s=arguments.interval)
-    say(f"archived {follow(query):,} records to {arguments.table}")
+    write = partial(archive.write_table, rows, arguments.table, checkpoint)
+    count = follow(partial(write, once=arguments.once, interval_s=arguments.interval))
+    say(f"archived {count:,} records to {arguments.table}")
 
 
 if __name__ == "__main__":

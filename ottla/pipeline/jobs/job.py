@@ -13,7 +13,7 @@ from datetime import datetime
 from types import FrameType
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -97,16 +97,24 @@ def settings(values: list[str]) -> dict[str, str]:
     return found
 
 
-def follow(query: StreamingQuery) -> int:
-    """Until the query ends, one line per micro-batch. Gives the number of rows. Ctrl-C and SIGTERM stop it between two,
-    and end the process."""
+def follow(start: Callable[[], StreamingQuery]) -> int:
+    """Starts a query, then until it ends, one line per micro-batch. Gives the number of rows. Ctrl-C and SIGTERM stop
+    it between two, and end the process."""
     rows = 0
     seen = -1
     running = True
+    query = start()
+    is_second = False
     with _noted_signals() as noted:
         try:
             while running and not noted:
-                running = not query.awaitTermination(LOOK_EVERY_S)
+                try:
+                    running = not query.awaitTermination(LOOK_EVERY_S)
+                except StreamingQueryException as error:
+                    if is_second or not _failed_to_report(error):
+                        raise
+                    query, is_second = start(), True
+                    continue
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen:
                         seen = int(progress["batchId"])
@@ -122,6 +130,12 @@ def follow(query: StreamingQuery) -> int:
             say("stopped; the next run goes on from here")
             sys.exit(INTERRUPTED_STATUS)
     return rows
+
+
+def _failed_to_report(error: StreamingQueryException) -> bool:
+    """Spark 4.1.1 fails where it reports on a batch that it has repeated after a crash (SPARK-55271). The batch is over
+    by then, so that a query that is started again goes on behind it."""
+    return all(words in str(error) for words in ("IterableOps.map", "Option.get()", "is null"))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from ottla.broker.config.describe import broker_entries, cluster_default_entries
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ConfigSource, ServerConfig
 from ottla.broker.config.topic import check_topic_configs, log_config, shown_value
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
 from ottla.storage.log_config import LogConfig
 
 
@@ -194,6 +194,13 @@ def test_alterations_that_make_no_sense_are_refused(alteration: Alteration, code
     with pytest.raises(KafkaError) as raised:
         alter({}, alteration)
     assert raised.value.code is code
+
+
+def test_missing_value_is_named_before_other_errors_as_by_kafka() -> None:
+    with pytest.raises(InvalidRequest):
+        alter({}, Alteration("unknown", Operation.APPEND, "1"), Alteration("retention.ms", Operation.SET, None))
+    with pytest.raises(InvalidRequest):
+        alter({}, Alteration("retention.ms", Operation.APPEND, None))
 
 
 def test_a_config_named_twice_is_refused() -> None:

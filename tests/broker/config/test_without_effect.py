@@ -58,7 +58,7 @@ async def test_start_lists_properties_without_effect_once(tmp_path: Path) -> Non
     await broker.stop()
 
     warnings = [fields for event, fields in log.events if event == "properties without effect"]
-    assert warnings == [{"names": "num.io.threads, background.threads"}]
+    assert warnings == [{"names": ["num.io.threads", "background.threads"]}]
 
 
 async def test_start_without_idle_properties_warns_of_nothing(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class GroupSource:
         group_id: str | None = getattr(fact, "group_id", None)
         if group_id is None or isinstance(fact, GroupLoaded | OffsetsRemoved):
             return
-        counts = self._of(group_id, now_ms)
+        counts = self._counts.get(group_id) or self._of(group_id, now_ms)
         counts.waits.observe(fact, now_ms)
         match fact:
             case RebalanceStarted():

@@ -79,25 +79,24 @@ class GroupWaits:
     def observe(self, fact: Fact, now_ms: int) -> None:
         if isinstance(fact, MemberRemoved) and fact.cause is Cause.NOT_REJOINED and self._wait_for is WaitFor.MEMBER:
             self._wait_for = WaitFor.DEADLINE
-        self._charge_waits(now_ms)
-        self._ownership.observe(fact, now_ms)
+        if now_ms != self._waits_since_ms:
+            self._charge_waits(now_ms)
+        if type(fact) in _OF_OWNERSHIP:
+            self._ownership.observe(fact, now_ms)
         match fact:
             case MemberJoined() | MemberRejoined():
                 self._joined.add(fact.member_id)
             case MemberRemoved():
                 self._joined.discard(fact.member_id)
                 self._synced.discard(fact.member_id)
-            case StaticMemberReplaced():
-                if self._wait_for in _OF_JOIN_PHASES:
-                    self._joined.discard(fact.old_member_id)
-                    self._joined.add(fact.new_member_id)
-            case RebalanceStarted():
-                if fact.cause is Cause.STATIC_MEMBER_REPLACED and fact.member_id is not None:
-                    self._joined.add(fact.member_id)
-            case JoinPhaseExtended():
-                if not self._joined:
-                    # Static members have not come back: their sessions are waited for.
-                    self._wait_for = WaitFor.MEMBER
+            case StaticMemberReplaced() if self._wait_for in _OF_JOIN_PHASES:
+                self._joined.discard(fact.old_member_id)
+                self._joined.add(fact.new_member_id)
+            case RebalanceStarted(cause=Cause.STATIC_MEMBER_REPLACED, member_id=str(member_id)):
+                self._joined.add(member_id)
+            case JoinPhaseExtended() if not self._joined:
+                # Static members have not come back: their sessions are waited for.
+                self._wait_for = WaitFor.MEMBER
             case MemberSynced():
                 self._member_synced(fact)
             case StateChanged():
@@ -132,6 +131,17 @@ class GroupWaits:
             self.waited_ms[self._wait_for.value] += passed_ms * len(waiting)
 
 
+_OF_OWNERSHIP = frozenset(
+    {
+        GenerationCompleted,
+        MemberAssigned,
+        MemberRejoined,
+        MemberRemoved,
+        SessionExpired,
+        StateChanged,
+        StaticMemberReplaced,
+    }
+)
 _OF_JOIN_PHASES = (WaitFor.INITIAL_DELAY, WaitFor.MEMBER, WaitFor.DEADLINE)
 
 
@@ -156,7 +166,9 @@ class _Ownership:
         self._since_ms = now_ms
 
     def observe(self, fact: Fact, now_ms: int) -> None:
-        self.charge(now_ms)
+        """Of the facts in _OF_OWNERSHIP."""
+        if now_ms != self._since_ms:
+            self.charge(now_ms)
         match fact:
             case MemberAssigned():
                 partitions = self._next[fact.member_id] = _assigned(fact)
@@ -164,7 +176,8 @@ class _Ownership:
             case GenerationCompleted():
                 self._completed()
             case MemberRejoined():
-                self._keep(fact.member_id, _kept(fact) if fact.member_id in self._owned else NO_PARTITIONS)
+                if self._owned.get(fact.member_id):
+                    self._keep(fact.member_id, _kept(fact))
             case SessionExpired():
                 self.silent_ms += fact.session_timeout_ms * len(self._owned.get(fact.member_id, NO_PARTITIONS))
             case MemberRemoved():
