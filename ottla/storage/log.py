@@ -26,7 +26,7 @@ from ottla.storage.local_log import Gaps, LocalLog, NamesSync, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
 from ottla.storage.log_reader import FoundTimestamp, LogReader
-from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.producer_state import OldestTransaction, ProducerStateManager
 from ottla.storage.retention import Expired, Retention
 from ottla.storage.segment_reader import ReadResult, WouldBlock
 from ottla.storage.segment_swap import SegmentSwaps
@@ -212,6 +212,13 @@ class Log:
     def producers(self) -> ProducerStateManager:
         """The idempotent producers as of the log end. Raises KafkaStorageError."""
         return self._producers.manager
+
+    @property
+    def oldest_transaction(self) -> OldestTransaction | None:
+        """The open transaction with the smallest first offset. None also while the producers are to be read again."""
+        if not self.may_have_transactions or not self._producers.has_loaded:
+            return None
+        return self._producers.manager.oldest_transaction
 
     def drop_guards(self) -> None:
         """A term of leadership is over."""
