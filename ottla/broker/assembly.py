@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
+from ottla.broker.coordinators.observers import log_fact
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
@@ -35,6 +36,7 @@ from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.coordinator.facts import Fact
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.files import FileSystem
@@ -82,7 +84,7 @@ class Parts:
         self.transaction_loader = TransactionCoordinatorLoader(runtime, self.metadata, self._make_transactions)
         self.replicas.on_leadership(self.transaction_loader.topic_name, self.transaction_loader)
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
-        self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker)
+        self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker, self._report)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
@@ -175,6 +177,12 @@ class Parts:
     def _part(self, name: str) -> Any:
         return getattr(self, name)
 
+    def _report(self, fact: Fact) -> None:
+        clock = self.runtime.clock
+        log_fact(self.runtime.log, fact, clock.now_ms(), clock.wall_ms())
+        if self.events is not None:
+            self.events.observe(fact, clock.now_ms())
+
     def _ensured(self, coordinator_topic: str) -> Callable[[], None]:
         return partial(self.auto_topic_creation.ensure_coordinator_topic, coordinator_topic)
 
@@ -197,7 +205,7 @@ class Parts:
         from ottla.broker.handlers.write_txn_markers import write_markers
 
         self.producer_ids.claim_ahead()
-        return TransactionCoordinator(
+        made = TransactionCoordinator(
             self.runtime,
             self.replicas,
             self.metadata,
@@ -207,6 +215,9 @@ class Parts:
             write_markers_here=partial(write_markers, self.transaction_markers),
             ensure_topic=self._ensured(TRANSACTION_STATE),
         )
+        if self.events is not None:
+            made.timed_observers.append(self.events.observe)
+        return made
 
     def _make_replicas(self) -> ReplicaManager:
         return ReplicaManager(

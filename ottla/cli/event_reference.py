@@ -78,10 +78,14 @@ def _json_type(annotation: Any) -> str:
 
 
 def _field_docstrings(kind: type[Fact]) -> dict[str, str]:
-    """What stands below the fields of the class, by attribute. Python keeps no docstrings of fields."""
-    module = inspect.getmodule(kind)
-    assert module is not None, f"{kind} was made outside of a module"
-    return _docstrings_in(module)[kind.__name__]
+    """What stands below the fields of the class and of those it extends, by attribute. Python keeps no docstrings of
+    fields."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__[:-1]):
+        module = inspect.getmodule(each)
+        assert module is not None, f"{each} was made outside of a module"
+        found |= _docstrings_in(module)[each.__name__]
+    return found
 
 
 @cache

@@ -21,6 +21,9 @@ SCHEMA = ", ".join(
         "topic STRING, partition STRING, committed ARRAY<BIGINT>, end ARRAY<BIGINT>",
         "leader INT, previous_leader INT, leader_epoch INT, partition_epoch INT, isr ARRAY<INT>",
         "coordinator INT, previous_coordinator INT, coordinator_epoch INT, groups INT, load_ms BIGINT",
+        "transactional_id STRING, producer_id BIGINT, producer_epoch INT, start_ms BIGINT, open_ms BIGINT",
+        "outcome STRING, partition_count INT, topics ARRAY<STRING>, group_ids ARRAY<STRING>",
+        "transaction_timeout_ms BIGINT",
     )
 )
 """The fields that the tables are made of; events have more. `partition` is kept as its JSON: samples have a list of
@@ -48,15 +51,13 @@ POLL_TIMEOUT = "max.poll.interval.ms exceeded"
 
 
 def events_of(records: DataFrame) -> DataFrame:
-    """Each event once, of archived records of any topics; what is no event of a version known here is left out.
+    """Each event once, of archived records of any topics; what is no event of a version known here is left out, and so
+    are those of `transaction_events_of`.
 
     `incarnation` counts how often the group had been created again before: its generations restart with it.
     `times_empty` counts how often it had lost its last member, `is_empty` says that it has none now; null: not known.
     """
-    values = records.where(F.col("topic") == EVENTS_TOPIC).select(
-        F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
-    )
-    known = values.select("event.*").where((F.col("v") == VERSION) & F.col("type").isNotNull())
+    known = _parsed(records, ~_is_of_transactional_id())
     # Copies of one event come next to each other. One order of each group's events serves both questions, and most
     # tables after them.
     of_group = in_order("group_id")
@@ -72,6 +73,24 @@ def events_of(records: DataFrame) -> DataFrame:
         F.sum(F.when(is_emptied, 1).otherwise(0)).over(so_far).alias("times_empty"),
         F.last(is_still_empty, ignorenulls=True).over(so_far).alias("is_empty"),
     )
+
+
+def transaction_events_of(records: DataFrame) -> DataFrame:
+    """The events about transactional ids, copies among them. There may be far more of them than of all others, and no
+    order of them is needed."""
+    return _parsed(records, _is_of_transactional_id())
+
+
+def _is_of_transactional_id() -> Column:
+    """Before the event is parsed. Within a text the quotes would have backslashes before them."""
+    return F.contains(F.col("value").cast("string"), F.lit('"transactional_id":'))
+
+
+def _parsed(records: DataFrame, wanted: Column) -> DataFrame:
+    values = records.where((F.col("topic") == EVENTS_TOPIC) & wanted).select(
+        F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
+    )
+    return values.select("event.*").where((F.col("v") == VERSION) & F.col("type").isNotNull())
 
 
 def cause() -> Column:

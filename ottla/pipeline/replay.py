@@ -1,7 +1,8 @@
 """A table's records back into a topic: keys, values, headers, timestamps and partitions as they were.
 
-Spark's own sink has no way to set a timestamp, so the records go through a producer on the executors: one task per
-partition, in the order of offsets, idempotent. A task that fails and is run again sends its records again.
+Spark's own sink has no way to set a timestamp, so the records go through a producer of Python: in one transaction
+(`ottla.pipeline.replay_transaction`), or without any from the executors, one task per partition, in the order of
+offsets, idempotent. Such a task that fails and is run again sends its records again.
 """
 
 import asyncio
@@ -71,28 +72,44 @@ async def _send_all(rows: Iterable[Row], bootstrap: str, target: str, *, keep_pa
         bootstrap_servers=bootstrap, client_id="ottla-pipeline", enable_idempotence=True, linger_ms=5
     )
     await producer.start()
-    sent = 0
-    waiting: list[Any] = []
+    sender = RecordSender(producer, target, keep_partitions=keep_partitions)
     try:
         for row in rows:
-            waiting.append(
-                await producer.send(
-                    target,
-                    key=_bytes(row["key"]),
-                    value=_bytes(row["value"]),
-                    partition=row["partition"] if keep_partitions else None,
-                    timestamp_ms=row["timestamp_ms"],
-                    headers=[(header["key"], _bytes(header["value"])) for header in row["headers"] or ()],
-                )
-            )
-            sent += 1
-            if len(waiting) >= IN_FLIGHT_MAX:
-                await asyncio.gather(*waiting)
-                waiting.clear()
-        await asyncio.gather(*waiting)
+            await sender.send(row)
+        await sender.finish()
     finally:
         await producer.stop()
-    return sent
+    return sender.sent
+
+
+class RecordSender:
+    """Rows as records through a producer, so many at once that it is never idle."""
+
+    def __init__(self, producer: Any, target: str, *, keep_partitions: bool) -> None:
+        self.sent = 0
+        self._producer = producer
+        self._target = target
+        self._keep_partitions = keep_partitions
+        self._waiting: list[Any] = []
+
+    async def send(self, row: Row) -> None:
+        acknowledged = await self._producer.send(
+            self._target,
+            key=_bytes(row["key"]),
+            value=_bytes(row["value"]),
+            partition=row["partition"] if self._keep_partitions else None,
+            timestamp_ms=row["timestamp_ms"],
+            headers=[(header["key"], _bytes(header["value"])) for header in row["headers"] or ()],
+        )
+        self._waiting.append(acknowledged)
+        self.sent += 1
+        if len(self._waiting) >= IN_FLIGHT_MAX:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Until all are acknowledged. Raises the error of the first that is not."""
+        waiting, self._waiting = self._waiting, []
+        await asyncio.gather(*waiting)
 
 
 def _bytes(value: bytearray | bytes | None) -> bytes | None:

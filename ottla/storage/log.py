@@ -26,7 +26,7 @@ from ottla.storage.local_log import Gaps, LocalLog, NamesSync, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
 from ottla.storage.log_reader import FoundTimestamp, LogReader
-from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.producer_state import OldestTransaction, ProducerStateManager
 from ottla.storage.retention import Expired, Retention
 from ottla.storage.segment_reader import ReadResult, WouldBlock
 from ottla.storage.segment_swap import SegmentSwaps
@@ -217,6 +217,12 @@ class Log:
     def known_producers(self) -> ProducerStateManager | None:
         """As `producers`; None where they would have to be read first, after a truncation."""
         return self._producers.manager if self._producers.has_loaded else None
+
+    @property
+    def oldest_transaction(self) -> OldestTransaction | None:
+        """The open transaction with the smallest first offset. None also while the producers are to be read again."""
+        known = self.known_producers if self.may_have_transactions else None
+        return None if known is None else known.oldest_transaction
 
     def drop_guards(self) -> None:
         """A term of leadership is over."""

@@ -89,6 +89,14 @@ class ProducerState(NamedTuple):
     """When it wrote last, by the broker's clock; its state expires by this, not by timestamps of its own making."""
 
 
+class OldestTransaction(NamedTuple):
+    producer_id: int
+    epoch: int
+    first_offset: int
+    seen_ms: int
+    """When its producer wrote last, by the broker's clock."""
+
+
 class ProducerStateManager:
     """The producers of one partition."""
 
@@ -118,10 +126,12 @@ class ProducerStateManager:
         return MappingProxyType(self._transactions.open)
 
     @property
-    def oldest_transaction_seen_ms(self) -> int | None:
-        """When the producer of the oldest open transaction wrote last; None where none is open."""
-        producer_id = next(iter(self._transactions.open), None)
-        return None if producer_id is None else self._states[producer_id].seen_ms
+    def oldest_transaction(self) -> OldestTransaction | None:
+        """The open transaction with the smallest first offset."""
+        for producer_id, first_offset in self._transactions.open.items():
+            state = self._states[producer_id]
+            return OldestTransaction(producer_id, state.epoch, first_offset, state.seen_ms)
+        return None
 
     def __len__(self) -> int:
         return len(self._states)

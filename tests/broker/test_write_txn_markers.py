@@ -158,7 +158,7 @@ def test_marker_counts_when_all_in_sync_replicas_have_it() -> None:
         leader = nodes[topic.partitions[0].leader]
         await cluster.until(lambda: leader.broker.replicas.find("t", 0) is not None)
         parts = leader.broker
-        markers = TransactionMarkers(parts.runtime, parts.replicas, lambda *marker: noted.append(marker))
+        markers = TransactionMarkers(parts.runtime, parts.replicas, lambda *marker: noted.append(marker), print)
         begin = cluster.clock.now_ms()
         assert await cluster.spawn(leader, markers.append_all([committing(7)])) == [NONE]
         assert noted == [("t", 0, 7, 0, True)]

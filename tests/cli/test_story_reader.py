@@ -30,3 +30,13 @@ def test_a_limited_number_of_events_is_remembered() -> None:
     reader.read([record(seq) for seq in range(COPIES_WITHIN + 5)])
 
     assert len(reader._seen) == COPIES_WITHIN
+
+
+def test_transaction_that_is_named_like_the_group_is_left_out() -> None:
+    """Its events have the key that those of the group have."""
+    began = {**json.loads(record(1).value), "type": "transaction_began", "transactional_id": "g"}
+    del began["group_id"]
+    reader = StoryReader("g", sequence_number)
+
+    assert reader.texts([json.loads(record(0).value), began]) == ["0"]
+    assert reader.read([SimpleNamespace(value=json.dumps(began).encode()), record(2)]) == ["2"]

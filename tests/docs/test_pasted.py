@@ -48,6 +48,7 @@ NOT_PASTED_HERE = {
     f"{CLIENTS}/spark.md: ": "needs Spark: tests/pipeline has the connector's tests",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
+    "examples/exactly_once/README.md: ": "needs Spark: tests/pipeline/test_transactions.py runs what it names",
     "CONTRIBUTING.md: ": "minutes of checks; tests/docs/test_documents.py knows the targets of make",
 }
 

@@ -54,6 +54,8 @@ def logged(partition: Partition) -> Iterator[dict[str, Any]]:
 def key_of(event: dict[str, Any]) -> str:
     if "group_id" in event:
         return str(event["group_id"])
+    if "transactional_id" in event:
+        return str(event["transactional_id"])
     if "partition" in event:
         return f"{event.get('topic', '__consumer_offsets')}-{event['partition']}"
     return f"broker-{event['broker']}"

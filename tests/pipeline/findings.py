@@ -33,6 +33,23 @@ def lag(group_id: str, *records: int) -> list[dict[str, Any]]:
     return [{"group_id": group_id, "at_ms": START_MS + 10_000 * place, "lag": one} for place, one in enumerate(records)]
 
 
+def ended(
+    transactional_id: str, outcome: str, reason: str | None, transactions: int, total_ms: int, longest_ms: int
+) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id, "outcome": outcome, "reason": reason, "transactions": transactions,
+        "total_ms": total_ms, "longest_ms": longest_ms,
+    }  # fmt: skip
+
+
+def transaction(transactional_id: str, at_s: float, open_ms: int, reason: str | None = None) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id, "started_ms": START_MS + round(1000 * at_s), "open_ms": open_ms,
+        "outcome": "abort" if reason else "commit", "reason": reason, "producer_id": 7, "producer_epoch": 3,
+        "topics": ["invoices", "<exports>"], "groups": ["billing"],
+    }  # fmt: skip
+
+
 def bad_night() -> Findings:
     poll = "member left, max.poll.interval.ms exceeded"
     rebalances = [
@@ -64,5 +81,15 @@ def bad_night() -> Findings:
         {"name": "invoices-0", "leader": 1, "from_ms": START_MS, "until_ms": START_MS + 50_000, "leaderless_ms": None},
         {"name": "invoices-0", "leader": 2, "from_ms": START_MS + 58_000, "until_ms": None, "leaderless_ms": 8000},
     ]
+    counted = [
+        ended("exporter", "abort", "timed out", 2, 122_000, 61_000),
+        ended("exporter", "abort", "fenced by another producer", 1, 3000, 3000),
+        ended("exporter", "commit", None, 1200, 60_000, 900),
+        ended("billing-out", "commit", None, 4000, 40_000, 120),
+    ]
+    longest = [transaction("exporter", 10, 61_000, "timed out"), transaction("billing-out", 20, 120)]
     lags = [*lag("audit", 3, 1, 0, 2), *lag("billing", 100, 9000, 250_000, 120_000, 40, 0)]
-    return Findings(rebalances=rebalances, ownership=ownership, lag=lags, stuck=[stuck], leadership=terms)
+    return Findings(
+        rebalances=rebalances, ownership=ownership, lag=lags, stuck=[stuck], leadership=terms, transactions=counted,
+        longest_transactions=longest, aborts=longest[:1],
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from ottla.broker.events.schema import TYPES
 from ottla.coordinator import facts
 from ottla.coordinator.classic.states import EMPTY, STABLE
 from ottla.coordinator.facts import Fact, GenerationCompleted, GenerationStarted, RebalanceStarted, StateChanged
-from ottla.pipeline.events import EVENTS_TOPIC, events_of
+from ottla.pipeline.events import EVENTS_TOPIC, events_of, transaction_events_of
 from ottla.pipeline.observatory.tables import tables_of
 from tests.clients.group_watch import Member, Timeline
 from tests.clients.test_group_scenarios import eventually
@@ -131,9 +131,9 @@ class Tables:
 
     def __init__(self, spark: Any, play: Play) -> None:
         rows = [(EVENTS_TOPIC, bytearray(value)) for value in play.events_written()]
-        events = events_of(spark.createDataFrame(rows, "topic STRING, value BINARY")).cache()
-        frames = tables_of(events, no_progress_ms=60_000)
-        found = {name: frame.collect() for name, frame in frames.items() if name != "lag"}
+        records = spark.createDataFrame(rows, "topic STRING, value BINARY")
+        frames = tables_of(events_of(records).cache(), transaction_events_of(records), no_progress_ms=60_000)
+        found = {name: frame.collect() for name, frame in frames.items() if name not in ("lag", "transactions")}
         spark.catalog.clearCache()
         self.leadership = found.pop("leadership")
         of_group = {name: [row for row in rows if row["group_id"] == GROUP] for name, rows in found.items()}

@@ -53,7 +53,7 @@ def test_a_standalone_cluster_makes_the_same_tables(
     with standalone_cluster(tmp_path) as url:
         arguments = ["--bootstrap", broker.bootstrap, "--to", str(there), "--shared-path"]
         said = job("run", *arguments, jars=spark_jars, master=url).splitlines()
-    assert f"archived 25 records to {there}/events" in said
+    assert f"archived 27 records to {there}/events" in said
     assert said[-1] == f"wrote {there}/report.html"
     archive_here(spark, broker, [EVENTS], here / "events")
     write_tables(

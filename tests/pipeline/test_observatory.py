@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline.events import SCHEMA, events_of
+from ottla.pipeline.events import SCHEMA, events_of, transaction_events_of
 from ottla.pipeline.observatory.lag import lag
 from ottla.pipeline.observatory.leadership import leadership
 from ottla.pipeline.observatory.ownership import partition_ownership
@@ -412,7 +412,8 @@ def test_moved_coordinator_has_group_count_and_load_time(spark: Any) -> None:
 
 
 def test_there_is_a_frame_for_every_table_even_of_no_events(spark: Any) -> None:
-    frames = tables_of(events_of(spark.createDataFrame([], RECORDS)), no_progress_ms=1000)
+    none = spark.createDataFrame([], RECORDS)
+    frames = tables_of(events_of(none), transaction_events_of(none), no_progress_ms=1000)
     assert tuple(frames) == TABLES
     assert all(frame.count() == 0 for frame in frames.values())
     spark.catalog.clearCache()

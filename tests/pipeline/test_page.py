@@ -73,9 +73,29 @@ def test_each_group_has_its_lag_on_its_own_scale(page: str) -> None:
     assert all(min(float(point.split(",")[1]) for point in points.split()) == 0 for _, points in drawn)
 
 
+def test_transactions_have_their_aborts_and_the_reasons(page: str) -> None:
+    section = page.partition("<h2>Transactions</h2>")[2]
+    assert section.startswith('<p class="answer">5,203 transactions, 3 of them aborted; the longest was open for 61 s<')
+    exporter, billing = re.findall(r"<tr><td>(exporter|billing-out)</td>(.*?)</tr>", section)
+    assert exporter[1].endswith("<td>timed out (2), fenced by another producer (1)</td>")
+    assert re.findall(r'number">([^<]*)<', exporter[1]) == ["1,200", "3", "0.2 s", "61 s"]
+    assert re.findall(r'number">([^<]*)<', billing[1]) == ["4,000", "0", "0.0 s", "0.1 s"]
+    assert 'aria-label="exporter: timed out from 22:13:30 to 22:14:31"' in section
+    assert "<td>7, epoch 3</td><td>invoices, &lt;exports&gt;</td><td>billing</td>" in section
+
+
+def test_transactions_alone_make_a_page() -> None:
+    night = bad_night()
+    page = page_of(
+        type(night)(rebalances=[], ownership=[], lag=[], stuck=[], leadership=[], transactions=night.transactions)
+    )
+    assert "No rebalances" in text_of(page)
+    assert "the longest was open for 61 s" in text_of(page)
+
+
 def test_what_is_drawn_is_said_to_screen_readers(page: str) -> None:
     said = re.findall(r'role="img" aria-label="([^"]*)"', page)
-    assert page.count('role="img"') == len(said) == 6 + 2 + 1
+    assert page.count('role="img"') == len(said) == 6 + 2 + 1 + 2
     assert said[0] == (
         "invoices-0: billing-pod-1 from 22:13:23 to 22:14:20, no owner from 22:14:20 to 22:14:36, "
         "billing-pod-1 from 22:14:36 to 22:14:50, no owner from 22:14:50 to 22:14:54, "

@@ -32,6 +32,10 @@ def eventful(log: Log) -> Log:
     log.rejoined(8000, 1, "a")
     log.generation(8000, 2, ["a", "c"], 3000)
     log.completed(8100, 2, 100, a=[0], c=[1])
+    tx = {"group_id": None, "transactional_id": "tx", "producer_id": 7, "producer_epoch": 0, "start_ms": START_MS}
+    ended = {**tx, "outcome": "abort"}
+    log.add(400, "transaction_decided", **ended, reason="timed out", open_ms=400, partition_count=1, group_ids=["g"])
+    log.add(450, "transaction_completed", **ended)
     for number in range(10):
         sample(log, 10_000 * number, [5, 5], [10 + number, 5])
     return log
@@ -65,6 +69,8 @@ def test_the_page_says_what_the_tables_say(findings: Findings, tmp_path: Path) -
     assert "t-1: a from 22:13:20 to 22:13:28, no owner from 22:13:28 to 22:13:28, c since 22:13:28" in text
     assert "<td>no progress</td>" in text
     assert "Lag of g: 14 records at most, 14 at the end" in text
+    assert "1 transaction, 1 of them aborted; the longest was open for 0.4 s" in text
+    assert 'aria-label="tx: timed out from 22:13:20 to 22:13:20"' in text
     assert "t-0: broker 1 from 22:13:20 to 22:13:25, no leader from 22:13:25 to 22:13:26, broker 1 since" in text
 
 
@@ -84,7 +90,7 @@ def test_only_the_groups_and_times_asked_for(tables: dict[str, Any], findings: F
 
 
 def test_recipes_for_polars_and_duckdb_work_as_pasted(directory: str) -> None:
-    polars, duckdb = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    polars, duckdb, held = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
     def printed(code: str, package: str) -> str:
         pytest.importorskip(package)
@@ -92,6 +98,7 @@ def test_recipes_for_polars_and_duckdb_work_as_pasted(directory: str) -> None:
         return subprocess.run(command, cwd=where, capture_output=True, text=True, check=True).stdout
 
     assert re.search(r"g +┆ app-a +┆ 1 +┆ 3000", printed(polars, "polars"))
+    assert re.search(r"tx +┆ abort +┆ timed out +┆ 1 +┆ 450", printed(held, "polars"))
     assert re.search(r"g +│ 2023-11-14 22:00:00 │ +14", printed(duckdb, "duckdb"))
 
 

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -112,6 +112,55 @@ def consume_all(broker: Reachable, topic: str, partitions: Sequence[int] = (0, 1
             assert batch, f"{missing} of {sum(ends.values())} records do not come"
             missing -= len(batch)
             records += batch
+    finally:
+        consumer.close()
+    return sorted(records, key=lambda record: (record.partition(), record.offset()))
+
+
+class Transactions:
+    """One transactional producer."""
+
+    def __init__(self, broker: Reachable) -> None:
+        settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": topic_name("tx"), "log_level": 0}
+        self._producer = Producer(settings)
+        self._producer.init_transactions(WAIT_S)
+
+    def begin(self, topic: str, values: Iterable[str], **fields: Any) -> None:
+        """The records are in the topic, and the transaction is open."""
+        self._producer.begin_transaction()
+        for value in values:
+            self._producer.produce(topic, value=value, **fields)
+        assert self._producer.flush(WAIT_S) == 0
+
+    def end(self, *, commit: bool) -> None:
+        if commit:
+            self._producer.commit_transaction(WAIT_S)
+        else:
+            self._producer.abort_transaction(WAIT_S)
+
+    def run(self, topic: str, values: Iterable[str], *, commit: bool, **fields: Any) -> None:
+        self.begin(topic, values, **fields)
+        self.end(commit=commit)
+
+
+def consume_committed(broker: Reachable, topic: str, partitions: Sequence[int] = (0, 1, 2)) -> list[Any]:
+    """As `consume_all`, of a reader of committed records: as far as the last stable offsets of now."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "reading", "auto.offset.reset": "earliest"}
+    consumer = Consumer(
+        {**settings, "isolation.level": "read_committed", "enable.auto.commit": False, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    records: list[Any] = []
+    ended: set[int] = set()
+    try:
+        while len(ended) < len(partitions):
+            for message in consumer.consume(1000, 0.2):
+                error = message.error()
+                if error is None:
+                    records.append(message)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended.add(message.partition())
     finally:
         consumer.close()
     return sorted(records, key=lambda record: (record.partition(), record.offset()))

@@ -11,11 +11,12 @@ from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, MetadataCache, Replicas
 from ottla.broker.coordinators.marker_sender import MarkerSender, MarkerWriter
-from ottla.broker.coordinators.observers import log_fact
+from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
 from ottla.cluster.image import BrokerInfo
+from ottla.coordinator.facts import Fact
 from ottla.coordinator.transactions.context import TransactionConfig
 from ottla.coordinator.transactions.events import (
     AbortTimedOutTransactions,
@@ -48,6 +49,8 @@ class TransactionCoordinator:
     ) -> None:
         """`ensure_topic` starts the creation of the topic where it is missing."""
         config = self._config = transaction_config(runtime.config)
+        # Notified of every fact as it happens, with the time of its step by the clock that is never set.
+        self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         markers = self.markers = MarkerSender(
             runtime, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
         )
@@ -60,7 +63,7 @@ class TransactionCoordinator:
             codec=Codec.NONE,
             append_timeout_ms=APPEND_TIMEOUT_MS,
             load_buffer_bytes=runtime.config.transaction_state_log_load_buffer_size,
-            observe=lambda fact, now_ms, wall_ms: log_fact(runtime.log, fact, now_ms, wall_ms),
+            observe=self._observe,
             dispatch=markers.send,
         )
         self.new_token = self.topic.pending.new_token
@@ -145,6 +148,11 @@ class TransactionCoordinator:
         if not self.topic.exists:
             self._ensure_topic()
         return self.topic.leader_of(transactional_id)
+
+    def _observe(self, fact: Fact, now_ms: int, wall_ms: int) -> None:
+        log_fact(self._runtime.log, fact, now_ms, wall_ms)
+        if not self.timed_observers.is_empty:
+            self.timed_observers.notify(fact, now_ms)
 
 
 def transaction_config(config: ServerConfig) -> TransactionConfig:

@@ -114,6 +114,31 @@ class FollowerLagSampled(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransactionFound(Fact):
+    """The oldest open transaction of a partition is one that no coordinator seems to end: its producer has not written
+    for `transaction.max.timeout.ms` and five minutes. Readers of committed records wait for it."""
+
+    event: ClassVar = "hanging_transaction"
+    level: ClassVar = "warning"
+
+    topic: str
+    partition: int
+    """The partition."""
+    producer_id: int
+    """The producer whose transaction it is."""
+    producer_epoch: int
+    """The epoch of that producer."""
+    first_offset: int
+    """The first offset of the transaction."""
+    silent_ms: int
+    """For how long the producer has not written, as far as this broker knows."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorMoved(Fact):
     """A broker has loaded a partition of `__consumer_offsets` and serves its groups. `group_loaded` has each group."""
 

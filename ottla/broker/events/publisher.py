@@ -17,13 +17,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
+from ottla.broker.coordinators.observers import log_fact
 from ottla.broker.events.broker_facts import BrokerStarted, CoordinatorMoved, Dropped, LeaderChanged
 from ottla.broker.events.event_batch import EventBatch
 from ottla.broker.events.events_topic import EventsTopic, Way
 from ottla.broker.events.follower_lag import FollowerLag
 from ottla.broker.events.forwarding import Forwarding
 from ottla.broker.events.leadership import last_leader, leadership_facts
-from ottla.broker.events.samples import Commits, GroupOffsets, LagSamples
+from ottla.broker.events.samples import Commits, GroupOffsets, HangingTransactions, LagSamples
 from ottla.broker.events.schema import EVENTS_TOPIC, Fact, build_event, key_of
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
@@ -106,6 +107,7 @@ class Publisher:
         self._commits = Commits(self._buffer_max)
         self._lag = LagSamples()
         self._follower_lag = FollowerLag()
+        self._hanging = HangingTransactions(config.transaction_max_timeout_ms)
         # Of partitions of coordinator topics that are led here: who led them before.
         self._former_coordinators: dict[tuple[str, int], int | None] = {}
         # Since the last event that reported it, and since the start.
@@ -214,6 +216,9 @@ class Publisher:
         self._sum_up_commits(now_ms)
         for fact in self._follower_lag.sample(self._replicas):
             self._put(fact, now_ms)
+        for hanging in self._hanging.sample(self._replicas, self._runtime.clock.wall_ms()):
+            log_fact(self._runtime.log, hanging, now_ms, self._runtime.clock.wall_ms())
+            self._put(hanging, now_ms)
         sampled = (each for each in self._committed_offsets() if not each[0].startswith(self._ignored))
         for sample in self._lag.sample(sampled, self._end_of):
             self._put(sample, now_ms)

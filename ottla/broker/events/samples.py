@@ -1,16 +1,20 @@
-"""What is sampled at intervals: how far groups are behind, and how often they have committed since the last sample."""
+"""What is sampled at intervals: how far groups are behind, how often they have committed since the last sample, and
+transactions that hang."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
-from ottla.broker.events.broker_facts import CommitsSummedUp, LagSampled
+from ottla.broker.events.broker_facts import CommitsSummedUp, HangingTransactionFound, LagSampled
 from ottla.broker.events.schema import EVENTS_TOPIC
 from ottla.coordinator.facts import OffsetsCommitted
+from ottla.replication.partition import Partition
 
 CommittedOffsets: TypeAlias = Mapping[tuple[str, int], int]
 GroupOffsets: TypeAlias = tuple[str, bool, CommittedOffsets]
 """A group, whether it has members, and what it has committed."""
 _Lag: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
+LATE_AFTER_MS: Final = 300_000
+"""Kafka's `LATE_TRANSACTION_BUFFER_MS`."""
 EndOf: TypeAlias = Callable[[str, int], int | None]
 """The high watermark of a partition, None where this broker has no replica of it."""
 
@@ -77,3 +81,41 @@ def _by_topic(offsets: CommittedOffsets) -> dict[str, list[tuple[int, int]]]:
         if topic != EVENTS_TOPIC:
             by_topic.setdefault(topic, []).append((partition, offset))
     return by_topic
+
+
+class HangingTransactions:
+    """Transactions that no coordinator is going to end, as the leader of their partition sees them.
+
+    A coordinator ends each transaction after its timeout, which is `transaction.max.timeout.ms` at most. One whose
+    producer has not written for longer than that, and five minutes more as Kafka allows, was forgotten, or was never
+    known. Of each partition only the oldest open transaction is looked at: it is what readers of committed
+    records wait for. It is reported once."""
+
+    def __init__(self, transaction_max_timeout_ms: int) -> None:
+        self._silent_ms_max = transaction_max_timeout_ms + LATE_AFTER_MS
+        # (topic, partition, producer id, first offset)
+        self._reported: set[tuple[str, int, int, int]] = set()
+
+    def sample(self, partitions: Iterable[Partition], wall_ms: int) -> list[HangingTransactionFound]:
+        """Of those that this broker leads."""
+        before, self._reported = self._reported, set()
+        found: list[HangingTransactionFound] = []
+        for fact in self._hanging(partitions, wall_ms):
+            identity = (fact.topic, fact.partition, fact.producer_id, fact.first_offset)
+            self._reported.add(identity)
+            if identity not in before:
+                found.append(fact)
+        return found
+
+    def _hanging(self, partitions: Iterable[Partition], wall_ms: int) -> Iterator[HangingTransactionFound]:
+        for partition in partitions:
+            oldest = partition.log.oldest_transaction if partition.is_leader else None
+            if oldest is not None and wall_ms - oldest.seen_ms > self._silent_ms_max:
+                yield HangingTransactionFound(
+                    topic=partition.topic,
+                    partition=partition.index,
+                    producer_id=oldest.producer_id,
+                    producer_epoch=oldest.epoch,
+                    first_offset=oldest.first_offset,
+                    silent_ms=wall_ms - oldest.seen_ms,
+                )

@@ -16,6 +16,7 @@ from ottla.broker.events.writing import More, to_json, writer_of
 from ottla.coordinator import facts
 from ottla.coordinator.facts import Fact as Fact
 from ottla.coordinator.facts import MemberAssigned, MemberRejoined
+from ottla.coordinator.transactions import facts as transaction_facts
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     parse_assignment,
@@ -35,7 +36,7 @@ def _types(module: ModuleType) -> Iterator[tuple[type[Fact], str]]:
             yield kind, kind.event
 
 
-TYPES: Final[Mapping[type[Fact], str]] = dict((*_types(facts), *_types(broker_facts)))
+TYPES: Final[Mapping[type[Fact], str]] = dict((*_types(facts), *_types(broker_facts), *_types(transaction_facts)))
 # Counts are distinguished from lists by name, so that every field has one type.
 _RENAMED: Final = {"members": "member_count", "offsets": "offset_count", "partitions": "partition_count"}
 # Bytes of consumers, which are parsed first, and what the event's key says.
@@ -48,7 +49,7 @@ def build_event(fact: Fact, wall_ms: int, mono_ms: int, broker: int, run: int, s
 
 
 def key_of(fact: Fact, broker: int) -> str:
-    """The key of the event's record: its group, else its partition or topic, else its broker."""
+    """The key of the event's record: its group or transactional id, else its partition or topic, else its broker."""
     return getattr(fact, "group_id", None) or getattr(fact, "key", None) or f"broker-{broker}"
 
 

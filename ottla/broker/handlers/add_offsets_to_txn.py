@@ -33,6 +33,7 @@ def handle(
         request.producer_id,
         request.producer_epoch,
         frozenset({(CONSUMER_OFFSETS, partition_for(request.group_id, len(topic.partitions)))}),
+        group_id=request.group_id,
     )
     return transactions.ask(
         context,

@@ -7,7 +7,9 @@ a transaction whatever its producer says.
 from collections import defaultdict
 
 from ottla.broker.replicas.transaction_markers import MarkerAppend, TransactionMarkers
+from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
+from ottla.coordinator.transactions.facts import Outcome, TransactionEndedByOperator
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -25,7 +27,29 @@ async def handle(
     if not context.connection.is_inter_broker:
         appends = _appends(request)
         return _response(appends, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(appends))
-    return await write_markers(transaction_markers, request)
+    client_id = context.client_id
+    if client_id is not None and client_id.startswith(BROKER_CLIENT_ID):
+        return await write_markers(transaction_markers, request)
+    return await _write_of_operator(transaction_markers, request, client_id)
+
+
+async def _write_of_operator(
+    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest, client_id: str | None
+) -> WriteTxnMarkersResponse:
+    appends = _appends(request)
+    codes = await transaction_markers.append_all(appends) if appends else []
+    for append, code in zip(appends, codes, strict=True):
+        if code is ErrorCode.NONE:
+            fact = TransactionEndedByOperator(
+                topic=append.topic,
+                partition=append.partition,
+                producer_id=append.producer_id,
+                producer_epoch=append.producer_epoch,
+                outcome=Outcome.COMMIT if append.marker.is_commit else Outcome.ABORT,
+                client_id=client_id,
+            )
+            transaction_markers.report(fact)
+    return _response(appends, codes)
 
 
 async def write_markers(

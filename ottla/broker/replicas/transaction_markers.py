@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime, TimeLimit, complete, next_step
+from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.storage.log import AppendInfo
@@ -36,10 +37,14 @@ class MarkerAppend(NamedTuple):
 
 
 class TransactionMarkers:
-    def __init__(self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker) -> None:
+    def __init__(
+        self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker, report: Callable[[Fact], None]
+    ) -> None:
+        """`report` takes a fact to the log and to the events."""
         self._runtime = runtime
         self._replicas = replicas
         self._on_marker = on_marker
+        self.report = report
 
     async def append_all(self, appends: Sequence[MarkerAppend]) -> list[ErrorCode]:
         """The outcome of each, when all are known or the time is over."""

@@ -32,6 +32,8 @@ VERSIONS: dict[type[Message], int] = {
     WriteTxnMarkersRequest: 2,
 }
 
+# What the client ids of brokers begin with.
+BROKER_CLIENT_ID = "broker-"
 SMALLEST_BUFFER = 64 * 1024
 # A larger buffer is let go after its answer: a broker that has caught up does not need it for a long time.
 KEPT_BUFFER_MAX = 5 * 1024 * 1024
@@ -191,7 +193,7 @@ class KeptPeer:
         """`purpose` names the connection for the other side."""
         self._runtime = runtime
         self._network = network
-        self._client_id = f"broker-{runtime.node_id}-{purpose}"
+        self._client_id = f"{BROKER_CLIENT_ID}{runtime.node_id}-{purpose}"
         self._peer: Peer | None = None
         self._address: Address | None = None
 

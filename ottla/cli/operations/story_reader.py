@@ -61,11 +61,11 @@ class StoryReader:
         self._seen: dict[tuple[int, int, int], None] = {}
 
     def read(self, records: Sequence[Any]) -> list[str]:
-        events = (_event_of(record, self._group_id) for record in records)
+        events = map(_event_of, records)
         return self.texts(event for event in events if event is not None)
 
     def texts(self, events: Iterable[Event]) -> list[str]:
-        new = (event for event in events if not self._is_copy(event))
+        new = (event for event in events if _is_of(event, self._group_id) and not self._is_copy(event))
         return [text for event in new if (text := self._write(event)) is not None]
 
     def _is_copy(self, event: Event) -> bool:
@@ -79,8 +79,8 @@ class StoryReader:
         return False
 
 
-def _event_of(record: Any, group_id: str) -> Event | None:
-    """None for events of other groups, and for records that are no events of a version known here."""
+def _event_of(record: Any) -> Event | None:
+    """None for records that are no events of a version known here."""
     try:
         value: object = json.loads(record.value or b"")
     except ValueError:
@@ -88,7 +88,9 @@ def _event_of(record: Any, group_id: str) -> Event | None:
     if not isinstance(value, dict):
         return None
     event = cast("Event", value)
-    if event.get("v") != 1:
-        return None
-    is_ours = event.get("group_id") == group_id or event.get("type") in _OF_EVERY_GROUP
-    return event if is_ours else None
+    return event if event.get("v") == 1 else None
+
+
+def _is_of(event: Event, group_id: str) -> bool:
+    """A record's key does not say it: a transactional id may be the name of a group."""
+    return event.get("group_id") == group_id or event.get("type") in _OF_EVERY_GROUP

@@ -1,8 +1,9 @@
 """Registering the partitions that a transaction writes to, and asking whether they are registered (§13.4)."""
 
 from ottla.coordinator.transactions.context import TransactionContext
-from ottla.coordinator.transactions.entry import TransactionalIdEntry, TransactionState
+from ottla.coordinator.transactions.entry import TransactionalIdEntry, TransactionMetadata, TransactionState
 from ottla.coordinator.transactions.events import AddPartitions, VerifyPartitions, VerifyResult
+from ottla.coordinator.transactions.facts import NAMES_MAX, TransactionBegan
 from ottla.protocol.errors import ErrorCode
 
 
@@ -10,10 +11,12 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
     entry = context.find(request)
     error = _add_error(entry, request)
     if entry is None or error is not None:
+        _report_fenced(context, entry, request, error)
         context.reply(request.token, error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return
     metadata = entry.metadata
     is_open = metadata.state is TransactionState.ONGOING
+    _note_group(entry, request.group_id, is_open=is_open)
     if is_open and request.partitions <= metadata.partitions:
         context.reply(request.token, ErrorCode.NONE)
         return
@@ -25,7 +28,25 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
         previous_producer_id=metadata.producer_id,
         client_version=request.client_version,
     )
-    context.write_transition(entry, target, entry.last_epoch, token=request.token, result=ErrorCode.NONE)
+    fact = None if is_open else _began(entry, target)
+    context.write_transition(entry, target, entry.last_epoch, token=request.token, result=ErrorCode.NONE, fact=fact)
+
+
+def _note_group(entry: TransactionalIdEntry, group_id: str | None, *, is_open: bool) -> None:
+    if not is_open:
+        entry.group_ids.clear()
+    if group_id is not None and len(entry.group_ids) < NAMES_MAX:
+        entry.group_ids.add(group_id)
+
+
+def _began(entry: TransactionalIdEntry, target: TransactionMetadata) -> TransactionBegan:
+    return TransactionBegan(
+        transactional_id=entry.transactional_id,
+        producer_id=target.producer_id,
+        producer_epoch=target.producer_epoch,
+        start_ms=target.start_ms,
+        transaction_timeout_ms=target.timeout_ms,
+    )
 
 
 def _add_error(entry: TransactionalIdEntry | None, request: AddPartitions) -> ErrorCode | None:
@@ -34,6 +55,16 @@ def _add_error(entry: TransactionalIdEntry | None, request: AddPartitions) -> Er
     if entry is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return entry.busy_error or _pair_error(entry, request)
+
+
+def _report_fenced(
+    context: TransactionContext,
+    entry: TransactionalIdEntry | None,
+    request: AddPartitions | VerifyPartitions,
+    error: ErrorCode | None,
+) -> None:
+    if entry is not None and error is ErrorCode.PRODUCER_FENCED:
+        context.report_fenced(entry, request.producer_id, request.producer_epoch)
 
 
 def _pair_error(entry: TransactionalIdEntry, request: AddPartitions | VerifyPartitions) -> ErrorCode | None:
@@ -55,6 +86,7 @@ def verify_partitions(context: TransactionContext, request: VerifyPartitions) ->
     entry = context.find(request)
     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else _pair_error(entry, request)
     if entry is None or error is not None:
+        _report_fenced(context, entry, request, error)
         context.reply(request.token, VerifyResult(error or ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         return
     registered = entry.metadata.partitions

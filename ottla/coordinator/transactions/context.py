@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.coordinator.facts import Fact
 from ottla.coordinator.runtime.appends import IN_DOUBT
 from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.coordinator.runtime.step_context import AfterAppend, StepContext
@@ -15,6 +16,7 @@ from ottla.coordinator.transactions.entry import (
     TransactionMetadata,
 )
 from ottla.coordinator.transactions.events import IdRequest
+from ottla.coordinator.transactions.facts import FencedProducerRefused
 from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
 from ottla.protocol.errors import ErrorCode
 
@@ -58,15 +60,40 @@ class TransactionContext(StepContext):
         token: int | None = None,
         result: Any = None,
         refusal: Callable[[ErrorCode], Any] = lambda error: error,
+        fact: Fact | None = None,
     ) -> None:
-        """Prepare the transition and append its record. The request with `token` is answered with `result` when the
-        record is committed, else with the `refusal` of the error."""
-        self.prepare(entry, target, last_epoch)
+        """Prepare the transition and append its record. The request with `token` is answered with `result`, and `fact`
+        reported, when the record is committed; else the answer is the `refusal` of the error."""
+        self.prepare(entry, target, last_epoch, fact)
         self.append_pending(entry, TransitionAppend(entry, token, result, refusal))
 
-    def prepare(self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int) -> PendingTransition:
+    def prepare(
+        self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int, fact: Fact | None = None
+    ) -> PendingTransition:
         """Prepare the transition to what the record can hold."""
-        return entry.prepare(target if self.transaction_version() else _as_of_version_0(target), last_epoch)
+        if not self.transaction_version():
+            target = _as_of_version_0(target)
+        return entry.prepare(target, last_epoch, fact)
+
+    def report_committed(self, entry: TransactionalIdEntry) -> None:
+        """What there is to report of the transition whose record was just committed."""
+        if entry.committed_fact is not None:
+            self.observe(entry.committed_fact)
+            entry.committed_fact = None
+
+    def report_fenced(self, entry: TransactionalIdEntry, producer_id: int, producer_epoch: int) -> None:
+        """A producer with this pair was refused as fenced. It may ask as often as it likes."""
+        current = entry.metadata.producer_id, entry.metadata.producer_epoch
+        if entry.refused_below != current:
+            entry.refused_below = current
+            self.observe(
+                FencedProducerRefused(
+                    transactional_id=entry.transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    current_producer_epoch=entry.metadata.producer_epoch,
+                )
+            )
 
     def append_pending(self, entry: TransactionalIdEntry, after: AfterAppend) -> None:
         """Append the record of the transition that is prepared."""

@@ -7,6 +7,7 @@ of it again.
 """
 
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 from typing import Any, Final
 
 from ottla.coordinator.runtime.appends import IN_DOUBT
@@ -20,6 +21,13 @@ from ottla.coordinator.transactions.entry import (
     TransactionState,
 )
 from ottla.coordinator.transactions.events import MarkersWritten, RetryCompletionTimer, WriteMarkers
+from ottla.coordinator.transactions.facts import (
+    NAMES_MAX,
+    AbortReason,
+    Outcome,
+    TransactionDecided,
+    TransactionIsComplete,
+)
 from ottla.protocol.errors import ErrorCode
 
 COMPLETION_RETRY_MS: Final = 100
@@ -30,18 +38,18 @@ IDS_PER_SLICE: Final = 1000
 def decide_and_raise_epoch(
     context: TransactionContext,
     entry: TransactionalIdEntry,
+    reason: AbortReason | None,
     *,
-    commit: bool,
     next_producer_id: int = NO_PRODUCER_ID,
     token: int | None = None,
     result: Any = None,
     refusal: Callable[[ErrorCode], Any] = lambda error: error,
 ) -> None:
-    """By the rules of KIP-890. Without a transaction, an abort of nothing."""
+    """By the rules of KIP-890: a commit, or an abort for that reason. Without a transaction, an abort of nothing."""
     metadata = entry.metadata
     is_open = metadata.state is TransactionState.ONGOING
     target = metadata._replace(
-        state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        state=TransactionState.PREPARE_COMMIT if reason is None else TransactionState.PREPARE_ABORT,
         producer_epoch=min(metadata.producer_epoch + 1, EPOCH_MAX),
         last_update_ms=context.wall_ms,
         start_ms=metadata.start_ms if is_open else context.wall_ms,
@@ -49,12 +57,16 @@ def decide_and_raise_epoch(
         next_producer_id=next_producer_id,
         client_version=2,
     )
-    context.write_transition(entry, target, metadata.producer_epoch, token=token, result=result, refusal=refusal)
+    fact = decided(entry, target, reason)
+    context.write_transition(
+        entry, target, metadata.producer_epoch, token=token, result=result, refusal=refusal, fact=fact
+    )
 
 
 def fence(
     context: TransactionContext,
     entry: TransactionalIdEntry,
+    reason: AbortReason,
     *,
     token: int | None = None,
     result: Any = None,
@@ -62,7 +74,7 @@ def fence(
 ) -> None:
     """Abort the open transaction against its producer, whose epoch no longer counts once that is durable."""
     if context.transaction_version() >= 2:
-        decide_and_raise_epoch(context, entry, commit=False, token=token, result=result, refusal=refusal)
+        decide_and_raise_epoch(context, entry, reason, token=token, result=result, refusal=refusal)
         return
     metadata = entry.metadata
     target = metadata._replace(
@@ -72,7 +84,29 @@ def fence(
         previous_producer_id=metadata.producer_id,
         client_version=0,
     )
-    context.write_transition(entry, target, NO_EPOCH, token=token, result=result, refusal=refusal)
+    fact = decided(entry, target, reason)
+    context.write_transition(entry, target, NO_EPOCH, token=token, result=result, refusal=refusal, fact=fact)
+
+
+def decided(entry: TransactionalIdEntry, target: TransactionMetadata, reason: AbortReason | None) -> TransactionDecided:
+    """What is reported of the decision, which is a commit without a reason."""
+    return TransactionDecided(
+        transactional_id=entry.transactional_id,
+        producer_id=entry.metadata.producer_id,
+        producer_epoch=entry.metadata.producer_epoch,
+        start_ms=target.start_ms,
+        outcome=_outcome(target.state),
+        reason=reason,
+        open_ms=target.last_update_ms - target.start_ms,
+        partitions=len(target.partitions),
+        topics=tuple(nsmallest(NAMES_MAX, {topic for topic, _ in target.partitions})),
+        group_ids=tuple(sorted(entry.group_ids)),
+    )
+
+
+def _outcome(state: TransactionState) -> Outcome:
+    is_commit = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+    return Outcome.COMMIT if is_commit else Outcome.ABORT
 
 
 # After the decision.
@@ -94,7 +128,15 @@ def resume_decided(context: TransactionContext) -> Iterator[None]:
 def begin_markers(context: TransactionContext, entry: TransactionalIdEntry) -> None:
     """The decision is durable. Called when its record is committed, and for each decided entry of a loaded log."""
     metadata = entry.metadata
-    pending = context.prepare(entry, _completed(metadata, context.wall_ms), entry.last_epoch)
+    target = _completed(metadata, context.wall_ms)
+    fact = TransactionIsComplete(
+        transactional_id=entry.transactional_id,
+        producer_id=target.producer_id,
+        producer_epoch=target.producer_epoch,
+        start_ms=target.start_ms,
+        outcome=_outcome(target.state),
+    )
+    pending = context.prepare(entry, target, entry.last_epoch, fact)
     entry.missing_markers = set(metadata.partitions)
     if not entry.missing_markers:
         _append_completion(context, entry)

@@ -8,7 +8,7 @@ before is a repetition, whose answer was lost.
 from typing import Final
 
 from ottla.coordinator.transactions.context import TransactionContext
-from ottla.coordinator.transactions.decisions import decide_and_raise_epoch
+from ottla.coordinator.transactions.decisions import decide_and_raise_epoch, decided
 from ottla.coordinator.transactions.entry import (
     EPOCH_MAX,
     NO_PRODUCER_ID,
@@ -16,6 +16,7 @@ from ottla.coordinator.transactions.entry import (
     TransactionState,
 )
 from ottla.coordinator.transactions.events import EndTransaction, ProducerResult
+from ottla.coordinator.transactions.facts import AbortReason
 from ottla.protocol.errors import ErrorCode
 
 _COMPLETE: Final = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
@@ -37,6 +38,7 @@ def end_transaction(context: TransactionContext, request: EndTransaction) -> Non
 def _end(context: TransactionContext, entry: TransactionalIdEntry, request: EndTransaction) -> None:
     error = _end_error(entry, request)
     if error is not None:
+        _report_fenced(context, entry, request, error)
         context.reply(request.token, ProducerResult(error))
         return
     metadata = entry.metadata
@@ -53,7 +55,19 @@ def _end(context: TransactionContext, entry: TransactionalIdEntry, request: EndT
         token=request.token,
         result=ProducerResult(ErrorCode.NONE),
         refusal=ProducerResult,
+        fact=decided(entry, target, _reason(request)),
     )
+
+
+def _reason(request: EndTransaction) -> AbortReason | None:
+    return None if request.commit else AbortReason.PRODUCER
+
+
+def _report_fenced(
+    context: TransactionContext, entry: TransactionalIdEntry, request: EndTransaction, error: ErrorCode
+) -> None:
+    if error is ErrorCode.PRODUCER_FENCED:
+        context.report_fenced(entry, request.producer_id, request.producer_epoch)
 
 
 def _end_error(entry: TransactionalIdEntry, request: EndTransaction) -> ErrorCode | None:
@@ -78,6 +92,7 @@ def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntr
     # The epoch that fenced the last one is for no client: the repetition of such an abort takes it to the next id.
     if error is not None and (error is not ErrorCode.NONE or metadata.producer_epoch != EPOCH_MAX):
         pair = (metadata.producer_id, metadata.producer_epoch) if error is ErrorCode.NONE else ()
+        _report_fenced(context, entry, request, error)
         context.reply(request.token, ProducerResult(error, *pair))
         return
     next_producer_id = NO_PRODUCER_ID
@@ -95,7 +110,7 @@ def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntr
     decide_and_raise_epoch(
         context,
         entry,
-        commit=request.commit,
+        reason=_reason(request),
         next_producer_id=next_producer_id,
         token=request.token,
         result=result,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import ErrorCode
 
 Participant: TypeAlias = tuple[str, int]
@@ -108,13 +109,25 @@ class PendingTransition:
     target: TransactionMetadata | None
     """None: the tombstone."""
     last_epoch: int
+    fact: Fact | None = None
+    """What is reported when its record is committed."""
     is_in_doubt: bool = False
     """Its append failed in a way that leaves the record in the log. It may still become committed, so that nothing else
     is decided until it does or leadership ends."""
 
 
 class TransactionalIdEntry:
-    __slots__ = ("_last_number", "last_epoch", "metadata", "missing_markers", "pending", "transactional_id")
+    __slots__ = (
+        "_last_number",
+        "committed_fact",
+        "group_ids",
+        "last_epoch",
+        "metadata",
+        "missing_markers",
+        "pending",
+        "refused_below",
+        "transactional_id",
+    )
 
     def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         self.transactional_id = transactional_id
@@ -125,6 +138,12 @@ class TransactionalIdEntry:
         self.pending: PendingTransition | None = None
         # Of a decided transaction: partitions that have not acknowledged its marker.
         self.missing_markers: set[Participant] = set()
+        # For the facts alone. Of the open transaction: groups whose offsets are part of it, a few at most.
+        self.group_ids: set[str] = set()
+        # Of the transition that was committed last, until it is reported.
+        self.committed_fact: Fact | None = None
+        # The id and epoch below which a fenced producer has been reported.
+        self.refused_below: tuple[int, int] | None = None
         self._last_number = 0
 
     @property
@@ -139,11 +158,13 @@ class TransactionalIdEntry:
             return None
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.pending.is_in_doubt else ErrorCode.CONCURRENT_TRANSACTIONS
 
-    def prepare(self, target: TransactionMetadata | None, last_epoch: int) -> PendingTransition:
+    def prepare(
+        self, target: TransactionMetadata | None, last_epoch: int, fact: Fact | None = None
+    ) -> PendingTransition:
         assert self.pending is None, f"{self.transactional_id}: two transitions at once"
         _check_transition(self.metadata, target)
         self._last_number += 1
-        self.pending = PendingTransition(self._last_number, target, last_epoch)
+        self.pending = PendingTransition(self._last_number, target, last_epoch, fact)
         return self.pending
 
     def is_pending(self, number: int) -> bool:
@@ -155,6 +176,7 @@ class TransactionalIdEntry:
         if self.pending is not None:
             assert metadata == self.pending.target, f"{self.transactional_id}: the log has another transition"
             self.last_epoch = self.pending.last_epoch
+            self.committed_fact = self.pending.fact
             self.pending = None
         self.metadata = metadata
 

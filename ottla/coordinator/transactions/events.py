@@ -6,9 +6,8 @@ Every request has a token; its answer is one `Reply` with the result that is nam
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from ottla.coordinator.facts import Fact
 from ottla.coordinator.transactions.entry import NO_EPOCH, NO_PRODUCER_ID, Participant, TransactionMetadata
 from ottla.protocol.errors import ErrorCode
 
@@ -36,6 +35,8 @@ class AddPartitions:
     partitions: frozenset[Participant]
     client_version: int = 0
     """2 if the leader of a partition asks while it handles a request of the producer (KIP-890)."""
+    group_id: str | None = None
+    """The group whose offsets the partition is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,28 +157,3 @@ class ListedId(NamedTuple):
     transactional_id: str
     producer_id: int
     state_name: str
-
-
-# Facts.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionTimedOut(Fact):
-    """A transaction is aborted because it was open for longer than its producer had asked for."""
-
-    level: ClassVar = "info"
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    open_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionalIdExpired(Fact):
-    """An id was not used for `transactional.id.expiration.ms` and is removed."""
-
-    level: ClassVar = "info"
-
-    transactional_id: str
-    producer_id: int

@@ -18,9 +18,8 @@ from ottla.coordinator.transactions.entry import (
 from ottla.coordinator.transactions.events import (
     AbortTimedOutTransactions,
     ExpireTransactionalIds,
-    TransactionalIdExpired,
-    TransactionTimedOut,
 )
+from ottla.coordinator.transactions.facts import AbortReason, TransactionalIdExpired, TransactionTimedOut
 from ottla.coordinator.transactions.records import build_transaction_key
 from ottla.protocol.errors import ErrorCode
 
@@ -42,10 +41,12 @@ def _abort_in_slices(context: TransactionContext) -> Iterator[None]:
                         transactional_id=entry.transactional_id,
                         producer_id=entry.metadata.producer_id,
                         producer_epoch=entry.metadata.producer_epoch,
+                        start_ms=entry.metadata.start_ms,
+                        transaction_timeout_ms=entry.metadata.timeout_ms,
                         open_ms=open_ms,
                     )
                 )
-                fence(context, entry)
+                fence(context, entry, AbortReason.TIMED_OUT)
         yield
 
 
@@ -95,7 +96,11 @@ class _TombstonesAppend:
     def completed(self, context: TransactionContext) -> None:
         for entry, _ in self._expired:
             context.observe(
-                TransactionalIdExpired(transactional_id=entry.transactional_id, producer_id=entry.metadata.producer_id)
+                TransactionalIdExpired(
+                    transactional_id=entry.transactional_id,
+                    producer_id=entry.metadata.producer_id,
+                    producer_epoch=entry.metadata.producer_epoch,
+                )
             )
 
     def failed(self, context: TransactionContext, error: ErrorCode) -> None:

@@ -14,6 +14,7 @@ from ottla.coordinator.transactions.entry import (
     TransactionState,
 )
 from ottla.coordinator.transactions.events import InitializeProducer, ProducerResult
+from ottla.coordinator.transactions.facts import AbortReason, ProducerInitialized
 from ottla.protocol.errors import ErrorCode
 
 
@@ -34,13 +35,27 @@ def initialize_producer(context: TransactionContext, request: InitializeProducer
         context.entries[request.transactional_id] = entry
     error = _error(entry, request)
     if error is not None:
-        context.reply(request.token, ProducerResult(error))
+        _refuse(context, entry, request, error)
     elif entry.metadata.state is TransactionState.ONGOING:
         # Never a pair: the client asks again until the abort is complete, and then gets a greater one.
         result = ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
-        fence(context, entry, token=request.token, result=result, refusal=ProducerResult)
+        fence(context, entry, _reason(entry, request), token=request.token, result=result, refusal=ProducerResult)
     else:
         _initialize(context, entry, request)
+
+
+def _reason(entry: TransactionalIdEntry, request: InitializeProducer) -> AbortReason:
+    pair = (entry.metadata.producer_id, entry.metadata.producer_epoch)
+    is_own = (request.producer_id, request.producer_epoch) == pair
+    return AbortReason.PRODUCER_RESTARTED if is_own else AbortReason.FENCED
+
+
+def _refuse(
+    context: TransactionContext, entry: TransactionalIdEntry, request: InitializeProducer, error: ErrorCode
+) -> None:
+    if error is ErrorCode.PRODUCER_FENCED:
+        context.report_fenced(entry, request.producer_id, request.producer_epoch)
+    context.reply(request.token, ProducerResult(error))
 
 
 def _error(entry: TransactionalIdEntry, request: InitializeProducer) -> ErrorCode | None:
@@ -63,7 +78,7 @@ def _knows_id(metadata: TransactionMetadata, request: InitializeProducer) -> boo
 def _initialize(context: TransactionContext, entry: TransactionalIdEntry, request: InitializeProducer) -> None:
     pair = _next_pair(context, entry, request)
     if isinstance(pair, ErrorCode):
-        context.reply(request.token, ProducerResult(pair))
+        _refuse(context, entry, request, pair)
         return
     target = entry.metadata._replace(
         producer_id=pair.producer_id,
@@ -76,7 +91,15 @@ def _initialize(context: TransactionContext, entry: TransactionalIdEntry, reques
         previous_producer_id=entry.metadata.producer_id if entry.exists_in_log else NO_PRODUCER_ID,
     )
     result = ProducerResult(ErrorCode.NONE, pair.producer_id, pair.producer_epoch)
-    context.write_transition(entry, target, pair.last_epoch, token=request.token, result=result, refusal=ProducerResult)
+    fact = ProducerInitialized(
+        transactional_id=entry.transactional_id,
+        producer_id=pair.producer_id,
+        producer_epoch=pair.producer_epoch,
+        transaction_timeout_ms=request.timeout_ms,
+    )
+    context.write_transition(
+        entry, target, pair.last_epoch, token=request.token, result=result, refusal=ProducerResult, fact=fact
+    )
 
 
 def _next_pair(

@@ -121,7 +121,10 @@ class TransactionShard:
 
     def on_committed(self, owner: str) -> None:
         entry = self.context.entries.get(owner)
-        if entry is not None and entry.metadata.is_decided and entry.pending is None:
+        if entry is None:
+            return
+        self.context.report_committed(entry)
+        if entry.metadata.is_decided and entry.pending is None:
             decisions.begin_markers(self.context, entry)
 
     def on_elected(self) -> Iterator[None]:

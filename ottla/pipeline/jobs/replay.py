@@ -4,6 +4,7 @@ import argparse
 
 from ottla.pipeline import cluster, replay
 from ottla.pipeline.jobs.job import bootstrap_option, load_table, run, say, span_options, table_options
+from ottla.pipeline.replay_transaction import ReplayTransaction, send_in_transaction
 from ottla.pipeline.session import master_of, open_session
 
 
@@ -17,8 +18,22 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--first-offset", type=int, metavar="N")
     made.add_argument("--end-offset", type=int, metavar="N", help="Before this offset.")
     made.add_argument("--any-partition", action="store_true", help="By key and not by the partition they came from.")
+    transaction_options(made)
     table_options(made)
     return made
+
+
+def transaction_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--no-transaction", action="store_true", help="By all executors, and visible while it goes on; see the guide."
+    )
+    made.add_argument(
+        "--transaction-timeout", type=int, default=900, metavar="SECONDS",
+        help="How long the whole replay may take, as far as the broker's transaction.max.timeout.ms allows.",
+    )  # fmt: skip
+    made.add_argument(
+        "--transactional-id", metavar="ID", help="ottla-replay-TOPIC by default: a second replay ends the first."
+    )
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -31,7 +46,14 @@ def main(arguments: argparse.Namespace) -> None:
     selected = replay.select_range(load_table(spark, arguments.table), arguments.source, wanted)
     if not arguments.any_partition:
         replay.check_partitions(selected, arguments.target, seen.topics[arguments.target])
-    sent = replay.send(selected, arguments.bootstrap, arguments.target, keep_partitions=not arguments.any_partition)
+    where = (arguments.bootstrap, arguments.target)
+    if arguments.no_transaction:
+        sent = replay.send(selected, *where, keep_partitions=not arguments.any_partition)
+    else:
+        name = arguments.transactional_id or f"ottla-replay-{arguments.target}"
+        transaction = ReplayTransaction(name, arguments.transaction_timeout * 1000)
+        rows = selected.toLocalIterator(prefetchPartitions=True)
+        sent = send_in_transaction(rows, *where, transaction, keep_partitions=not arguments.any_partition)
     say(f"replayed {sent:,} records of {arguments.source} to {arguments.target}")
 
 

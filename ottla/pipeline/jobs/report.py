@@ -36,8 +36,10 @@ def report(spark: SparkSession, arguments: argparse.Namespace) -> None:
     cluster.check_path(arguments.tables, master_of(spark), is_shared=arguments.shared_path)
     tables = {name: load_table(spark, f"{arguments.tables}/{name}") for name in TABLES}
     findings = read_tables(tables, arguments.groups, Period(arguments.since_ms, arguments.until_ms))
-    if not findings.rebalances:
-        raise PipelineError(f"the tables in {arguments.tables} have no rebalance of these groups and times")
+    if not findings.rebalances and not findings.transactions:
+        raise PipelineError(
+            f"the tables in {arguments.tables} have no rebalance and no transaction of these groups and times"
+        )
     say(f"wrote {write_report(findings, arguments.to)}")
 
 

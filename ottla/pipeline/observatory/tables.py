@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
-from ottla.pipeline.events import EVENTS_TOPIC, EVER, Period, events_of
+from ottla.pipeline.events import EVENTS_TOPIC, EVER, Period, events_of, transaction_events_of
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.observatory.lag import lag
 from ottla.pipeline.observatory.leadership import leadership
@@ -13,12 +13,14 @@ from ottla.pipeline.observatory.ownership import partition_ownership
 from ottla.pipeline.observatory.rebalances import rebalances
 from ottla.pipeline.observatory.sessions import member_sessions
 from ottla.pipeline.observatory.stuck import stuck_members
+from ottla.pipeline.observatory.transactions import transactions
 
-TABLES = ("rebalances", "member_sessions", "partition_ownership", "lag", "stuck_members", "leadership")
+TABLES = ("rebalances", "member_sessions", "partition_ownership", "lag", "stuck_members", "leadership", "transactions")
 
 
-def tables_of(events: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]:
-    """Of events that are cached. The frames share what is cached, until `clearCache` of `spark.catalog`."""
+def tables_of(events: DataFrame, transaction_events: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]:
+    """Of events, of which the first are cached. The frames share what is cached, until `clearCache` of
+    `spark.catalog`."""
     ownership, lags = partition_ownership(events).cache(), lag(events).cache()
     return {
         "rebalances": rebalances(events),
@@ -27,6 +29,7 @@ def tables_of(events: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]
         "lag": lags,
         "stuck_members": stuck_members(events, lags, ownership, no_progress_ms=no_progress_ms),
         "leadership": leadership(events),
+        "transactions": transactions(transaction_events),
     }
 
 
@@ -35,12 +38,13 @@ def write_tables(
 ) -> None:
     """Of archived records. Each table is replaced in one commit; readers see the old rows or the new. Raises
     PipelineError where there are no events."""
-    events = period.of(events_of(records)).cache()
+    events, transaction_events = period.of(events_of(records)).cache(), period.of(transaction_events_of(records))
     try:
-        if events.isEmpty():
+        if events.isEmpty() and transaction_events.isEmpty():
             when = "" if period == EVER else " of that time"
             raise PipelineError(f"the archive has no events of {EVENTS_TOPIC}{when}")
-        for name, rows in _written(tables_of(events, no_progress_ms=no_progress_ms), directory):
+        tables = tables_of(events, transaction_events, no_progress_ms=no_progress_ms)
+        for name, rows in _written(tables, directory):
             report(f"{name}: {rows:,} rows")
     finally:
         records.sparkSession.catalog.clearCache()

@@ -19,6 +19,7 @@ from ottla.pipeline.report.pieces import (
     timeline,
 )
 from ottla.pipeline.report.reading import Findings
+from ottla.pipeline.report.transactions import transactions_section
 
 GROUPS_MAX = 12
 PARTITIONS_MAX = 25
@@ -51,9 +52,23 @@ def page_of(findings: Findings) -> str:
 
 def _body(findings: Findings, names: Names) -> Iterator[str]:
     found = answers(findings, names)
+    yield "<h1>Consumer groups</h1>"
+    if found:
+        yield from _groups(found, findings, names)
+    else:
+        yield '<p class="answer">No rebalances</p>'
+    yield from transactions_section(findings)
+    if findings.leadership:
+        yield f"<h2>Who led the partitions that moved</h2>{_leadership(findings.leadership)}"
+    if findings.stuck:
+        rows = [_stuck_row(row) for row in findings.stuck]
+        yield f"<h2>Stuck members</h2>{table('The latest first, times in UTC', _STUCK, rows)}"
+
+
+def _groups(found: Sequence[Answer], findings: Findings, names: Names) -> Iterator[str]:
     worst, others = found[0], found[1:]
     first_line = f"<strong>{escape(worst.group_id)}</strong>: {escape(worst.text)}"
-    yield f'<h1>Consumer groups</h1><p class="answer">{first_line}</p>'
+    yield f'<p class="answer">{first_line}</p>'
     if others:
         listed = (f"<li><strong>{escape(each.group_id)}</strong>: {escape(each.text)}</li>" for each in others)
         yield f"<ul>{''.join(listed)}</ul>"
@@ -65,11 +80,6 @@ def _body(findings: Findings, names: Names) -> Iterator[str]:
         columns = ("group", "member", "rebalances", "waited", "", "at most")
         rows = [_waited_row(each, waited[0].total_ms) for each in waited]
         yield f"<h2>Whom the others waited for</h2>{table('In all rebalances, the longest first', columns, rows)}"
-    if findings.leadership:
-        yield f"<h2>Who led the partitions that moved</h2>{_leadership(findings.leadership)}"
-    if findings.stuck:
-        rows = [_stuck_row(row) for row in findings.stuck]
-        yield f"<h2>Stuck members</h2>{table('The latest first, times in UTC', _STUCK, rows)}"
 
 
 def _extent(rebalances: Sequence[Any]) -> str:

@@ -4,17 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
 from ottla.pipeline.events import EVER, Period
 
-TABLES = ("rebalances", "partition_ownership", "lag", "stuck_members", "leadership")
+TABLES = ("rebalances", "partition_ownership", "lag", "stuck_members", "leadership", "transactions")
 REBALANCES_MAX = 2000
 OWNERSHIP_MAX = 5000
 STUCK_MAX = 50
 PARTITIONS_MAX = 25
 POINTS_OF_LAG = 300
+TRANSACTIONAL_IDS_MAX = 25
+LONGEST_OF_EACH = 20
+ABORTS_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,13 @@ class Findings:
     stuck: Sequence[Any]
     leadership: Sequence[Any]
     """`name`, `leader`, `from_ms`, `until_ms`, `leaderless_ms`: the terms of the partitions that moved most."""
+    transactions: Sequence[Any] = ()
+    """`transactional_id`, `outcome`, `reason`, `transactions`, `total_ms`, `longest_ms`: how many ended so, and how
+    long they were open; the ids with the most aborts first."""
+    longest_transactions: Sequence[Any] = ()
+    """Of the same ids, in the order of ids and time."""
+    aborts: Sequence[Any] = ()
+    """The latest first."""
 
 
 def read_tables(
@@ -42,6 +52,8 @@ def read_tables(
         return tables[name].where(F.col("group_id").isin(*groups)) if groups else tables[name]
 
     latest = period.of(of_groups("rebalances"), "started_ms").orderBy(F.desc("started_ms")).limit(REBALANCES_MAX)
+    ended = period.of(of_their_groups(tables["transactions"], groups), "started_ms")
+    counted = transactions_by_id(ended).collect()
     stuck = period.of(of_groups("stuck_members").withColumn("until_ms", F.unix_millis("until")), "until_ms")
     return Findings(
         rebalances=latest.collect()[::-1],
@@ -49,7 +61,39 @@ def read_tables(
         lag=lag_over_time(period.of(of_groups("lag"), "sampled_ms")).collect(),
         stuck=stuck.orderBy(F.desc("until")).limit(STUCK_MAX).collect(),
         leadership=moved_most(overlapping(tables["leadership"], "led", period)).collect(),
+        transactions=counted,
+        longest_transactions=longest_of_each(ended, [row["transactional_id"] for row in counted]).collect(),
+        aborts=ended.where(F.col("outcome") == "abort").orderBy(F.desc("started_ms")).limit(ABORTS_MAX).collect(),
     )
+
+
+def of_their_groups(transactions: DataFrame, groups: Sequence[str] | None) -> DataFrame:
+    """Those with offsets of one of the groups."""
+    if not groups:
+        return transactions
+    return transactions.where(F.arrays_overlap("groups", F.array(*map(F.lit, groups))))
+
+
+def transactions_by_id(transactions: DataFrame) -> DataFrame:
+    """One row for each id, outcome and reason, of the ids with the most aborts and the longest transactions."""
+    chosen = (
+        transactions.groupBy("transactional_id")
+        .agg(F.count_if(F.col("outcome") == "abort").alias("aborted"), F.max("open_ms").alias("id_longest_ms"))
+        .orderBy(F.desc("aborted"), F.desc("id_longest_ms"), "transactional_id")
+        .limit(TRANSACTIONAL_IDS_MAX)
+    )
+    counted = transactions.groupBy("transactional_id", "outcome", "reason").agg(
+        F.count("*").alias("transactions"), F.sum("open_ms").alias("total_ms"), F.max("open_ms").alias("longest_ms")
+    )
+    order = (F.desc("aborted"), F.desc("id_longest_ms"), "transactional_id", "outcome", "reason")
+    return counted.join(F.broadcast(chosen), "transactional_id").orderBy(*order)
+
+
+def longest_of_each(transactions: DataFrame, transactional_ids: Sequence[str]) -> DataFrame:
+    longest_first = Window.partitionBy("transactional_id").orderBy(F.desc("open_ms"), "started_ms")
+    of_these = transactions.where(F.col("transactional_id").isin(*transactional_ids) & F.col("open_ms").isNotNull())
+    ranked = of_these.withColumn("place", F.row_number().over(longest_first)).where(F.col("place") <= LONGEST_OF_EACH)
+    return ranked.orderBy("transactional_id", "started_ms")
 
 
 def overlapping(stretches: DataFrame, verb: str, period: Period) -> DataFrame:

@@ -8,8 +8,8 @@ from ottla.coordinator.transactions.events import (
     ExpireTransactionalIds,
     ListedId,
     ListTransactionalIds,
-    TransactionTimedOut,
 )
+from ottla.coordinator.transactions.facts import TransactionTimedOut
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import FIRST_PRODUCER_ID, Producer, TransactionLog
 
