@@ -50,7 +50,7 @@ class TransactionCoordinator:
         """`ensure_topic` starts the creation of the topic where it is missing."""
         config = self._config = transaction_config(runtime.config)
         markers = self.markers = MarkerSender(
-            runtime, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
+            runtime, replicas, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
         )
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,
