@@ -1,5 +1,6 @@
 """Markers to the leaders of partitions in virtual time: leaders and coordinators that move or are gone (I-22)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -146,6 +147,26 @@ def test_another_coordinator_ends_what_was_decided() -> None:
 
         assert (await producer.described()).producer_id == producer.producer_id
         return left
+
+    played(story)
+
+
+def test_markers_wait_for_what_a_new_coordinator_has_loaded() -> None:
+    """§13.5.5: below its high watermark no other leader can decide otherwise."""
+
+    async def story(cluster: Cluster, nodes: list[Node], producer: TransactionalProducer) -> list[Node]:
+        node_id = await producer.coordinator()
+        coordinator = next(node for node in nodes if node.node_id == node_id)
+        state = coordinator.broker.replicas.find("__transaction_state", 0)
+        assert state is not None
+        began_at, state.leader_epoch_start = state.leader_epoch_start, state.log.log_end_offset + 100
+        assert await producer.end(commit=True) is NONE
+        await asyncio.sleep(5)
+        assert [replica(leader_of(nodes, "t", index), index).log.log_end_offset for index in range(3)] == [1, 1, 1]
+
+        state.leader_epoch_start = began_at
+        await cluster.until(lambda: all_stable(nodes))
+        return nodes
 
     played(story)
 

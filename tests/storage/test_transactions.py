@@ -220,6 +220,16 @@ def test_snapshot_keeps_transactions_open(log: Log) -> None:
     assert restored.last_stable_offset(2, 0) == 0
 
 
+def test_marker_that_is_cut_off_leaves_the_index(log: Log) -> None:
+    """§44.3: another leader may have decided otherwise."""
+    write(log, "a", producer=7)
+    marker = end(log, producer=7, commit=ABORT)
+    log.truncate_to(marker)
+    end(log, producer=7, commit=COMMIT)
+
+    assert committed(log, 0, high_watermark=log.log_end_offset) == [(0, b"a")]
+
+
 def test_damaged_index_is_made_again_from_the_log() -> None:
     disk = FakeDisk()
     log = new_log(disk)

@@ -77,6 +77,7 @@ def _print_table(outcome: Outcome, took_s: float) -> None:
         "etcd: leaders moved, compactions": f"{etcd[Action.MOVE_LEADER]}, {etcd[Action.COMPACT]}",
         **outcome.counts,
         "longest time without an acknowledgement": f"{outcome.longest_silence_s:.1f} s",
+        "a transaction left open was open for": f"{outcome.longest_open_s:.1f} s",
         **{name: sum(found[kind] for kind in kinds) for name, kinds in ROWS.items()},
         "other failures": len(outcome.failures),
         "took": f"{took_s:.0f} s",

@@ -20,10 +20,11 @@ from tests.histories.checker import Violation, check
 from tests.histories.events import Acknowledged, CommitAcknowledged, Event, FinalLog, Read, Sent
 from tests.histories.files import HistoryFile, read_histories
 from tests.histories.violations import Partition
-from tests.storm import final
+from tests.storm import final, final_transactions
 from tests.storm.faults import ETCD, Action, Step
 from tests.storm.replicas import differences, high_watermarks
-from tests.storm.settings import PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
+from tests.storm.settings import OUTPUT, PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
+from tests.storm.transforms import Fate, Output, complaints, read_fates
 
 CLIENT_STOPS_WITHIN_S = 90
 # Kinds and further arguments of clients by name. Who is impatient leaves records in doubt.
@@ -37,6 +38,11 @@ READERS = {
     "member-b": ["aiokafka_member"],
     "member-c": ["confluent_member"],
     "watcher": ["watcher"],
+}
+TRANSFORMERS = {
+    "transformer-a": ["confluent_transformer"],
+    "transformer-b": ["confluent_transformer"],
+    "transformer-c": ["aiokafka_transformer"],
 }
 
 
@@ -53,6 +59,8 @@ class Outcome:
     """Everything else: brokers that ended by themselves, replicas that differ, clients that failed, no progress."""
     longest_silence_s: float = 0.0
     """The longest time without any acknowledgement."""
+    longest_open_s: float = 0.0
+    """How long a transaction was open that its producer never ended."""
 
 
 def run(directory: Path, steps: list[Step], *, duration_s: float, brokers: int, records_per_s: int) -> Outcome:
@@ -85,12 +93,18 @@ def _weather(
     replicas = min(len(cluster.brokers), REPLICATION_FACTOR)
     cluster.start()
     cluster.create_topic(TOPIC, PARTITIONS, replicas, segment_bytes="1000000")
-    with clients(cluster, READERS, records_per_s):
+    cluster.create_topic(OUTPUT, PARTITIONS, replicas, segment_bytes="1000000")
+    with clients(cluster, READERS | TRANSFORMERS, records_per_s):
         with clients(cluster, PRODUCERS, records_per_s):
             _strike(cluster, steps, duration_s, outcome)
             cluster.wait_until_whole()
         final.wait_until_drained(cluster.bootstrap, history)
-    logs = final.read_back(cluster.bootstrap, history)
+        final_transactions.wait_until_drained(cluster.bootstrap)
+    with final_transactions.left_open(cluster.bootstrap) as since:
+        logs = final.read_back(cluster.bootstrap, history)
+        outcome.longest_open_s = final_transactions.wait_until_stable(cluster.bootstrap, since)
+    outputs = final_transactions.read_back(cluster.bootstrap)
+    _judge_transactions(cluster.directory, logs, outputs, outcome)
     cluster.wait_until_whole()
     return logs
 
@@ -220,6 +234,20 @@ def _fatal_errors(directory: Path) -> list[str]:
     for path in sorted(directory.glob("client-*.stderr")):
         complaints += [line for line in path.read_text(errors="replace").splitlines() if "cannot go on" in line]
     return complaints
+
+
+def _judge_transactions(
+    directory: Path, logs: Mapping[Partition, FinalLog], outputs: Mapping[int, list[Output]], outcome: Outcome
+) -> None:
+    fates = read_fates(directory)
+    counts = Counter(fates.values())
+    outcome.counts["records transformed"] = sum(map(len, outputs.values()))
+    outcome.counts["transactions committed"] = counts[Fate.COMMITTED]
+    outcome.counts["transactions aborted"] = counts[Fate.ABORTED]
+    outcome.counts["transactional producers replaced"] = counts[Fate.REPLACED]
+    outcome.failures += complaints(logs, outputs, fates)
+    if not counts[Fate.COMMITTED]:
+        outcome.failures.append("no transaction was committed")
 
 
 def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome) -> None:

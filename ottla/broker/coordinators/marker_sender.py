@@ -5,6 +5,9 @@ lost, is sent again later, to the leader of that time: writing it twice does no 
 `__transaction_state` has asked for is forgotten when this broker resigns from it: its next leader asks for all of it
 again. There are never more markers than partitions in transactions that are decided and not complete.
 
+A decision that was loaded is none yet while the high watermark has not passed what was loaded: another leader may
+cut it off and decide otherwise. Its markers wait.
+
 A partition that the metadata does not have was deleted, and is done: this broker was elected after the partition was
 registered, and its metadata are not older than that.
 """
@@ -14,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
-from ottla.broker.coordinators.coordinator_topic import MetadataCache
+from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
 from ottla.broker.coordinators.hosted_partition import HostedPartition
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
@@ -92,6 +95,7 @@ class MarkerSender:
     def __init__(
         self,
         runtime: Runtime,
+        replicas: Replicas,
         metadata: MetadataCache,
         network: Network,
         write_here: MarkerWriter,
@@ -100,6 +104,7 @@ class MarkerSender:
     ) -> None:
         """`write_here` serves the request for partitions that this broker leads."""
         self._runtime = runtime
+        self._replicas = replicas
         self._metadata = metadata
         self._network = network
         self._write_here = write_here
@@ -145,6 +150,9 @@ class MarkerSender:
     def _route(self, markers: _Markers) -> None:
         if markers.order.is_void or self._is_stopped:
             return
+        if not self._is_committed(markers.order.hosted):
+            self._retry(markers)
+            return
         image = self._metadata.image
         by_leader: dict[int | None, list[Participant]] = {}
         deleted: list[Participant] = []
@@ -160,6 +168,11 @@ class MarkerSender:
             else:
                 self._enqueue(leader, part)
         markers.order.report_written(deleted)
+
+    def _is_committed(self, hosted: HostedPartition[TransactionShard]) -> bool:
+        """Whether all that the partition had at the beginning of this term is."""
+        replica = self._replicas.find(hosted.topic, hosted.index)
+        return replica is not None and replica.high_watermark >= replica.leader_epoch_start
 
     def _retry(self, markers: _Markers) -> None:
         wait_ms = min(RETRY_MS << min(markers.failures, 10), RETRY_MS_MAX)

@@ -52,7 +52,7 @@ class TransactionCoordinator:
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         markers = self.markers = MarkerSender(
-            runtime, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
+            runtime, replicas, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
         )
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,

@@ -10,7 +10,15 @@ from pathlib import Path
 from tests.histories.files import HistoryFile
 from tests.storm.clients.client import ENDLESS_MS, Client
 
-KINDS = ("aiokafka_member", "aiokafka_producer", "confluent_member", "confluent_producer", "watcher")
+KINDS = (
+    "aiokafka_member",
+    "aiokafka_producer",
+    "aiokafka_transformer",
+    "confluent_member",
+    "confluent_producer",
+    "confluent_transformer",
+    "watcher",
+)
 
 
 def main() -> None:
@@ -27,7 +35,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with HistoryFile(options.history) as history:
         client = Client(
-            options.name, options.bootstrap, options.records_per_s, options.delivery_timeout_ms, history, stopping
+            options.name,
+            options.bootstrap,
+            options.records_per_s,
+            options.delivery_timeout_ms,
+            history,
+            stopping,
+            options.history.parent,
         )
         importlib.import_module(f"tests.storm.clients.{options.kind}").run(client)
 

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.histories.files import HistoryFile
 
@@ -22,6 +23,8 @@ class Client:
     """How long a producer tries to write a record; after that, whether it is there is not known."""
     history: HistoryFile
     stopping: threading.Event
+    directory: Path
+    """Of the history's file."""
 
     @property
     def gives_up(self) -> bool:
