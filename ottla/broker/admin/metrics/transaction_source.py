@@ -82,8 +82,8 @@ class TransactionSource:
             known = partition.log.known_producers if partition.is_leader else None
             if known is not None:
                 producers += len(known)
-                seen_ms = known.oldest_transaction_seen_ms
-                late += seen_ms is not None and seen_ms < before_ms
+                oldest = known.oldest_transaction
+                late += oldest is not None and oldest.seen_ms < before_ms
         self._late_partitions, self._producer_ids = late, producers
 
     def late_partitions(self) -> list[Sample]:
