@@ -184,3 +184,18 @@ async def test_commit_waits_for_the_sync_that_flush_messages_wants(
         assert await answer == {("a", 0): 0}
 
     assert not was_answered
+
+
+async def test_offsets_that_may_be_cut_off_are_not_answered(tmp_path: Path) -> None:
+    """§4.4.2: what a new coordinator has loaded counts when the high watermark has passed it."""
+    async with running(tmp_path) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        await committed(broker, "g", {("a", 0): 5})
+        (replica,) = (each for each in broker.broker.replicas.of_topic("__consumer_offsets") if each.log.log_end_offset)
+        began_at, replica.leader_epoch_start = replica.leader_epoch_start, replica.log.log_end_offset + 1
+
+        assert (await fetched(broker, "g")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+        replica.leader_epoch_start = began_at
+        assert (await fetched(broker, "g")).error_code == 0

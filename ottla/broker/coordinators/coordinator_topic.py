@@ -41,6 +41,13 @@ class Replicas(Protocol):
     ) -> None: ...
 
 
+def has_committed_what_it_loaded(replicas: Replicas, topic: str, index: int) -> bool:
+    """Whether the high watermark has passed what the partition's log had at the beginning of this term. Until then
+    another leader may be elected that has less."""
+    replica = replicas.find(topic, index)
+    return replica is not None and replica.high_watermark >= replica.leader_epoch_start
+
+
 class MetadataCache(Protocol):
     @property
     def image(self) -> MetadataImage: ...

@@ -7,14 +7,19 @@ from random import Random
 from typing import Any, Protocol
 
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, MetadataCache, Replicas
+from ottla.broker.coordinators.coordinator_topic import (
+    CoordinatorTopic,
+    MetadataCache,
+    Replicas,
+    has_committed_what_it_loaded,
+)
 from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import BrokerInfo
 from ottla.coordinator.durable_state import TopicPartition
-from ottla.coordinator.events import CommitOffsets, ExpireOffsets, GroupRequest, ListGroups, TopicsDeleted
+from ottla.coordinator.events import CommitOffsets, ExpireOffsets, FetchOffsets, GroupRequest, ListGroups, TopicsDeleted
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
@@ -75,6 +80,7 @@ class GroupCoordinator:
         )
         self.new_token = self.topic.pending.new_token
         self._runtime = runtime
+        self._replicas = replicas
         self._log = runtime.log.logger(GROUP_LOGGER)
         self._ensure_topic = ensure_topic
         self._participation = participation
@@ -119,13 +125,20 @@ class GroupCoordinator:
     def _send(self, request: GroupRequest) -> None:
         """To its group, or to refusal where that is not served here."""
         partition = self.topic.partition_of(request.group_id)
-        if partition is not None:
-            partition.handle(request)
-            return
         error = group_id_error(request)
+        if partition is not None:
+            if error is None and isinstance(request, FetchOffsets) and not self._is_committed(partition.index):
+                # An offset that was read must not move back with the next leader.
+                self.topic.deliver(request.token, refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            else:
+                partition.handle(request)
+            return
         if error is None:
             error = ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
         self.topic.deliver(request.token, refusal(request, error))
+
+    def _is_committed(self, index: int) -> bool:
+        return has_committed_what_it_loaded(self._replicas, self.topic.name, index)
 
     def commit_in_transaction(
         self,

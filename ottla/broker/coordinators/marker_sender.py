@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
-from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
+from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas, has_committed_what_it_loaded
 from ottla.broker.coordinators.hosted_partition import HostedPartition
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network
@@ -150,7 +150,8 @@ class MarkerSender:
     def _route(self, markers: _Markers) -> None:
         if markers.order.is_void or self._is_stopped:
             return
-        if not self._is_committed(markers.order.hosted):
+        hosted = markers.order.hosted
+        if not has_committed_what_it_loaded(self._replicas, hosted.topic, hosted.index):
             self._retry(markers)
             return
         image = self._metadata.image
@@ -168,11 +169,6 @@ class MarkerSender:
             else:
                 self._enqueue(leader, part)
         markers.order.report_written(deleted)
-
-    def _is_committed(self, hosted: HostedPartition[TransactionShard]) -> bool:
-        """Whether all that the partition had at the beginning of this term is."""
-        replica = self._replicas.find(hosted.topic, hosted.index)
-        return replica is not None and replica.high_watermark >= replica.leader_epoch_start
 
     def _retry(self, markers: _Markers) -> None:
         wait_ms = min(RETRY_MS << min(markers.failures, 10), RETRY_MS_MAX)
