@@ -342,7 +342,8 @@ def _is_beyond_an_int(exchange: Exchange, difference: Difference) -> bool:
     if exchange.asked.api.name != "DescribeTopicPartitions" or request.cursor is None:
         return False
     is_beyond = request.cursor.partition_index + request.response_partition_limit > INT32_MAX
-    return is_beyond and without_names(difference.path).startswith(("topics", "next_cursor"))
+    path = without_names(difference.path)
+    return is_beyond and (path == "topics" or path.startswith("next_cursor"))
 
 
 INTENDED: tuple[Intended, ...] = (
