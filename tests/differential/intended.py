@@ -354,7 +354,8 @@ def _is_beyond_an_int(exchange: Exchange, difference: Difference) -> bool:
     if exchange.asked.api.name != "DescribeTopicPartitions" or request.cursor is None:
         return False
     is_beyond = request.cursor.partition_index + request.response_partition_limit > INT32_MAX
-    return is_beyond and without_names(difference.path).startswith(("topics", "next_cursor"))
+    path = without_names(difference.path)
+    return is_beyond and (path == "topics" or path.startswith("next_cursor"))
 
 
 def _asks_about_no_transaction(exchange: Exchange, difference: Difference) -> bool:
