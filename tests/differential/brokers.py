@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.apache_kafka import ApacheKafka
-from ottla.broker.coordinators.transaction_coordinator import TRANSACTION_VERSION
+from ottla.cluster.image import SUPPORTED_FEATURES, TRANSACTION_VERSION
 from ottla.protocol.messages.metadata import MetadataRequest
 from tests.differential.connection import Address, Connection
 from tests.served import ServedBroker
@@ -45,7 +45,7 @@ def both() -> Iterator[tuple[Address, Address]]:
     """Ottla and Apache Kafka when both serve. Raises NotMeasured where there is no Java, Maven or Kafka."""
     with (
         tempfile.TemporaryDirectory(prefix="ottla-differential-") as directory,
-        kafka(directory, TRANSACTION_VERSION) as theirs,
+        kafka(directory, SUPPORTED_FEATURES[TRANSACTION_VERSION].highest) as theirs,
         ottla(Path(directory) / "ottla") as ours,
     ):
         yield ours, theirs

@@ -5,23 +5,34 @@ from pathlib import Path
 import pytest
 
 from ottla import BrokerThread
-from ottla.broker.coordinators import transaction_coordinator
+from ottla.cluster.features import UpgradeType
+from ottla.cluster.image import SUPPORTED_FEATURES, TRANSACTION_VERSION
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.differential.brokers import SHARED
+from tests.differential.connection import Address, Connection
 from tests.differential.transcripts import INTENDED, Transcripts, differing, recorded, transcripts
 
 pytestmark = pytest.mark.timeout(120)
 
 
-def ours(data_dir: Path) -> Transcripts:
+def ours(data_dir: Path, level: int) -> Transcripts:
     with BrokerThread(data_dir=data_dir, settings=SHARED, node_id=1) as broker:
         host, _, port = broker.bootstrap.rpartition(":")
-        return transcripts((host, int(port)))
+        address = (host, int(port))
+        if level < SUPPORTED_FEATURES[TRANSACTION_VERSION].highest:
+            lower_transaction_version(address, level)
+        return transcripts(address)
+
+
+def lower_transaction_version(address: Address, level: int) -> None:
+    update = FeatureUpdateKey(
+        feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=int(UpgradeType.SAFE_DOWNGRADE)
+    )
+    with Connection(address) as connection:
+        response = connection.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
+    assert response.error_code == 0
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_scripts_of_transactions_are_answered_as_by_kafka(
-    level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transaction_coordinator, "TRANSACTION_VERSION", level)
-
-    assert set(differing(ours(tmp_path / "data"), recorded(level))) == INTENDED
+def test_scripts_of_transactions_are_answered_as_by_kafka(level: int, tmp_path: Path) -> None:
+    assert set(differing(ours(tmp_path / "data", level), recorded(level))) == INTENDED

@@ -46,7 +46,7 @@ TRANSACTIONS_FOUND_BY = {
     "forgets markers that are not replicated": 1,
     "hides no aborted transactions": 1,
     "fences without another epoch": 1,
-    "answers before the decision": 31,
+    "answers before the decision": 28,
     "completes before markers": 24,
 }
 ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY
