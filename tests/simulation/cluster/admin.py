@@ -100,7 +100,6 @@ class Admin:
         self.client = Client(world, rng, "admin")
         self._world = world
         self._rng = rng
-        self._growth_rng = world.make_rng("growing topics")
 
     async def elect(self) -> None:
         """Gives leadership back to the first replicas, wherever they are in sync."""
@@ -123,7 +122,7 @@ class Admin:
 
     async def grow(self) -> None:
         """One partition more, placed by the controller or by hand."""
-        name = self._growth_rng.choice([GROWING, PAYMENTS]) if self._world.plan.transacts else GROWING
+        name = self._rng.choice([GROWING, PAYMENTS]) if self._world.plan.transacts else GROWING
         topic = self._world.truth.image.topic(name)
         if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
             return

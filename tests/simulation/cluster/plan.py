@@ -206,8 +206,6 @@ class ClusterPlan:
             }
         if self.transacts and self.compacts:
             settings["transaction.state.log.segment.bytes"] = 1_500
-            # Longer than any replica lags: it would keep what a tombstone deletes that it has never got.
-            settings["log.cleaner.delete.retention.ms"] = 60_000
         if self.expires_transactional_ids:
             settings |= {
                 "transactional.id.expiration.ms": ID_EXPIRATION_MS,
