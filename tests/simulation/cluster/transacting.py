@@ -126,8 +126,7 @@ class Transactor:
         self._lost = 0
 
     async def live(self) -> None:
-        """Until writing is over. The last transaction may be left open, unless a clock has jumped: then its timeout may
-        be far away, and another producer has to fence it."""
+        """Until writing is over. The last transaction may be left open."""
         while not self._world.writing_is_over:
             try:
                 if self._pair == NO_PAIR:
@@ -139,9 +138,6 @@ class Transactor:
                 self._pair = NO_PAIR
                 await self._sleep(50, 4_000 if self._line.rivals > 1 else 500)
             await self._sleep(5, 1_000)
-        if "clock" in self._world.plan.faults:
-            self._pair = NO_PAIR
-            await self._initialize()
         self.is_done = True
         self._coordinators.close()
         self._client.close()
