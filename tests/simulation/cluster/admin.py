@@ -31,7 +31,6 @@ from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client,
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.producing import batch_of, produce_request
 from tests.simulation.cluster.risked import RISKED
-from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -122,13 +121,12 @@ class Admin:
 
     async def grow(self) -> None:
         """One partition more, placed by the controller or by hand."""
-        name = self._rng.choice([GROWING, PAYMENTS]) if self._world.plan.transacts else GROWING
-        topic = self._world.truth.image.topic(name)
+        topic = self._world.truth.image.topic(GROWING)
         if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
             return
         by_hand = [CreatePartitionsAssignment(broker_ids=self._rng.sample(NODE_IDS, len(NODE_IDS)))]
         wanted = CreatePartitionsTopic(
-            name=name, count=len(topic.partitions) + 1, assignments=self._rng.choice([None, by_hand])
+            name=GROWING, count=len(topic.partitions) + 1, assignments=self._rng.choice([None, by_hand])
         )
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
         response = await self._ask(request, self._rng.randint(0, 3))
@@ -161,10 +159,7 @@ class Admin:
 
     async def delete_records(self) -> None:
         """Of one partition, up to some offset that was committed, or up to the high watermark."""
-        deletable = self._world.partitions + (
-            self._world.book.partitions if self._world.plan.deletes_transactions else []
-        )
-        topic, index = self._rng.choice(deletable)
+        topic, index = self._rng.choice(self._world.partitions)
         end = self._world.committed_end((topic, index))
         offset = self._rng.choice([-1, self._rng.randint(0, end), self._rng.randint(0, end // 2)])
         partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]

@@ -30,8 +30,8 @@ def reads_without_checksums(patch: Patch) -> None:
 def compacts_beyond_the_high_watermark(patch: Patch) -> None:
     plan = compaction.plan_compaction
 
-    def all_of_it(log: Any, **named: Any) -> Any:
-        return plan(log, **named | {"upper_bound": log.log_end_offset})
+    def all_of_it(log: Any, *, now_wall_ms: int, upper_bound: int) -> Any:
+        return plan(log, now_wall_ms=now_wall_ms, upper_bound=log.log_end_offset)
 
     patch.setattr(compaction, "plan_compaction", all_of_it)
 
