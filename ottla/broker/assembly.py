@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
-from ottla.broker.coordinators.observers import log_fact
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
@@ -36,7 +35,6 @@ from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.coordinator.facts import Fact
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
 from ottla.storage.files import FileSystem
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
+    from ottla.coordinator.facts import Fact
 
 
 class Parts:
@@ -177,7 +176,9 @@ class Parts:
     def _part(self, name: str) -> Any:
         return getattr(self, name)
 
-    def _report(self, fact: Fact) -> None:
+    def _report(self, fact: "Fact") -> None:
+        from ottla.broker.coordinators.observers import log_fact
+
         clock = self.runtime.clock
         log_fact(self.runtime.log, fact, clock.now_ms(), clock.wall_ms())
         if self.events is not None:

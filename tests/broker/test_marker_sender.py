@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.coordinators.marker_sender import MarkerSender
-from ottla.cluster.image import NO_LEADER
+from ottla.cluster.image import NO_LEADER, TRANSACTION_STATE
 from ottla.coordinator.transactions.events import WriteMarkers
 from ottla.protocol.errors import ErrorCode
 from tests.broker.transaction_requests import TransactionalProducer
@@ -118,9 +118,10 @@ def test_waiting_markers_are_counted_by_where_they_go() -> None:
         soon=lambda action: action(), schedule=lambda *_: None, spawn=lambda coroutine, _: coroutines.append(coroutine)
     )
     metadata: Any = SimpleNamespace(image=images.image(*states))
-    hosted: Any = SimpleNamespace(is_unloaded=False, handle=None)
+    hosted: Any = SimpleNamespace(is_unloaded=False, handle=None, topic=TRANSACTION_STATE, index=0)
     nowhere: Any = None
-    sender = MarkerSender(runtime, metadata, nowhere, nowhere, inter_broker_listener="")
+    replicas: Any = SimpleNamespace(find=lambda *_: SimpleNamespace(high_watermark=0, leader_epoch_start=0))
+    sender = MarkerSender(runtime, replicas, metadata, nowhere, nowhere, inter_broker_listener="")
     partitions = tuple(("t", index) for index in range(3))
     sender.send(hosted, WriteMarkers("tx", 1, 7, 0, True, 2, partitions))
 

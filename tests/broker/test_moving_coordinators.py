@@ -1,5 +1,6 @@
 """Groups go with the leadership of their partition of `__consumer_offsets` (R11, G03, G18; §4.4, §4.5)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker import requests
-from tests.broker.clusters import ask, create_topic, state_of, until
+from tests.broker.clusters import LOOK_EVERY_S, WAIT_S, ask, create_topic, state_of, until
 from tests.broker.replicas import three_brokers
 
 GROUP = "g"
@@ -67,7 +68,13 @@ async def committed(broker: Broker, member_id: str, offset: int) -> ErrorCode:
 
 
 async def offset_at(broker: Broker) -> int:
-    response = await ask(broker, requests.fetch_offsets(GROUP, "orders"), 7)
+    """Once the high watermark of a new coordinator has passed what it has loaded; clients ask again until then."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            response = await ask(broker, requests.fetch_offsets(GROUP, "orders"), 7)
+            if response.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                break
+            await asyncio.sleep(LOOK_EVERY_S)
     assert response.error_code == 0
     return int(response.topics[0].partitions[0].committed_offset)
 

@@ -273,7 +273,7 @@ async def test_answer_after_the_client_has_gone_is_used_all_the_same(tmp_path: P
         assert broker.replicas.partition("t", 0).log.log_end_offset == 1
 
 
-async def test_log_start_is_told_only_of_what_reached_the_log(tmp_path: Path) -> None:
+async def test_log_start_is_returned_only_for_what_reached_the_log(tmp_path: Path) -> None:
     """As in Kafka, where a batch that the coordinator refuses is answered before any log is asked."""
     async with running(tmp_path) as (_, client, coordinator):
 

@@ -47,9 +47,9 @@ def answers_a_pair_before_the_abort(patch: Patch) -> None:
     """TT-13: the new producer begins while the transaction of the old one is being aborted."""
     fence = init_producer_id.fence
 
-    def hasty(context: Any, entry: Any, *, result: Any, **named: Any) -> None:
+    def hasty(context: Any, entry: Any, reason: Any, *, result: Any, **named: Any) -> None:
         pair = entry.metadata.producer_id, entry.metadata.producer_epoch + 1
-        fence(context, entry, result=ProducerResult(ErrorCode.NONE, *pair), **named)
+        fence(context, entry, reason, result=ProducerResult(ErrorCode.NONE, *pair), **named)
 
     patch.setattr(init_producer_id, "fence", hasty)
 

@@ -249,8 +249,8 @@ def hides_markers_from_groups(patch: Patch) -> None:
     """TT-31: a marker is written past the group coordinator, which learns of it when it loads its log."""
     init = TransactionMarkers.__init__
 
-    def hide(self: TransactionMarkers, runtime: Any, replicas: Any, _: Any) -> None:
-        init(self, runtime, replicas, lambda *_: None)
+    def hide(self: TransactionMarkers, runtime: Any, replicas: Any, _: Any, report: Any) -> None:
+        init(self, runtime, replicas, lambda *_: None, report)
 
     patch.setattr(TransactionMarkers, "__init__", hide)
 

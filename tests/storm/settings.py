@@ -12,6 +12,8 @@ MIN_IN_SYNC = 2
 SESSION_TIMEOUT_MS = 3000
 # How long aiokafka waits for an answer: a machine that has vanished does not close its connections.
 REQUEST_TIMEOUT_MS = 15_000
+# librdkafka joins no group before it knows the topic, which the first broker it asks may not.
+METADATA_REFRESH_MS = 3000
 
 
 def broker_settings(brokers: int) -> dict[str, str]:

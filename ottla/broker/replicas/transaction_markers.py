@@ -6,11 +6,10 @@ A marker counts when the high watermark has passed it; only then may its coordin
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime, TimeLimit, complete, next_step
-from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.storage.log import AppendInfo
@@ -38,9 +37,9 @@ class MarkerAppend(NamedTuple):
 
 class TransactionMarkers:
     def __init__(
-        self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker, report: Callable[[Fact], None]
+        self, runtime: Runtime, replicas: ReplicaManager, on_marker: OnMarker, report: Callable[[Any], None]
     ) -> None:
-        """`report` takes a fact to the log and to the events."""
+        """`report` takes a `Fact` to the log and to the events."""
         self._runtime = runtime
         self._replicas = replicas
         self._on_marker = on_marker

@@ -94,6 +94,7 @@ FAULTS = {
     "RecordsLost": Fault(
         'ottla_group_records_lost_total{broker="1",instance="b1",group="g",topic="t"}', ABSENT + "100x70", 60
     ),
+    "TransactionsLate": Fault('ottla_partitions_with_late_transactions{broker="1",instance="b1"}', "0x59 1x70", 71),
     "LoopLate": Fault(
         'ottla_loop_lateness_seconds_bucket{broker="1",instance="b1",le="0.032768"}', "0+10x59 590x70", 67
     ),

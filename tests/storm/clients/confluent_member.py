@@ -8,7 +8,7 @@ from tests.histories.events import NONE_COMMITTED
 from tests.histories.files import now_us
 from tests.storm.clients.client import Client, to_commit_id
 from tests.storm.clients.positions import Positions
-from tests.storm.settings import GROUP, TOPIC
+from tests.storm.settings import GROUP, METADATA_REFRESH_MS, TOPIC
 
 COMMIT_EVERY_S = 0.3
 ANSWER_WITHIN_S = 10
@@ -26,6 +26,7 @@ def run(client: Client) -> None:
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 500,
             "partition.assignment.strategy": "range",
+            "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
             "reconnect.backoff.max.ms": 500,
             "log_level": 2,
         }

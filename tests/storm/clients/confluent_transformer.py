@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.storm.clients.client import Client
-from tests.storm.settings import OUTPUT, TOPIC, TRANSACTION_TIMEOUT_MS
+from tests.storm.settings import METADATA_REFRESH_MS, OUTPUT, TOPIC, TRANSACTION_TIMEOUT_MS
 from tests.storm.transforms import GROUP_PIPELINE, Fate, Fates, Output
 
 BATCH = 500
@@ -55,6 +55,7 @@ class _Transformer:
                 "session.timeout.ms": 6000,
                 "heartbeat.interval.ms": 500,
                 "partition.assignment.strategy": "range",
+                "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 2,
             }
@@ -96,7 +97,12 @@ class _Transformer:
 
     def _transform(self, producer: Producer) -> None:
         self._has_rebalanced = False
-        messages = [message for message in self._consumer.consume(BATCH, GATHERING_S) if message.error() is None]
+        messages = []
+        for message in self._consumer.consume(BATCH, GATHERING_S):
+            if message.error() is None:
+                messages.append(message)
+            else:
+                self._log.warning("got %s", message.error())
         if self._has_rebalanced:
             # What was handed out before the rebalance is another member's, perhaps.
             self._rewind()
