@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from benchmarks.figure import NotMeasured
-from tests.differential.brokers import both
+from tests.differential.brokers import both, restore_transaction_version
 from tests.differential.connection import Address
 from tests.differential.dialogue import Dialogue
 from tests.differential.episode import Episode
@@ -70,6 +70,8 @@ def _exchanges(
         if number % DIALOGUE_EVERY == 0 and only is None:
             found = _dialogue(number, options.seed, addresses, ranges)
         elif number % DIALOGUE_EVERY == 1 and only is None:
+            for address in addresses:
+                restore_transaction_version(address)
             found = TransactionDialogue(number, options.seed, addresses, barrier, ranges).run()
         else:
             found = _episode(number, options.seed, addresses, barrier, ranges, only)

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.apache_kafka import ApacheKafka
+from ottla.cluster.features import UpgradeType
 from ottla.cluster.image import SUPPORTED_FEATURES, TRANSACTION_VERSION
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
-from tests.differential.connection import Address, Connection
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.differential.connection import CLIENT_ID, Address, Connection
 from tests.served import ServedBroker
 
 NODE_ID = 1
@@ -89,3 +92,24 @@ def wait_until_serving(address: Address) -> None:
         if time.monotonic() > deadline:
             raise subprocess.SubprocessError(f"Apache Kafka did not serve within {START_WITHIN_S} s")
         time.sleep(0.1)
+
+
+def restore_transaction_version(address: Address) -> None:
+    """Drawn requests of UpdateFeatures may have lowered it. Below level 2 what a producer may do differs on purpose."""
+    highest = SUPPORTED_FEATURES[TRANSACTION_VERSION].highest
+    update = FeatureUpdateKey(
+        feature=TRANSACTION_VERSION, max_version_level=highest, upgrade_type=int(UpgradeType.UPGRADE)
+    )
+    deadline = time.monotonic() + START_WITHIN_S
+    with Connection(address) as connection:
+        while _transaction_version(connection) != highest:
+            connection.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{TRANSACTION_VERSION} is not {highest} within {START_WITHIN_S} s")
+            time.sleep(0.05)
+
+
+def _transaction_version(connection: Connection) -> int:
+    versions = connection.ask(ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"), 4)
+    finalized = () if versions is None else versions.finalized_features
+    return next((each.max_version_level for each in finalized if each.name == TRANSACTION_VERSION), 0)
