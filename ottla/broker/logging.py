@@ -209,8 +209,10 @@ def printable(value: Any) -> Any:
 
 def error_id(error: BaseException) -> str:
     """The same for all errors of one kind that were raised in one place, so that they can be counted and searched."""
-    raised_at = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f"{raised_at[0].filename}:{raised_at[0].lineno}" if raised_at else ""
+    where = ""
+    # Not `extract_tb`, which reads the source.
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        where = f"{frame.f_code.co_filename}:{line}"
     return f"{zlib.crc32(f'{type(error).__name__} {where}'.encode()):08x}"
 
 

@@ -26,10 +26,11 @@ from ottla.storage.local_log import Gaps, LocalLog, NamesSync, Segments
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
 from ottla.storage.log_reader import FoundTimestamp, LogReader
-from ottla.storage.producer_state import OldestTransaction, ProducerStateManager
+from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.retention import Expired, Retention
 from ottla.storage.segment_reader import ReadResult, WouldBlock
 from ottla.storage.segment_swap import SegmentSwaps
+from ottla.storage.transactions import OldestTransaction
 from ottla.storage.truncation import Truncation
 from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard
 

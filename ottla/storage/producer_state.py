@@ -38,7 +38,7 @@ from ottla.protocol.records.batch import (
     crc32c,
 )
 from ottla.protocol.records.control import TransactionMarker, marker_of
-from ottla.storage.transactions import AbortedTxn, Transactions
+from ottla.storage.transactions import AbortedTxn, OldestTransaction, Transactions
 from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
 EXPIRATION_MS = 86400000
@@ -87,14 +87,6 @@ class ProducerState(NamedTuple):
     transaction_first_offset: int = NO_OFFSET
     seen_ms: int = 0
     """When it wrote last, by the broker's clock; its state expires by this, not by timestamps of its own making."""
-
-
-class OldestTransaction(NamedTuple):
-    producer_id: int
-    epoch: int
-    first_offset: int
-    seen_ms: int
-    """When its producer wrote last, by the broker's clock."""
 
 
 class ProducerStateManager:

@@ -9,6 +9,9 @@ The transactions that were aborted stand in the index of the segment that has th
 
 from typing import NamedTuple
 
+LATE_AFTER_TIMEOUT_MS = 300_000
+"""Kafka's `LATE_TRANSACTION_BUFFER_MS`."""
+
 
 class AbortedTxn(NamedTuple):
     """An entry of a transaction index."""
@@ -24,6 +27,18 @@ class AbortedTxn(NamedTuple):
 class EndedTransaction(NamedTuple):
     first_offset: int
     marker_offset: int
+
+
+class OldestTransaction(NamedTuple):
+    producer_id: int
+    epoch: int
+    first_offset: int
+    seen_ms: int
+    """When its producer wrote last, by the broker's clock."""
+
+    def is_late(self, wall_ms: int, transaction_max_timeout_ms: int) -> bool:
+        """Whether a coordinator that knew of it would have ended it by now (§41.5)."""
+        return wall_ms - self.seen_ms > transaction_max_timeout_ms + LATE_AFTER_TIMEOUT_MS
 
 
 class Transactions:

@@ -40,6 +40,19 @@ async def test_long_produce_is_appended_in_slices(
             assert values_of((await fetch(client, "t", index=index)).records) == [b"%d" % index]
 
 
+async def test_hundreds_of_partitions_with_scraps_are_sliced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a request is short, and each refusal takes as long as any."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", PARTITIONS)
+        calls = CallsInStep(monkeypatch, handler, "_append")
+
+        response = await client.call(produce_request("t", *[bytes(20)] * COUNT), ProduceResponse, VERSION)
+
+    assert 0 < calls.most <= ITEMS_PER_SLICE
+    assert len(codes(response)) == COUNT
+    assert ErrorCode.NONE not in codes(response)
+
+
 @pytest.mark.parametrize("acks", [0, 1, -1])
 async def test_next_request_does_not_overtake_a_long_produce(tmp_path: Path, acks: int) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:

@@ -15,6 +15,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.differential.connection import CLIENT_ID, Address, Connection
 from tests.served import ServedBroker
+from tests.waiting import wait_for
 
 NODE_ID = 1
 START_WITHIN_S = 60
@@ -100,13 +101,15 @@ def restore_transaction_version(address: Address) -> None:
     update = FeatureUpdateKey(
         feature=TRANSACTION_VERSION, max_version_level=highest, upgrade_type=int(UpgradeType.UPGRADE)
     )
-    deadline = time.monotonic() + START_WITHIN_S
     with Connection(address) as connection:
-        while _transaction_version(connection) != highest:
+
+        def is_restored() -> bool:
+            if _transaction_version(connection) == highest:
+                return True
             connection.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{TRANSACTION_VERSION} is not {highest} within {START_WITHIN_S} s")
-            time.sleep(0.05)
+            return False
+
+        wait_for(is_restored, START_WITHIN_S, f"{TRANSACTION_VERSION} is not {highest}", every_s=0.05)
 
 
 def _transaction_version(connection: Connection) -> int:

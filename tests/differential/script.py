@@ -4,7 +4,6 @@ Each request makes a line: what was asked, and what the answer says of it. A scr
 that it does not look at, so that every broker of one behaviour gives the same lines.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from ottla.protocol.records.batch import iterate_batches
 from tests.broker.requests import list_offsets
 from tests.differential.connection import CLIENT_ID, Address, Answer, Connection, Outcome
 from tests.differential.shown import ProducerNames, batches, code
+from tests.waiting import wait_for
 
 WITHIN_S = 20
 LOOK_EVERY_S = 0.005
@@ -53,10 +53,7 @@ class Script:
         return outcome.message
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WITHIN_S
-        while not condition():
-            assert time.monotonic() < deadline, f"{self.lines[-1:]}: what should follow does not"
-            time.sleep(LOOK_EVERY_S)
+        wait_for(condition, WITHIN_S, lambda: f"{self.lines[-1:]}: what should follow does not", every_s=LOOK_EVERY_S)
 
     def _outcome(self, request: Any, version: int) -> Outcome:
         self._connection.send(WireClient(CLIENT_ID).send(request, version))

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.broker import Broker
-from ottla.broker.events.samples import LATE_AFTER_MS, HangingTransactions
+from ottla.broker.events.samples import HangingTransactions
 from ottla.broker.events.schema import TYPES, key_of
 from ottla.coordinator.transactions.facts import TransactionalFact
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.producer_state import OldestTransaction
+from ottla.storage.transactions import LATE_AFTER_TIMEOUT_MS, OldestTransaction
 from tests.broker.clusters import until as until_true
 from tests.broker.transaction_requests import TransactionalProducer
 from tests.broker.transactions import mark, marker, written
@@ -88,7 +88,7 @@ def led(oldest: OldestTransaction | None, *, is_leader: bool = True) -> Any:
 
 def test_hanging_transaction_is_reported_once() -> None:
     hanging, oldest = HangingTransactions(MAX_TIMEOUT_MS), OldestTransaction(7, 3, 42, seen_ms=1000)
-    late_ms = 1000 + MAX_TIMEOUT_MS + LATE_AFTER_MS
+    late_ms = 1000 + MAX_TIMEOUT_MS + LATE_AFTER_TIMEOUT_MS
 
     assert hanging.sample([led(oldest), led(None)], late_ms) == []
     assert hanging.sample([led(oldest, is_leader=False)], late_ms + 1) == []
@@ -96,7 +96,7 @@ def test_hanging_transaction_is_reported_once() -> None:
     assert hanging.sample([led(oldest)], late_ms + 2) == []
 
     assert (fact.topic, fact.partition, fact.producer_id, fact.producer_epoch) == ("t", 1, 7, 3)
-    assert (fact.first_offset, fact.silent_ms) == (42, MAX_TIMEOUT_MS + LATE_AFTER_MS + 1)
+    assert (fact.first_offset, fact.silent_ms) == (42, MAX_TIMEOUT_MS + LATE_AFTER_TIMEOUT_MS + 1)
     assert (key_of(fact, 1), fact.level) == ("t-1", "warning")
     (again,) = hanging.sample([led(oldest._replace(first_offset=50))], late_ms + 3)
     assert again.first_offset == 50

@@ -1,13 +1,11 @@
 """The jobs from end to end as processes: here, on a standalone cluster, and the example that users copy."""
 
-import importlib.util
 import json
 import logging
 import os
 import random
 import signal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from ottla.pipeline import archive
 from ottla.pipeline.jobs.job import load_table
 from ottla.pipeline.observatory.tables import TABLES, write_tables
+from tests.pipeline.examples import EXAMPLES, script
 from tests.pipeline.jobs import job, running_job
 from tests.pipeline.standalone import standalone_cluster
 from tests.pipeline.test_observatory import Log
@@ -25,7 +24,7 @@ from tests.served import ServedBroker
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 EVENTS = "ottla.events"
 STOP_WITHIN_S = 60
-EXAMPLE = Path(__file__).parents[2] / "examples" / "orders_pipeline"
+EXAMPLE = "orders_pipeline"
 
 
 def rows_in(spark: Any, table: str) -> list[str]:
@@ -160,17 +159,8 @@ def archive_here(spark: Any, broker: ServedBroker, names: list[str], table: Path
     assert query.awaitTermination(120), "the archive does not end"
 
 
-def example(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 async def test_the_example_sums_up_what_was_ordered(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
-    orders, revenue = example("orders"), example("revenue")
+    orders, revenue = script(EXAMPLE, "orders"), script(EXAMPLE, "revenue")
     make_topic(broker, 1)
     await orders.send(broker.bootstrap, 500)
     archive_here(spark, broker, [orders.TOPIC], tmp_path / "orders", revenue.SCHEMA)
@@ -187,4 +177,4 @@ async def test_the_example_sums_up_what_was_ordered(spark: Any, broker: ServedBr
 
 
 def test_examples_guide_names_the_schema_of_the_example() -> None:
-    assert f"'{example('revenue').SCHEMA}'" in (EXAMPLE / "README.md").read_text()
+    assert f"'{script(EXAMPLE, 'revenue').SCHEMA}'" in (EXAMPLES / EXAMPLE / "README.md").read_text()

@@ -1,10 +1,8 @@
 """Transactions and Spark: what is read of them, the example, and a replay that is in one."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,13 +14,14 @@ from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.replay_transaction import ReplayTransaction, send_in_transaction
 from ottla.pipeline.versions import packages
 from tests.cluster_processes import wait_for
+from tests.pipeline.examples import EXAMPLES, script
 from tests.pipeline.streams import Running, batch, run_available, stream, values_of
 from tests.pipeline.test_archive import archive_once
 from tests.pipeline.topics import Transactions, consume_committed, make_topic, produce
 from tests.served import ServedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "exactly_once"
+EXAMPLE = "exactly_once"
 COMMITTED = {"kafka_isolation_level": "read_committed"}
 WITHIN_S = 60
 
@@ -72,17 +71,8 @@ def test_a_stream_waits_for_the_end_of_a_transaction(spark: Any, broker: ServedB
 # The example
 
 
-def example(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 async def test_balances_of_the_example_are_zero_together(spark: Any, broker: ServedBroker, tmp_path: Path) -> None:
-    transfers, balances = example("transfers"), example("balances")
+    transfers, balances = script(EXAMPLE, "transfers"), script(EXAMPLE, "balances")
     make_topic(broker, 1)
     table = str(tmp_path / "balances")
     await transfers.send(broker.bootstrap, 25)
@@ -97,18 +87,18 @@ async def test_balances_of_the_example_are_zero_together(spark: Any, broker: Ser
 
 
 def test_guide_of_the_example_names_packages_that_fit() -> None:
-    assert f"--packages {','.join(packages('4.0.0'))} " in (EXAMPLE / "README.md").read_text()
+    assert f"--packages {','.join(packages('4.0.0'))} " in (EXAMPLES / EXAMPLE / "README.md").read_text()
 
 
 # Replays
 
 KILLED = """
-import sys, time
+import signal, sys
 from ottla.pipeline.replay_transaction import ReplayTransaction, send_in_transaction
 def rows():
     for number in range(2000):
         yield {"key": None, "value": b"lost", "partition": 0, "timestamp_ms": number, "headers": None}
-    time.sleep(600)
+    signal.pause()
 send_in_transaction(rows(), sys.argv[1], sys.argv[2], ReplayTransaction("replay", 900_000), keep_partitions=True)
 """
 SENT = 2000

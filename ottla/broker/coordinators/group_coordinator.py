@@ -125,20 +125,31 @@ class GroupCoordinator:
     def _send(self, request: GroupRequest) -> None:
         """To its group, or to refusal where that is not served here."""
         partition = self.topic.partition_of(request.group_id)
-        error = group_id_error(request)
         if partition is not None:
-            if error is None and isinstance(request, FetchOffsets) and not self._is_committed(partition.index):
-                # An offset that was read must not move back with the next leader.
-                self.topic.deliver(request.token, refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            else:
-                partition.handle(request)
+            partition.handle(request)
             return
+        error = group_id_error(request)
         if error is None:
             error = ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
         self.topic.deliver(request.token, refusal(request, error))
 
-    def _is_committed(self, index: int) -> bool:
-        return has_committed_what_it_loaded(self._replicas, self.topic.name, index)
+    def fetch_offsets(
+        self, context: ParkingContext, requests: Sequence[FetchOffsets], build_response: Callable[[list[Any]], Any]
+    ) -> Any | None:
+        """As `ask_each`. An offset that was read must not move back with the next leader: none is answered before the
+        high watermark has passed what this coordinator has loaded."""
+        return self.topic.pending.ask_each(self._send_fetch, context, requests, len(requests), build_response)
+
+    def _send_fetch(self, request: FetchOffsets) -> None:
+        partition = self.topic.partition_of(request.group_id)
+        if (
+            partition is None
+            or group_id_error(request) is not None
+            or has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+        ):
+            self._send(request)
+        else:
+            self.topic.deliver(request.token, refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 
     def commit_in_transaction(
         self,

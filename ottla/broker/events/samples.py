@@ -2,7 +2,7 @@
 transactions that hang."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from ottla.broker.events.broker_facts import CommitsSummedUp, HangingTransactionFound, LagSampled
 from ottla.broker.events.schema import EVENTS_TOPIC
@@ -13,8 +13,6 @@ CommittedOffsets: TypeAlias = Mapping[tuple[str, int], int]
 GroupOffsets: TypeAlias = tuple[str, bool, CommittedOffsets]
 """A group, whether it has members, and what it has committed."""
 _Lag: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
-LATE_AFTER_MS: Final = 300_000
-"""Kafka's `LATE_TRANSACTION_BUFFER_MS`."""
 EndOf: TypeAlias = Callable[[str, int], int | None]
 """The high watermark of a partition, None where this broker has no replica of it."""
 
@@ -92,7 +90,7 @@ class HangingTransactions:
     records wait for. It is reported once."""
 
     def __init__(self, transaction_max_timeout_ms: int) -> None:
-        self._silent_ms_max = transaction_max_timeout_ms + LATE_AFTER_MS
+        self._transaction_max_timeout_ms = transaction_max_timeout_ms
         # (topic, partition, producer id, first offset)
         self._reported: set[tuple[str, int, int, int]] = set()
 
@@ -110,7 +108,7 @@ class HangingTransactions:
     def _hanging(self, partitions: Iterable[Partition], wall_ms: int) -> Iterator[HangingTransactionFound]:
         for partition in partitions:
             oldest = partition.log.oldest_transaction if partition.is_leader else None
-            if oldest is not None and wall_ms - oldest.seen_ms > self._silent_ms_max:
+            if oldest is not None and oldest.is_late(wall_ms, self._transaction_max_timeout_ms):
                 yield HangingTransactionFound(
                     topic=partition.topic,
                     partition=partition.index,

@@ -37,7 +37,7 @@ def handle(
         FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable)
         for each in ([request] if version < _SEVERAL_GROUPS_FROM else request.groups)
     ]
-    return groups.ask_each(context, events, len(events), partial(_respond, events, version))
+    return groups.fetch_offsets(context, events, partial(_respond, events, version))
 
 
 def _respond(events: list[FetchOffsets], version: int, results: list[FetchResult]) -> Any:

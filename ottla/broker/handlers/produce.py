@@ -56,8 +56,6 @@ ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
 NO_OFFSET = -1
 NO_RESPONSE = b""
-# A request that names more partitions than a slice has is longer than this: each has the header of a batch.
-LONG_REQUEST_BYTES = ITEMS_PER_SLICE * BATCH_HEADER_SIZE
 # The byte of a batch that has the transactional bit.
 LOW_ATTRIBUTES = 22
 # What the log itself refuses is answered with where the log begins.
@@ -83,13 +81,15 @@ def handle(
     if request.acks not in VALID_ACKS:
         why = f"acks={request.acks}, expected one of {VALID_ACKS}"
         return _refused(replicas, context, request, ErrorCode.INVALID_REQUIRED_ACKS, why)
+    named = 0
     for topic in request.topic_data:
+        named += len(topic.partition_data)
         for data in topic.partition_data:
             # Almost no request is transactional: no function is called to see that.
             records = data.records
             if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
                 return _in_transaction(replicas, runtime, transaction_verification, context, request)
-    if context.size_bytes > LONG_REQUEST_BYTES and _names_many(request):
+    if named > ITEMS_PER_SLICE:
         _keep_records(request)
         context.respond_later(runtime, _append_in_slices(replicas, runtime, context, request, None))
         return None

@@ -28,16 +28,29 @@ async def handle(
         appends = _appends(request)
         return _response(appends, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(appends))
     client_id = context.client_id
-    if client_id is not None and client_id.startswith(BROKER_CLIENT_ID):
-        return await write_markers(transaction_markers, request)
-    return await _write_of_operator(transaction_markers, request, client_id)
+    appends, codes = await _append_all(transaction_markers, request)
+    if client_id is None or not client_id.startswith(BROKER_CLIENT_ID):
+        _report(transaction_markers, appends, codes, client_id)
+    return _response(appends, codes)
 
 
-async def _write_of_operator(
-    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest, client_id: str | None
+async def write_markers(
+    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
+    """For the coordinator on this broker."""
+    return _response(*await _append_all(transaction_markers, request))
+
+
+async def _append_all(
+    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest
+) -> tuple[list[MarkerAppend], list[ErrorCode]]:
     appends = _appends(request)
-    codes = await transaction_markers.append_all(appends) if appends else []
+    return appends, await transaction_markers.append_all(appends) if appends else []
+
+
+def _report(
+    transaction_markers: TransactionMarkers, appends: list[MarkerAppend], codes: list[ErrorCode], client_id: str | None
+) -> None:
     for append, code in zip(appends, codes, strict=True):
         if code is ErrorCode.NONE:
             fact = TransactionEndedByOperator(
@@ -49,15 +62,6 @@ async def _write_of_operator(
                 client_id=client_id,
             )
             transaction_markers.report(fact)
-    return _response(appends, codes)
-
-
-async def write_markers(
-    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
-    """Also for the coordinator on this broker."""
-    appends = _appends(request)
-    return _response(appends, await transaction_markers.append_all(appends)) if appends else WriteTxnMarkersResponse()
 
 
 def _appends(request: WriteTxnMarkersRequest) -> list[MarkerAppend]:

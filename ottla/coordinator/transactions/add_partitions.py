@@ -11,7 +11,7 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
     entry = context.find(request)
     error = _add_error(entry, request)
     if entry is None or error is not None:
-        _report_fenced(context, entry, request, error)
+        context.report_if_fenced(entry, request, error)
         context.reply(request.token, error or ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return
     metadata = entry.metadata
@@ -57,16 +57,6 @@ def _add_error(entry: TransactionalIdEntry | None, request: AddPartitions) -> Er
     return entry.busy_error or _pair_error(entry, request)
 
 
-def _report_fenced(
-    context: TransactionContext,
-    entry: TransactionalIdEntry | None,
-    request: AddPartitions | VerifyPartitions,
-    error: ErrorCode | None,
-) -> None:
-    if entry is not None and error is ErrorCode.PRODUCER_FENCED:
-        context.report_fenced(entry, request.producer_id, request.producer_epoch)
-
-
 def _pair_error(entry: TransactionalIdEntry, request: AddPartitions | VerifyPartitions) -> ErrorCode | None:
     """An epoch that is greater than the stored one fences as well: it was never given."""
     if request.producer_id != entry.metadata.producer_id:
@@ -86,7 +76,7 @@ def verify_partitions(context: TransactionContext, request: VerifyPartitions) ->
     entry = context.find(request)
     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else _pair_error(entry, request)
     if entry is None or error is not None:
-        _report_fenced(context, entry, request, error)
+        context.report_if_fenced(entry, request, error)
         context.reply(request.token, VerifyResult(error or ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         return
     registered = entry.metadata.partitions

@@ -15,7 +15,7 @@ from ottla.coordinator.transactions.entry import (
     TransactionalIdEntry,
     TransactionMetadata,
 )
-from ottla.coordinator.transactions.events import IdRequest
+from ottla.coordinator.transactions.events import IdRequest, ProducerRequest
 from ottla.coordinator.transactions.facts import FencedProducerRefused
 from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
 from ottla.protocol.errors import ErrorCode
@@ -81,16 +81,20 @@ class TransactionContext(StepContext):
             self.observe(entry.committed_fact)
             entry.committed_fact = None
 
-    def report_fenced(self, entry: TransactionalIdEntry, producer_id: int, producer_epoch: int) -> None:
-        """A producer with this pair was refused as fenced. It may ask as often as it likes."""
+    def report_if_fenced(
+        self, entry: TransactionalIdEntry | None, request: ProducerRequest, error: ErrorCode | None
+    ) -> None:
+        """Of a request that is refused with `error`. A fenced producer may ask as often as it likes."""
+        if entry is None or error is not ErrorCode.PRODUCER_FENCED:
+            return
         current = entry.metadata.producer_id, entry.metadata.producer_epoch
         if entry.refused_below != current:
             entry.refused_below = current
             self.observe(
                 FencedProducerRefused(
                     transactional_id=entry.transactional_id,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
+                    producer_id=request.producer_id,
+                    producer_epoch=request.producer_epoch,
                     current_producer_epoch=entry.metadata.producer_epoch,
                 )
             )

@@ -38,7 +38,7 @@ def end_transaction(context: TransactionContext, request: EndTransaction) -> Non
 def _end(context: TransactionContext, entry: TransactionalIdEntry, request: EndTransaction) -> None:
     error = _end_error(entry, request)
     if error is not None:
-        _report_fenced(context, entry, request, error)
+        context.report_if_fenced(entry, request, error)
         context.reply(request.token, ProducerResult(error))
         return
     metadata = entry.metadata
@@ -63,13 +63,6 @@ def _reason(request: EndTransaction) -> AbortReason | None:
     return None if request.commit else AbortReason.PRODUCER
 
 
-def _report_fenced(
-    context: TransactionContext, entry: TransactionalIdEntry, request: EndTransaction, error: ErrorCode
-) -> None:
-    if error is ErrorCode.PRODUCER_FENCED:
-        context.report_fenced(entry, request.producer_id, request.producer_epoch)
-
-
 def _end_error(entry: TransactionalIdEntry, request: EndTransaction) -> ErrorCode | None:
     """None: the open transaction is to be ended. NONE: it was, and the client did not hear of it."""
     metadata = entry.metadata
@@ -92,7 +85,7 @@ def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntr
     # The epoch that fenced the last one is for no client: the repetition of such an abort takes it to the next id.
     if error is not None and (error is not ErrorCode.NONE or metadata.producer_epoch != EPOCH_MAX):
         pair = (metadata.producer_id, metadata.producer_epoch) if error is ErrorCode.NONE else ()
-        _report_fenced(context, entry, request, error)
+        context.report_if_fenced(entry, request, error)
         context.reply(request.token, ProducerResult(error, *pair))
         return
     next_producer_id = NO_PRODUCER_ID

@@ -83,7 +83,9 @@ class ListTransactionalIds:
     """Whether a transactional id fits the pattern; its time grows with the length of the id, and not faster."""
 
 
-IdRequest: TypeAlias = InitializeProducer | AddPartitions | VerifyPartitions | EndTransaction | DescribeTransaction
+ProducerRequest: TypeAlias = InitializeProducer | AddPartitions | VerifyPartitions | EndTransaction
+"""They have the producer id and epoch that the producer believes to have."""
+IdRequest: TypeAlias = ProducerRequest | DescribeTransaction
 TransactionRequest: TypeAlias = IdRequest | ListTransactionalIds
 
 # Other events.

@@ -53,8 +53,7 @@ def _reason(entry: TransactionalIdEntry, request: InitializeProducer) -> AbortRe
 def _refuse(
     context: TransactionContext, entry: TransactionalIdEntry, request: InitializeProducer, error: ErrorCode
 ) -> None:
-    if error is ErrorCode.PRODUCER_FENCED:
-        context.report_fenced(entry, request.producer_id, request.producer_epoch)
+    context.report_if_fenced(entry, request, error)
     context.reply(request.token, ProducerResult(error))
 
 

@@ -4,10 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.admin.metrics.transaction_source import LATE_AFTER_TIMEOUT_MS, TransactionSource
+from ottla.broker.admin.metrics.transaction_source import TransactionSource
 from ottla.broker.broker import Broker
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceResponse
+from ottla.storage.transactions import LATE_AFTER_TIMEOUT_MS
 from tests.broker.admin.test_metrics import observed, scraped, value
 from tests.broker.test_transaction_handlers import began, described_as
 from tests.broker.test_transactional_produce import in_transaction

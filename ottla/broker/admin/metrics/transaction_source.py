@@ -3,7 +3,6 @@ the two."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from ottla.broker.admin.metrics.exposition import Sample, labels
 from ottla.broker.admin.metrics.group_source import ServedPartition
@@ -13,9 +12,6 @@ from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
-
-# As Kafka's: a transaction that its coordinator knows is over by then (§41.5).
-LATE_AFTER_TIMEOUT_MS: Final = 300_000
 
 
 class TransactionSource:
@@ -75,15 +71,14 @@ class TransactionSource:
 
     def _look_at_partitions(self) -> Iterator[None]:
         late = producers = 0
-        late_ms = self._runtime.config.transaction_max_timeout_ms + LATE_AFTER_TIMEOUT_MS
-        before_ms = self._runtime.clock.wall_ms() - late_ms
+        wall_ms, max_timeout_ms = self._runtime.clock.wall_ms(), self._runtime.config.transaction_max_timeout_ms
         for partition in list(self._replicas):
             yield
             known = partition.log.known_producers if partition.is_leader else None
             if known is not None:
                 producers += len(known)
                 oldest = known.oldest_transaction
-                late += oldest is not None and oldest.seen_ms < before_ms
+                late += oldest is not None and oldest.is_late(wall_ms, max_timeout_ms)
         self._late_partitions, self._producer_ids = late, producers
 
     def late_partitions(self) -> list[Sample]:
