@@ -62,15 +62,18 @@ async def test_offsets_are_fetched_one_group_at_a_time(tmp_path: Path, version: 
 
 
 async def test_offset_fetch_error_is_where_the_version_has_a_field(tmp_path: Path) -> None:
-    """§9.4.4."""
+    """§9.4.4; on each partition as well, where aiokafka 0.14 looks for it."""
     async with running(tmp_path) as broker:
         first = await fetched(broker, "g", 1, {"a": [0]})
         second = await fetched(broker, "g", 2, {"a": [0]})
+        everything = await fetched(broker, "g", 2)
         eighth = await broker.ask(fetch.OffsetFetchRequest(groups=[fetch.OffsetFetchRequestGroup(group_id="g")]), 8)
 
-        (partition,) = first.topics[0].partitions
-        assert (partition.committed_offset, partition.error_code) == (-1, ErrorCode.NOT_COORDINATOR)
+        for response in (first, second):
+            (partition,) = response.topics[0].partitions
+            assert (partition.committed_offset, partition.error_code) == (-1, ErrorCode.NOT_COORDINATOR)
         assert second.error_code == ErrorCode.NOT_COORDINATOR
+        assert (everything.error_code, everything.topics) == (ErrorCode.NOT_COORDINATOR, [])
         assert [(group.group_id, group.error_code) for group in eighth.groups] == [("g", ErrorCode.NOT_COORDINATOR)]
 
 

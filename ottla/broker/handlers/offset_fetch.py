@@ -23,7 +23,6 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-_TOP_LEVEL_ERROR_FROM = 2
 _SEVERAL_GROUPS_FROM = 8
 
 Topics = tuple[tuple[str, tuple[int, ...]], ...]
@@ -54,7 +53,7 @@ async def _response(events: list[FetchOffsets], results: list[FetchResult], vers
         return OffsetFetchResponse(groups=await _groups(events, results))
     (result,) = results
     partitions: Iterable[FetchedOffset] = result.partitions
-    if result.error and version < _TOP_LEVEL_ERROR_FROM:
+    if result.error:
         partitions = _failed(events[0].topics or (), result.error)
     named = None if result.error else events[0].topics
     topics = await _shaped(named, partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
@@ -76,7 +75,8 @@ async def _groups(events: list[FetchOffsets], results: list[FetchResult]) -> lis
 
 
 def _failed(topics: Topics, error: ErrorCode) -> list[FetchedOffset]:
-    """Version 1 has no other place for an error than each partition (§9.4.4)."""
+    """Version 1 has no other place for an error than each partition (§9.4.4). From 2 on Kafka leaves them out, which
+    aiokafka 0.14 takes for a group that has committed nothing: it does not read the error of the response."""
     return [FetchedOffset(name, index, error=error) for name, indexes in topics for index in indexes]
 
 
