@@ -11,7 +11,8 @@ from tests.storm.settings import OUTPUT, PARTITIONS, TOPIC, TRANSACTION_TIMEOUT_
 from tests.storm.transforms import GROUP_PIPELINE, PIPELINES, Output, Pipeline
 
 ANSWER_WITHIN_S = 20
-DRAINED_WITHIN_S = 120
+# A client that hangs is noticed after a minute.
+DRAINED_WITHIN_S = 150
 READ_WITHIN_S = 60
 LEFT_OPEN_MS = 6000
 # Of a pipeline that was replaced at last. The look for overdue transactions comes every two seconds, then markers are

@@ -21,6 +21,7 @@ from tests.histories.events import Acknowledged, CommitAcknowledged, Event, Fina
 from tests.histories.files import HistoryFile, read_histories
 from tests.histories.violations import Partition
 from tests.storm import final, final_transactions
+from tests.storm.clients.watchdog import HANGS
 from tests.storm.faults import ETCD, Action, Step
 from tests.storm.replicas import differences, high_watermarks
 from tests.storm.settings import OUTPUT, PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
@@ -245,6 +246,8 @@ def _judge_transactions(
     outcome.counts["transactions committed"] = counts[Fate.COMMITTED]
     outcome.counts["transactions aborted"] = counts[Fate.ABORTED]
     outcome.counts["transactional producers replaced"] = counts[Fate.REPLACED]
+    errors = [path.read_text(errors="replace") for path in directory.glob("client-*.stderr")]
+    outcome.counts["clients that hung"] = sum(text.count(HANGS) for text in errors)
     outcome.failures += complaints(logs, outputs, fates)
     if not counts[Fate.COMMITTED]:
         outcome.failures.append("no transaction was committed")

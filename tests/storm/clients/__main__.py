@@ -33,6 +33,7 @@ def main() -> None:
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     with HistoryFile(options.history) as history:
         client = Client(
             options.name,

@@ -8,11 +8,13 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.storm.clients.client import Client
+from tests.storm.clients.watchdog import Watchdog, begin_again
 from tests.storm.settings import METADATA_REFRESH_MS, OUTPUT, TOPIC, TRANSACTION_TIMEOUT_MS
 from tests.storm.transforms import GROUP_PIPELINE, Fate, Fates, Output
 
@@ -21,6 +23,7 @@ BATCH = 500
 GATHERING_S = 1
 ANSWER_WITHIN_S = 5
 GIVE_UP_AFTER_S = 45
+HANGS_AFTER_S = 60
 ABORTS, IS_REPLACED = 0.1, 0.04
 
 
@@ -42,7 +45,9 @@ class _Transformer:
         self._log = logging.getLogger(client.name)
         self._fates = Fates(client.directory, client.name)
         self._chance = random.Random(client.name)
-        self._numbers = itertools.count()
+        # Names of transactions: no two programs have one in common.
+        self._names = (f"{client.name}.{time.time_ns()}/{number}" for number in itertools.count())
+        self._watchdog = Watchdog(HANGS_AFTER_S, partial(begin_again, client.name, client.stopping))
         self._has_rebalanced = False
         self._replaced: tuple[Producer, str] | None = None
         self._consumer = Consumer(
@@ -64,11 +69,13 @@ class _Transformer:
     def run(self) -> None:
         self._consumer.subscribe([TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
         while not self._client.stopping.is_set():
+            self._watchdog.alive()
             try:
                 producer = self._start_producer()
                 self._see_the_replaced_one_fail()
                 self._rewind()
                 while not self._client.stopping.is_set():
+                    self._watchdog.alive()
                     self._transform(producer)
             except _IsReplacedError:
                 continue
@@ -77,6 +84,7 @@ class _Transformer:
 
     def close(self) -> None:
         self._consumer.close()
+        self._watchdog.stop()
 
     def _start_producer(self) -> Producer:
         producer = Producer(
@@ -109,7 +117,7 @@ class _Transformer:
             return
         if not messages:
             return
-        transaction = f"{self._client.name}/{next(self._numbers)}"
+        transaction = next(self._names)
         producer.begin_transaction()
         try:
             self._write(producer, transaction, messages)

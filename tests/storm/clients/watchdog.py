@@ -1,0 +1,47 @@
+"""A client that hangs within its library begins again, as a new program in the same process.
+
+librdkafka 2.16 hangs for good when brokers come and go: it takes those that are down off its list, and then waits for a
+coordinator that it never connects to again. `send_offsets_to_transaction` knows no timeout there (its issues 5456 and
+5511), and `committed` of a consumer answers _WAIT_COORD for ever. What such a client was about to write is in doubt, as
+that of a client that was killed is.
+"""
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+HANGS = "hangs and begins again"
+
+
+class Watchdog:
+    """Without `alive` for `within_s` seconds, `on_hang` is called in another thread."""
+
+    def __init__(self, within_s: float, on_hang: Callable[[], None]) -> None:
+        self._within_s = within_s
+        self._on_hang = on_hang
+        self._timer: threading.Timer | None = None
+
+    def alive(self) -> None:
+        self.stop()
+        self._timer = threading.Timer(self._within_s, self._on_hang)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def begin_again(name: str, stopping: threading.Event) -> None:
+    """Does not return. A client that was to stop has nothing left to do."""
+    faulthandler.dump_traceback()
+    if stopping.is_set():
+        os._exit(0)
+    logging.getLogger(name).warning(HANGS)
+    # Until the new program can take it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    os.execv(sys.executable, sys.orig_argv)
