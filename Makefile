@@ -78,11 +78,11 @@ differential: $(VENV)/ready-dev
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz --inputs $(N)
 
-# All that takes long, one after another; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
-nightly: SEEDS = 3000
-nightly: MINUTES = 60
-nightly: SIEGE_MINUTES = 10
-nightly: N = 5000000
+# All that takes long, in one to two hours; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
+nightly: SEEDS = 1000
+nightly: MINUTES = 20
+nightly: SIEGE_MINUTES = 6
+nightly: N = 1000000
 nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_ARCHIVE_KILLS=10 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_archive.py
 	OTTLA_SPARK_CLUSTER=1 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_jobs.py
@@ -94,7 +94,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	$(MAKE) sim SEEDS=300 WORLD=transactions
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
-	$(MAKE) differential N=100000
+	$(MAKE) differential N=20000 $(if $(FIRST),SEED=$(FIRST))
 	$(MAKE) fuzz N=$(N)
 
 bench: $(VENV)/ready-dev
