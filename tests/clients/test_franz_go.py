@@ -1,6 +1,7 @@
 """franz-go, where Go and the module can be had."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import QUICK_GROUPS
 from tests.served import ServedBroker
 
 SOURCES = Path(__file__).parent / "go"
 BUILD_WITHIN_S = 120
 SCENARIO_WITHIN_S = 60
+SUITE_WITHIN_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +57,16 @@ def test_franz_go_copies_in_transactions_of_a_group(broker: ServedBroker, progra
 
     assert found.pop("aborted") > 1
     assert found == {"copied": list(range(120)), "uncommitted": 120}
+
+
+@pytest.mark.skipif("OTTLA_KGO" not in os.environ, reason="`make nightly` runs it: Go builds the suite for a minute")
+@pytest.mark.timeout(SUITE_WITHIN_S)
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_transactions_of_franz_go_s_own_suite_pass(tmp_path: Path, programs: Path, brokers: int) -> None:
+    """A chain of groups that copy in transactions, each with members that give up in the middle of one."""
+    command = ["go", "test", "-count=1", "-run", "^TestTxnEtl$", "github.com/twmb/franz-go/pkg/kgo"]
+    with ServedBroker(tmp_path / "data", QUICK_GROUPS, arguments=["--brokers", str(brokers)]) as served:
+        settings = {"SEEDS": served.bootstrap, "TEST_RF": str(brokers), "TEST_RECORDS": "50000", "TEST_UNSAFE": "1"}
+        environment = os.environ | {f"KGO_{name}": value for name, value in settings.items()}
+        done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{served.stderr[-3000:]}"

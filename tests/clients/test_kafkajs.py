@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,11 @@ SCENARIO_WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
-def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The script beside its installed package; skips where there is no Node or no package."""
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the scripts and their installed package; skips where there is no Node or no package."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
-    directory = tmp_path_factory.mktemp("node") / "scenario"
+    directory = tmp_path_factory.mktemp("node") / "scripts"
     shutil.copytree(SOURCES, directory)
     install = ["npm", "ci", "--prefer-offline", "--no-audit", "--no-fund"]
     try:
@@ -28,15 +29,18 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"npm did not install kafkajs within {INSTALL_WITHIN_S} s")
     if done.returncode != 0:
         pytest.skip(f"npm cannot install kafkajs: {done.stderr[-300:]}")
-    return directory / "scenario.js"
+    return directory
 
 
-def test_kafkajs_administers_produces_and_consumes_in_a_group(broker: ServedBroker, scenario: Path) -> None:
-    command = ["node", str(scenario), broker.bootstrap]
+def said(broker: ServedBroker, script: Path) -> Any:
+    command = ["node", str(script), broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_WITHIN_S)
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{broker.stderr[-3000:]}"
+    return json.loads(done.stdout)
 
-    assert json.loads(done.stdout) == {
+
+def test_kafkajs_administers_produces_and_consumes_in_a_group(broker: ServedBroker, scripts: Path) -> None:
+    assert said(broker, scripts / "scenario.js") == {
         "created": True,
         "createdAgain": False,
         "badName": "INVALID_TOPIC_EXCEPTION",
@@ -47,4 +51,21 @@ def test_kafkajs_administers_produces_and_consumes_in_a_group(broker: ServedBrok
         "deleted": 0,
         "topicsLeft": [],
         "keyless": "INVALID_RECORD",
+    }
+
+
+def test_kafkajs_commits_aborts_and_is_fenced(broker: ServedBroker, scripts: Path) -> None:
+    """What it says of Apache Kafka 4.1 too. The errors of its own are of what goes on after the end."""
+    assert said(broker, scripts / "transactions.js") == {
+        "second": "KafkaJSNonRetriableError",
+        "afterEnd": "KafkaJSNonRetriableError",
+        "afterAbort": "KafkaJSNonRetriableError",
+        "flow": "abcdij",
+        "flowUncommitted": "abcdfghij",
+        "mixed": "paaqccr",
+        "small": "abcdefghijklmnopqrstyz",
+        "offsets": ["10", "5"],
+        "ongoing": "ab",
+        "fenced": "INVALID_PRODUCER_EPOCH",
+        "newer": "ab",
     }
