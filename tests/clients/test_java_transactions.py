@@ -41,6 +41,7 @@ SEEN = [
 ]
 WITHOUT_VERIFICATION = "transaction.partition.verification.enable=false"
 COMMAND = TOOLS + "TransactionsCommand"
+OPEN_PLACE = "--topic in --partition 0"
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,9 @@ def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], 
         find,
         Tool("long", COMMAND, f"{AT} list --duration-filter 3600000", ""),
         Tool("pattern", COMMAND, f"{AT} list --transactional-id-pattern o.*", ""),
+        Tool("terminate", COMMAND, f"{AT} forceTerminateTransaction --transactionalId open", ""),
+        Tool("terminated", COMMAND, f"{AT} describe --transactional-id open", ""),
+        Tool("no producer", COMMAND, f"{AT} describe-producers {OPEN_PLACE}", ""),
         Tool("no pattern", COMMAND, f"{AT} list --transactional-id-pattern (", ""),
     ]
 
@@ -105,7 +109,7 @@ def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], 
     (is_refused, _) = outcomes.pop()
     assert is_refused
     assert [status for status, _ in outcomes] == [0] * len(outcomes), outcomes
-    listed, (described,), (producer,), (found,), _, left, _, (matched,) = (rows(printed) for _, printed in outcomes)
+    listed, (described,), (producer,), (found,), _, left, _, (matched,), *forced = (rows(out) for _, out in outcomes)
     assert [(row[0], row[1], row[3]) for row in sorted(listed)] == [
         ("java", "0", "CompleteCommit"),
         ("level", "0", "CompleteCommit"),
@@ -118,6 +122,10 @@ def test_tool_lists_describes_and_aborts(broker: ServedBroker, said: list[str], 
     assert found[:4] == ["ghost", "0", str(producer_id), "0"]
     assert left == []
     assert matched[0] == "open"
+    _, (terminated,), producers = forced
+    # One epoch fences the producer that was in the transaction, the next one is for the tool itself.
+    assert terminated[1:5] == ["open", described[2], str(int(described[3]) + 2), "Empty"]
+    assert {row[-1] for row in producers} == {"None"}
 
 
 def test_dump_log_decodes_transaction_state(broker: ServedBroker, said: list[str]) -> None:
