@@ -52,7 +52,7 @@ class Story:
         self.producer = TransactionalProducer({node.node_id: node}, ask=self.ask)
         self.node = node
 
-    async def tell(self, *, commit: bool) -> None:
+    async def run(self, *, commit: bool) -> None:
         await again(self.producer.initialize)
         await again(self._produce)
         await again(self._commit_offset)
@@ -101,7 +101,7 @@ def test_transaction_ends_though_an_append_finds_no_space(at: int, commit: bool)
         await again(story.find_group)
         node.disk.fail("writev", OSError(errno.ENOSPC, "no space left on device"), after=at)
 
-        await story.tell(commit=commit)
+        await story.run(commit=commit)
         partition = node.broker.replicas.partition("t", 0)
         await cluster.until(lambda: partition.last_stable_offset == partition.log.log_end_offset == 2)
         assert await story.offset() == (1 if commit else -1)

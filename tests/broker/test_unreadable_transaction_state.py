@@ -37,7 +37,7 @@ async def with_a_record(directory: Path, value: bytes) -> None:
 
 @pytest.mark.parametrize("value", [UNKNOWN_VERSION, TOO_SHORT], ids=["unknown version", "too short"])
 async def test_unreadable_record_refuses_the_ids_beside_it_alone(tmp_path: Path, value: bytes) -> None:
-    """§37.2, TT-35: to go on without it would let a fenced producer write."""
+    """To go on without it would let a fenced producer write."""
     await with_a_record(tmp_path, value)
     async with running_broker(tmp_path, **SETTINGS) as broker:
         await until(lambda: "coordinator could not be loaded" in [event for event, _ in broker.log.events])
