@@ -1,6 +1,6 @@
 """What a coordinator holds, and what its log says it should hold (I-17)."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.durable_state import DurableState
@@ -13,22 +13,43 @@ Snapshot = dict[str, Any]
 """Durable facts of one partition of `__consumer_offsets`, by a name that says which."""
 
 
-def snapshots(broker: Any) -> dict[int, Snapshot]:
+class Live(NamedTuple):
+    """What a coordinator held at a moment, and where the appends begin in its log that were in flight then."""
+
+    state: Snapshot
+    stored_offset: int
+
+
+def live_states(broker: Any) -> dict[int, Live]:
     """The committed state of all groups of a live broker, by partition."""
-    return {hosted.index: live_state(hosted) for hosted in hosted_partitions(broker) if not is_within_step(hosted)}
+    return {
+        hosted.index: Live(
+            live_state(hosted), _stored_offset(broker.replicas.partition(CONSUMER_OFFSETS, hosted.index))
+        )
+        for hosted in hosted_partitions(broker)
+        if not is_within_step(hosted)
+    }
+
+
+def _stored_offset(partition: Any) -> int:
+    """Appends before it have their outcomes: replicas have them, and so has the disk where they wait for it."""
+    log = partition.log
+    waits_for_disk = log.flushed_offset < log.sync_required_offset
+    return min(partition.high_watermark, log.flushed_offset) if waits_for_disk else partition.high_watermark
 
 
 def live_state(hosted: Any) -> Snapshot:
     return _facts(hosted.coordinator.shard.durable)
 
 
-def replayed(broker: Any, index: int) -> Snapshot:
-    """The same for one partition, from nothing but the records that stand in its log."""
+def replayed(broker: Any, index: int, upper_bound: int | None = None) -> Snapshot:
+    """The same for one partition, from nothing but the records that stand in its log, or in the log up to an offset."""
     log = broker.replicas.partition(CONSUMER_OFFSETS, index).log
+    end_offset = log.log_end_offset if upper_bound is None else min(upper_bound, log.log_end_offset)
     durable = DurableState()
     offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        chunk = log.read(offset, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True, wait=True)
+    while offset < end_offset:
+        chunk = log.read(offset, 1 << 20, upper_bound=end_offset, min_one_batch=True, wait=True)
         _replay_chunk(durable, memoryview(chunk.records))
         offset = chunk.end_offset
     return _facts(durable)
@@ -55,9 +76,13 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 class LoadCheck:
-    """Looks at each partition in the step in which it is loaded, before any client can change it."""
+    """Looks at each partition in the step in which it is loaded, before any client can change it.
 
-    def __init__(self, expected: dict[int, Snapshot]) -> None:
+    What was committed is in the log, and what is in the log is loaded: also what was in flight when the coordinator
+    ended, of which no client knows that it is stored.
+    """
+
+    def __init__(self, expected: dict[int, Live]) -> None:
         self._all = expected
         self._left = dict(expected)
 
@@ -67,7 +92,9 @@ class LoadCheck:
         found: list[str] = []
         for hosted in hosted_partitions(broker):
             if not hosted.is_loading and hosted.index in self._left:
-                found += differences(self._left.pop(hosted.index), _facts(hosted.coordinator.shard.durable))
+                before = self._left.pop(hosted.index)
+                found += differences(before.state, replayed(broker, hosted.index, before.stored_offset))
+                found += differences(replayed(broker, hosted.index), live_state(hosted))
         return found
 
     def once_more(self) -> "LoadCheck | None":

@@ -24,7 +24,7 @@ from tests.simulation.judge import Judge, static_id_of
 from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoop, VirtualClock
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
-from tests.simulation.replay import LoadCheck, differences, replayed, snapshots
+from tests.simulation.replay import LoadCheck, differences, live_states, replayed
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.traffic import Producer, Reader, Traffic
@@ -289,7 +289,7 @@ class World:
 
     async def _end(self, broker: BrokerProcess, way: str) -> None:
         # What it holds between two steps its successor has to find in the log (I-17).
-        live = snapshots(broker.broker) if broker.process.alive else None
+        live = live_states(broker.broker) if broker.process.alive else None
         self._inspector = None
         if way == "stop" and broker.process.alive:
             self._machine.repair_disk()
@@ -376,8 +376,8 @@ class World:
     async def _clean_up(self) -> None:
         """I-17 for the log as it is, then I-19: when everybody has gone, their timers have gone with them."""
         broker = self._running().broker
-        for index, live in snapshots(broker).items():
-            for difference in differences(live, replayed(broker, index)):
+        for index, live in live_states(broker).items():
+            for difference in differences(live.state, replayed(broker, index, live.stored_offset)):
                 self.judge.violated("I-17", f"live against its own log: {difference}")
         sessions_ms = max(member.habits.session_timeout_ms for member in self.members)
         rebalance_ms = max(member.habits.group_rebalance_timeout_ms for member in self.members)
