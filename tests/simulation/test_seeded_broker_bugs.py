@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.coordinator import group_removal
 from ottla.coordinator.classic import leave, loading, rebalance, sync
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.durable_state import DurableState
@@ -86,6 +87,10 @@ def the_disk_lies_about_syncing(patch):
     patch.setattr(SimulatedDisk, "_fsync", lambda disk, number: None)
 
 
+def groups_never_expire(patch):
+    patch.setattr(group_removal, "_expire_in_each", lambda context: iter(()))
+
+
 @pytest.mark.parametrize(
     ("mutate", "invariants"),
     [
@@ -97,6 +102,7 @@ def the_disk_lies_about_syncing(patch):
         (everybody_believes_to_lead, {"I-11"}),
         (join_phases_never_end_by_time, {"I-18", "I-19"}),
         (sessions_never_expire, {"I-19", "I-20"}),
+        (groups_never_expire, {"I-19"}),
         (the_disk_lies_about_syncing, {"I-5", "I-16", "I-17", "answers", "start"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

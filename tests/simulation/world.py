@@ -25,6 +25,7 @@ from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoo
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.replay import LoadCheck, differences, live_states, replayed
+from tests.simulation.scraping import Scraper
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.traffic import Producer, Reader, Traffic
@@ -35,6 +36,9 @@ LONGEST_STALL_MS = 8_000
 # Finding the coordinator again, joining again, and a heartbeat to learn that one must: while the world is calm.
 REACTION_MS = 6_000
 STEPS_MAX = 2_000_000
+# Longer than any run. After it, what is not used any more is looked for by some runs, every ten minutes.
+RETENTION_MINUTES = 30
+EXPIRY_CHECK_MINUTES = 10
 
 
 @dataclass
@@ -69,6 +73,8 @@ class Plan:
             "group.initial.rebalance.delay.ms": str(self.initial_rebalance_delay_ms),
             "offsets.topic.num.partitions": "3",
             "offsets.topic.replication.factor": "1",
+            "offsets.retention.minutes": str(RETENTION_MINUTES),
+            "producer.id.expiration.ms": str(RETENTION_MINUTES * 60_000),
         }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = "1"
@@ -109,6 +115,7 @@ class World:
         self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.settings())
         self._broker: BrokerProcess | None = None
         self._inspector: Inspector | None = None
+        self._scraper: Scraper | None = None
         self._next_crash_takes_power = False
         self._load_check: LoadCheck | None = None
 
@@ -203,6 +210,7 @@ class World:
         await self._clean_up()
 
     async def _fault(self, rng: random.Random) -> None:
+        self._scrape()
         connections = list(self.network.connections)
         kind = rng.random()
         if kind < 0.2 and self.plan.restarts:
@@ -255,7 +263,7 @@ class World:
         """Whether it has started; a crash may come first."""
         self.judge.incarnation += 1
         self.trace.note("start", self.judge.incarnation)
-        self._inspector = None
+        self._inspector = self._scraper = None
         self._broker = self._machine.boot(ADDRESS)
         try:
             await self._broker.started()
@@ -267,7 +275,12 @@ class World:
         if not self._broker.process.alive:
             return False
         self._inspector = Inspector(self.judge, self._broker.broker)
+        self._scraper = Scraper(self.judge, self._broker.broker)
         return True
+
+    def _scrape(self) -> None:
+        if self._scraper is not None and self._running().process.alive:
+            self._scraper.scrape()
 
     async def _restart(self, rng: random.Random) -> None:
         broker = self._running()
@@ -391,9 +404,25 @@ class World:
         if len(broker.server.connections):
             self.judge.violated("I-19", f"{len(broker.server.connections)} connections when everybody has gone")
         self._machine.repair_disk()
+        if self._rng("expiry").random() < 0.2:
+            await self._wait_for_expiry(broker)
         await self._running().stop()
         if len(broker.runtime.wheel):
             self.judge.violated("I-19", f"{len(broker.runtime.wheel)} timers in a broker that has stopped")
+
+    async def _wait_for_expiry(self, broker: Any) -> None:
+        """I-19 for what the log says: groups, offsets and producers that no client uses any more go."""
+        await asyncio.sleep(60 * (RETENTION_MINUTES + 2 * EXPIRY_CHECK_MINUTES))
+        self._scrape()
+        for hosted in hosted_partitions(broker):
+            shard = hosted.coordinator.shard
+            left = {*shard.groups, *shard.durable.metadata, *shard.durable.offsets}
+            if left:
+                self.judge.violated("I-19", f"{sorted(left)} have not expired")
+        for (topic, index), log in broker.parts.log_directory.logs.items():
+            if topic in self.topics and log.producers.states:
+                self.judge.violated("I-19", f"{topic}-{index} remembers {sorted(log.producers.states)}")
+        self.judge.counts["expiries"] += 1
 
     # Hooks.
 
