@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 PREFERRED, UNCLEAN = 0, 1
 SHORT_LIVED = "gamma"
 GROWING, PARTITIONS_MAX = "beta", 3
+RETRY_MS = 500
 # What an operator gets who is too early, too late, or asks for what cannot be done at the moment.
 UNTIMELY = {
     ErrorCode.NONE,
@@ -66,14 +67,16 @@ TOPIC_CONFIGS = {
     "flush.ms": ["500", "9223372036854775807"],
     "file.delete.delay.ms": ["0", "3000"],
 }
-# Where the plan has throttles: slow enough to be met, and fast enough for all to be in sync at last.
+# Where the plan has throttles. What replicas in sync get counts too: at the lower rate the producers of some worlds
+# leave nothing to those that lag. The higher one is fast enough for all to be in sync at last.
 TOPIC_THROTTLES = {
     "leader.replication.throttled.replicas": ["*", "0:1,0:2,1:1,1:2"],
     "follower.replication.throttled.replicas": ["*", "0:2,0:3,1:3"],
 }
+THROTTLED_RATES = ["4000", "40000"]
 BROKER_THROTTLES = {
-    "leader.replication.throttled.rate": ["4000", "40000"],
-    "follower.replication.throttled.rate": ["4000", "40000"],
+    "leader.replication.throttled.rate": THROTTLED_RATES,
+    "follower.replication.throttled.rate": THROTTLED_RATES,
 }
 BROKER_CONFIGS = {
     "log.segment.bytes": ["700", "1000000"],
@@ -191,6 +194,23 @@ class Admin:
         response = await self._ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
         if response is not None:
             self._judge(f"alter {configs}", *(result.error_code for result in response.responses))
+
+    async def raise_throttles(self) -> None:
+        """As an operator has to do when replicas in sync use a throttle up; it goes on until a broker has done it."""
+        configs = [
+            AlterableConfig(name=name, config_operation=SET, value=THROTTLED_RATES[-1]) for name in BROKER_THROTTLES
+        ]
+        resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        while True:
+            response = await self._ask(request, 1)
+            codes = (
+                [ErrorCode.REQUEST_TIMED_OUT] if response is None else [each.error_code for each in response.responses]
+            )
+            self._judge("raise throttles", *codes)
+            if not any(codes):
+                return
+            await self._world.sleep_ms(RETRY_MS)
 
     def _altered(self, name: str, values: list[str]) -> AlterableConfig:
         if self._rng.random() < 0.3:

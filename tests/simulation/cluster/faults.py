@@ -79,6 +79,8 @@ class Faults:
         world.calm_down()
         for task in under_way:
             await task
+        if plan.throttles:
+            await self._admin.raise_throttles()
         self._admin.client.close()
 
     def _note(self, name: str, *words: object) -> None:

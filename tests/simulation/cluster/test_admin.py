@@ -1,0 +1,37 @@
+"""The operator of simulated clusters, whom brokers answer as a test says."""
+
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from tests.simulation.calm import Calm
+from tests.simulation.cluster.admin import BROKER_THROTTLES, Admin
+from tests.simulation.loop import SimulationLoop
+
+
+@pytest.fixture
+def loop():
+    loop = SimulationLoop()
+    yield loop
+    loop.close()
+
+
+def test_throttles_are_raised_as_soon_as_a_broker_does_it(loop, monkeypatch):
+    answers = [None, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    asked = []
+
+    async def answer(admin, request, version):
+        asked.append(request)
+        error = answers[len(asked) - 1]
+        return None if error is None else SimpleNamespace(responses=[SimpleNamespace(error_code=error)])
+
+    monkeypatch.setattr(Admin, "_ask", answer)
+    world = SimpleNamespace(make_rng=Random, sleep_ms=Calm().sleep_ms, topics=[])
+
+    loop.run_until_complete(Admin(world, Random(0)).raise_throttles())
+
+    (resource,) = asked[-1].resources
+    assert {config.name: config.value for config in resource.configs} == dict.fromkeys(BROKER_THROTTLES, "40000")
+    assert len(asked) == len(answers)
