@@ -2,7 +2,8 @@
 
 A record is known by its value, which is written in one transaction. A transaction whose commit was never asked for, or
 only after its producer had been replaced, is never seen; one whose commit was answered is seen whole, each record once;
-of one in doubt everything is seen, or nothing.
+of one in doubt everything is seen, or nothing. What was deleted since, or has a later record of its key where the topic
+is compacted, need not be there in the end.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ class Transaction:
     is_committed: bool | None = None
     """None: in doubt, or not decided."""
     seen: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
+    """Seen in the end."""
 
     @property
     def may_be_seen(self) -> bool:
@@ -50,19 +53,30 @@ class Line:
     """All producers of one transactional id, one after the other; two of them where one replaces the other."""
 
     latest: Pair = NO_PAIR
-    """The greatest that was handed out."""
+    """Of all that were handed out."""
+    producer_ids: list[int] = field(default_factory=list)
+    """In the order in which they were handed out: they need not rise, as each broker has a block of its own."""
     rivals: int = 1
     unanswered_until_us: int = NEVER
     """A request for a producer id and epoch that its client has given up may still be served until then."""
 
+    def is_later(self, one: Pair, other: Pair) -> bool:
+        return self.place(one) > self.place(other)
+
+    def place(self, pair: Pair) -> Pair:
+        return (-1 if pair == NO_PAIR else self.producer_ids.index(pair[0])), pair[1]
+
 
 class TransactionBook:
-    def __init__(self, judge: Judge, partitions: list[Partition]) -> None:
+    def __init__(self, judge: Judge, partitions: list[Partition], *, loses_records: bool) -> None:
+        """`loses_records`: the topic is compacted, or records of it are deleted."""
         self.partitions = partitions
+        self._loses_records = loses_records
         self.transactions: list[Transaction] = []
         self.lines: dict[str, Line] = {}
         self._judge = judge
         self._of_value: dict[str, Transaction] = {}
+        self._keys: dict[str, bytes] = {}
         self._offsets: dict[tuple[Partition, str], int] = {}
 
     # What producers do.
@@ -72,23 +86,37 @@ class TransactionBook:
         self.transactions.append(Transaction(transactional_id, pair, number, self._judge.trace.now_us()))
         return self.transactions[-1]
 
-    def write(self, transaction: Transaction, partition: Partition, count: int) -> list[str]:
+    def write(self, transaction: Transaction, partition: Partition, keys: list[bytes]) -> list[str]:
+        """One value for each key."""
         written = transaction.values.setdefault(partition, [])
         first = len(transaction.written)
-        values = [f"{transaction.number}/{first + number}" for number in range(count)]
+        values = [f"{transaction.number}/{first + number}" for number in range(len(keys))]
         written += values
         self._of_value.update(dict.fromkeys(values, transaction))
+        self._keys.update(zip(values, keys, strict=True))
         return values
+
+    def written_at(self, partition: Partition, values: list[str], base_offset: int) -> None:
+        """As it was acknowledged; -1 for a repetition whose offset is not known any more."""
+        if base_offset >= 0:
+            self._offsets.update(((partition, value), base_offset + n) for n, value in enumerate(values))
 
     def handed_out(self, transactional_id: str, pair: Pair, known_before: Pair) -> None:
         """`known_before`: the latest when the request was sent."""
         line = self.lines[transactional_id]
-        if pair <= known_before:
+        if pair[0] not in line.producer_ids:
+            if any(pair[0] in each.producer_ids for each in self.lines.values()):
+                self._judge.violated("I-8", f"{transactional_id} was given {pair}, as another id was")
+            self._judge.counts["producer ids replaced"] += bool(line.producer_ids)
+            line.producer_ids.append(pair[0])
+        if not line.is_later(pair, known_before):
             self._judge.violated("I-8", f"{transactional_id} was given {pair} after {known_before}")
-        line.latest = max(line.latest, pair)
+        if line.is_later(pair, line.latest):
+            line.latest = pair
 
     def is_replaced(self, transaction: Transaction) -> bool:
-        return self.lines[transaction.transactional_id].latest > transaction.pair
+        line = self.lines[transaction.transactional_id]
+        return line.is_later(line.latest, transaction.pair)
 
     def ask_to_commit(self, transaction: Transaction) -> None:
         """Before the first request; one of a producer that was replaced must fail."""
@@ -104,7 +132,7 @@ class TransactionBook:
 
     # What readers see.
 
-    def see(self, reader: str, partition: Partition, offset: int, value: str) -> None:
+    def see(self, reader: str, partition: Partition, offset: int, value: str, *, at_the_end: bool) -> None:
         transaction = self._of_value.get(value)
         where = f"{value} at {offset} of {partition}, which {reader} reads,"
         if transaction is None or value not in transaction.values.get(partition, ()):
@@ -115,6 +143,8 @@ class TransactionBook:
         if self._offsets.setdefault((partition, value), offset) != offset:
             self._judge.violated("I-22", f"{where} is also at {self._offsets[partition, value]}")
         transaction.seen.add(value)
+        if at_the_end:
+            transaction.kept.add(value)
 
     def see_offset(self, group_id: str, number: int) -> None:
         """A committed offset, which is a transaction's number."""
@@ -125,18 +155,51 @@ class TransactionBook:
 
     # At the end.
 
-    def judge_all(self) -> None:
-        """When readers have seen everything."""
+    def judge_all(self, start_offsets: dict[Partition, int], *, is_compacted: bool) -> None:
+        """When readers have seen everything that is left; `start_offsets` are the highest that were ever seen."""
+        latest = self._latest_of_keys() if is_compacted else {}
         for transaction in self.transactions:
-            missing = transaction.written - transaction.seen
-            if missing and (transaction.is_committed or transaction.seen):
-                self._judge.violated("I-22", f"{transaction} was committed, without {sorted(missing)[:3]}")
+            if not transaction.is_committed and not transaction.seen:
+                continue
+            missing = [
+                value
+                for partition, values in transaction.values.items()
+                for value in values
+                if value not in transaction.kept
+                and not self._is_gone(partition, value, start_offsets.get(partition, 0), latest)
+            ]
+            if missing:
+                self._judge.violated("I-22", f"{transaction} was committed, without {missing[:3]}")
 
-    def last_offset(self, transactional_id: str) -> int:
-        """What its committed transactions have left, NEVER if nothing."""
-        visible = [
-            (transaction.pair, transaction.number)
-            for transaction in self.transactions
-            if transaction.transactional_id == transactional_id and transaction.commits_offset and transaction.seen
+    def _latest_of_keys(self) -> dict[tuple[Partition, bytes], int]:
+        """The last offset that a committed transaction has written each key at."""
+        latest: dict[tuple[Partition, bytes], int] = {}
+        for (partition, value), offset in self._offsets.items():
+            transaction, key = self._of_value[value], (partition, self._keys[value])
+            if transaction.is_committed or transaction.seen:
+                latest[key] = max(offset, latest.get(key, -1))
+        return latest
+
+    def _is_gone(
+        self, partition: Partition, value: str, start_offset: int, latest: dict[tuple[Partition, bytes], int]
+    ) -> bool:
+        """Whether it was deleted or outdated, as it may be."""
+        offset = self._offsets.get((partition, value))
+        if offset is None:
+            return start_offset > 0 or bool(latest)
+        return offset < start_offset or offset < latest.get((partition, self._keys[value]), -1)
+
+    def last_offsets(self, transactional_id: str) -> set[int]:
+        """What its committed transactions may have left, NEVER if nothing."""
+        line = self.lines[transactional_id]
+        last: set[int] = {NEVER}
+        of_id = [
+            each for each in self.transactions if each.transactional_id == transactional_id and each.commits_offset
         ]
-        return max(visible)[1] if visible else NEVER
+        for transaction in sorted(of_id, key=lambda each: (line.place(each.pair), each.number)):
+            if transaction.is_committed or transaction.seen:
+                last = {transaction.number}
+            elif transaction.may_be_seen and self._loses_records:
+                # In doubt, and what would show it may be gone.
+                last.add(transaction.number)
+        return last

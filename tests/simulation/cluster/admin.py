@@ -31,6 +31,7 @@ from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client,
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.producing import batch_of, produce_request
 from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -102,6 +103,7 @@ class Admin:
         self.client = Client(world, rng, "admin")
         self._world = world
         self._rng = rng
+        self._growth_rng = world.make_rng("growing topics")
 
     async def elect(self) -> None:
         """Gives leadership back to the first replicas, wherever they are in sync."""
@@ -124,12 +126,13 @@ class Admin:
 
     async def grow(self) -> None:
         """One partition more, placed by the controller or by hand."""
-        topic = self._world.truth.image.topic(GROWING)
+        name = self._growth_rng.choice([GROWING, PAYMENTS]) if self._world.plan.transacts else GROWING
+        topic = self._world.truth.image.topic(name)
         if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
             return
         by_hand = [CreatePartitionsAssignment(broker_ids=self._rng.sample(NODE_IDS, len(NODE_IDS)))]
         wanted = CreatePartitionsTopic(
-            name=GROWING, count=len(topic.partitions) + 1, assignments=self._rng.choice([None, by_hand])
+            name=name, count=len(topic.partitions) + 1, assignments=self._rng.choice([None, by_hand])
         )
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
         response = await self._ask(request, self._rng.randint(0, 3))
@@ -162,7 +165,10 @@ class Admin:
 
     async def delete_records(self) -> None:
         """Of one partition, up to some offset that was committed, or up to the high watermark."""
-        topic, index = self._rng.choice(self._world.partitions)
+        deletable = self._world.partitions + (
+            self._world.book.partitions if self._world.plan.deletes_transactions else []
+        )
+        topic, index = self._rng.choice(deletable)
         end = self._world.committed_end((topic, index))
         offset = self._rng.choice([-1, self._rng.randint(0, end), self._rng.randint(0, end // 2)])
         partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]

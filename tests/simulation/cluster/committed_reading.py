@@ -22,8 +22,9 @@ OFFSET_FETCH_VERSION = 9
 class CommittedReader:
     """Reads on, partition by partition; sometimes from the beginning again."""
 
-    def __init__(self, world: "ClusterWorld", rng: random.Random, name: str) -> None:
-        self.name = name
+    def __init__(self, world: "ClusterWorld", rng: random.Random, name: str, *, is_auditor: bool = False) -> None:
+        """What an auditor sees is what is left in the end."""
+        self.name, self._is_auditor = name, is_auditor
         self.positions: dict[Partition, int] = {}
         self._world, self._rng, self._book = world, rng, world.book
         self._client = Client(world, rng, name, [TOPIC])
@@ -66,6 +67,8 @@ class CommittedReader:
             self._client.metadata_is_stale()
             if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._world.judge_error(error, f"{self.name}: fetch from {partition} at {offset}")
+            else:
+                self.positions[partition] = self._world.deleted_before(partition)
             return -1
         self._judge_stable_offset(partition, epoch, data)
         self._took(partition, offset, data)
@@ -86,7 +89,8 @@ class CommittedReader:
         aborted = {(each.producer_id, each.first_offset) for each in data.aborted_transactions}
         for at, value in visible(records, aborted):
             if at >= offset:
-                self._book.see(self.name, partition, at, (value or b"").decode())
+                at_the_end = self._is_auditor
+                self._book.see(self.name, partition, at, (value or b"").decode(), at_the_end=at_the_end)
                 self._world.judge.counts["committed records read"] += 1
         self.positions[partition] = max(header.next_offset for _, header in iterate_batches(records))
 

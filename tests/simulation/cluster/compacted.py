@@ -49,12 +49,15 @@ class CompactedLog(TrackedLog):
             if not self._is_rotten():
                 self.violated("I-4", f"leads without {self._missing()}, committed below {committed.end_offset}")
             return False
-        for key, records in self._records.items():
-            for record in records:
-                if committed.end_offset <= record.offset < high_watermark:
-                    committed.latest[key] = record
+        self._note_committed(high_watermark)
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
+
+    def _note_committed(self, high_watermark: int) -> None:
+        for key, records in self._records.items():
+            for record in records:
+                if self._committed.end_offset <= record.offset < high_watermark:
+                    self._committed.latest[key] = record
 
     def _missing(self) -> list[tuple[bytes, LatestRecord]]:
         """No record of a key goes before a later one of it is committed: what was committed last is there itself."""
@@ -89,11 +92,18 @@ class CompactedLog(TrackedLog):
         epoch = header.partition_leader_epoch
         if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
-        for record in iterate_records(content):
-            key, value = bytes(record.key or b""), record.value
-            content_hash = crc32(key + b"\0" + bytes(value or b""))
-            if self._committed.known.setdefault((record.offset, epoch), content_hash) != content_hash:
-                self.violated("I-2", f"another record of epoch {epoch} at {record.offset} than elsewhere")
-            self._records.setdefault(key, []).append(LatestRecord(record.offset, epoch, value is None))
+        self._note_records(header, content)
         self._batches.append(Batch(header.base_offset, header.next_offset, epoch, 0, None))
         self._end_offset = header.next_offset
+
+    def _note_records(self, header: BatchHeader, content: memoryview) -> None:
+        epoch = header.partition_leader_epoch
+        for record in iterate_records(content):
+            key, value = bytes(record.key or b""), record.value
+            self._check_known(record.offset, epoch, key, value)
+            self._records.setdefault(key, []).append(LatestRecord(record.offset, epoch, value is None))
+
+    def _check_known(self, offset: int, epoch: int, key: bytes, value: Any) -> None:
+        content_hash = crc32(key + b"\0" + bytes(value or b""))
+        if self._committed.known.setdefault((offset, epoch), content_hash) != content_hash:
+            self.violated("I-2", f"another record of epoch {epoch} at {offset} than elsewhere")

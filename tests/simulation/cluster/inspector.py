@@ -10,6 +10,7 @@ from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import CorruptMessage
 from tests.simulation.cluster.compacted import CompactedLog
+from tests.simulation.cluster.decided import DecidedLog
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
@@ -24,9 +25,10 @@ PartitionId = tuple[bytes, int]
 class ClusterInspector:
     """Of the whole cluster, for the whole run."""
 
-    def __init__(self, judge: ClusterJudge, truth: Truth, *, compacts: bool) -> None:
+    def __init__(self, judge: ClusterJudge, truth: Truth, *, compacts: bool, transacts: bool) -> None:
         self.judge = judge
         self.compacts = compacts
+        self.compacted_kind = DecidedLog if transacts else CompactedLog
         self.truth = truth
         self.committed: dict[PartitionId, Committed] = {}
         # The lives that go on, by broker id.
@@ -187,7 +189,7 @@ class BrokerInspector:
     def _kind_of(self, log: Any) -> type[TrackedLog]:
         if log.config.unclean_leader_election_enable:
             return RiskedLog
-        return CompactedLog if self._cluster.compacts and log.config.is_compacted else TrackedLog
+        return self._cluster.compacted_kind if self._cluster.compacts and log.config.is_compacted else TrackedLog
 
     def _begin_term(self, index: int) -> None:
         self.term = self._judge.begin_term(before=self.term)

@@ -11,6 +11,8 @@ LONGEST_PAUSE_MS = 10_000
 # Much longer than any batch of a producer is under way: see DELIVERY_TIMEOUT_MS.
 PRODUCER_EXPIRATION_MS = 60_000
 STATE_PARTITIONS = 2
+# Shorter than some transactions take to be begun again.
+ID_EXPIRATION_MS = 2_500
 # After so long a producer gives a batch up, as Kafka's clients do (`delivery.timeout.ms`).
 DELIVERY_TIMEOUT_MS = 10_000
 
@@ -61,6 +63,12 @@ class ClusterPlan:
     """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
     transacts: bool
     """Transactional producers write to a topic of their own, and consumers read what they have committed."""
+    deletes_transactions: bool
+    """Old records of transactions are deleted, undecided ones too."""
+    has_small_epochs: bool
+    """Producer epochs are used up after a few transactions."""
+    expires_transactional_ids: bool
+    """So soon that it is seen."""
     throttles: bool
     """An operator throttles the followers that are not in sync."""
     orders_names: bool
@@ -98,6 +106,9 @@ class ClusterPlan:
             searches=False,
             has_racks=False,
             transacts=False,
+            deletes_transactions=False,
+            has_small_epochs=False,
+            expires_transactional_ids=False,
             throttles=False,
             orders_names=True,
         )
@@ -122,8 +133,13 @@ class ClusterPlan:
         self.session_slots = rng.choice([1, 2, 3]) if rng.random() < 0.15 else None
         self.expires_producers = "clock" not in self.faults and make_rng("producer ids").random() < 0.15
         self.searches = make_rng("time index").random() < 0.15
-        # What is checked of compacted logs does not know of transactions.
-        self.transacts = not self.compacts and make_rng("transactions").random() < 0.35
+        self.transacts = make_rng("transactions").random() < 0.35
+        rng = make_rng("transactional topic")
+        self.deletes_transactions = self.transacts and not self.compacts and rng.random() < 0.4
+        self.has_small_epochs = self.transacts and rng.random() < 0.4
+        self.expires_transactional_ids = self.transacts and "clock" not in self.faults and rng.random() < 0.3
+        if self.deletes_transactions:
+            self.faults |= {"delete records"}
         self.has_racks = make_rng("racks").random() < 0.15
         self.throttles = make_rng("throttles").random() < 0.3
         if self.throttles:
@@ -187,6 +203,15 @@ class ClusterPlan:
             settings |= {
                 "transaction.state.log.num.partitions": STATE_PARTITIONS,
                 "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+            }
+        if self.transacts and self.compacts:
+            settings["transaction.state.log.segment.bytes"] = 1_500
+            # Longer than any replica lags: it would keep what a tombstone deletes that it has never got.
+            settings["log.cleaner.delete.retention.ms"] = 60_000
+        if self.expires_transactional_ids:
+            settings |= {
+                "transactional.id.expiration.ms": ID_EXPIRATION_MS,
+                "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
             }
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1

@@ -49,6 +49,8 @@ class Committed:
     """Hash by base offset and leader epoch; of a single record where the log is compacted."""
     latest: dict[bytes, "LatestRecord"] = field(default_factory=dict)
     """By key, where the log is compacted."""
+    end_record_epoch: int = -1
+    """Of the last record, where the log is compacted and has transactions."""
     prefixes_before: dict[tuple[int, int], int] = field(default_factory=dict)
     """Where any replica may lead: the hash of the log before a batch, by base offset and leader epoch."""
     last_prefixes: dict[int, int] = field(default_factory=dict)
@@ -76,7 +78,7 @@ class TrackedLog:
         self._prefixes: dict[int, int] = {0: 0}
         self._sequences: set[tuple[int, int, int]] = set()
         self._truncations = log.truncations
-        self.transactions = StableOffset(log.log_end_offset)
+        self.transactions = StableOffset(log.log_end_offset, log.log_start_offset)
         self._epochs: Any = None
         self._starts_at = 0
         if log.log_start_offset > committed.start_offset:

@@ -78,6 +78,8 @@ class Rest:
             transactions = TransactionRest(self._world)
             await self._wait("I-20", self._transacting, WRITING_MS)
             await self._wait("I-23", transactions.incomplete, TRANSACTION_MS)
+            if self._world.plan.expires_transactional_ids:
+                await self._wait("expiry", transactions.unexpired, EXPIRY_MS)
             await transactions.judge()
 
     async def see_offsets_expire(self) -> None:

@@ -3,7 +3,7 @@
 Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. `docs/seeded-bugs.md` lists them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.cluster.embedded import EmbeddedSession
@@ -30,8 +30,8 @@ def reads_without_checksums(patch: Patch) -> None:
 def compacts_beyond_the_high_watermark(patch: Patch) -> None:
     plan = compaction.plan_compaction
 
-    def all_of_it(log: Any, *, now_wall_ms: int, upper_bound: int) -> Any:
-        return plan(log, now_wall_ms=now_wall_ms, upper_bound=log.log_end_offset)
+    def all_of_it(log: Any, **named: Any) -> Any:
+        return plan(log, **named | {"upper_bound": log.log_end_offset})
 
     patch.setattr(compaction, "plan_compaction", all_of_it)
 
@@ -49,13 +49,16 @@ def removes_a_tombstone_before_its_record(patch: Patch) -> None:
 
 def writes_no_tombstones_for_deleted_groups(patch: Patch) -> None:
     """The answer says that the offsets are gone. The next coordinator has them again."""
-    patch.setattr(
-        group_removal, "append_tombstones", lambda context, group_id, records, after: after.completed(context)
-    )
+    patch.setattr(group_removal, "append_tombstones", _complete_without_appending)
 
 
 def deletes_no_offset(patch: Patch) -> None:
-    patch.setattr(delete, "append_tombstones", lambda context, group_id, records, after: after.completed(context))
+    patch.setattr(delete, "append_tombstones", _complete_without_appending)
+
+
+def _complete_without_appending(context: Any, _group_id: str, _records: Any, after: Any) -> Iterator[None]:
+    after.completed(context)
+    yield
 
 
 def lets_no_offset_expire(patch: Patch) -> None:

@@ -23,9 +23,11 @@ class StableOffset:
     Producers that are read back from a snapshot do not say which markers the high watermark has not passed (as in
     Kafka). That is safe: what a marker says was decided before it was written."""
 
-    def __init__(self, log_end_offset: int) -> None:
+    def __init__(self, log_end_offset: int, log_start_offset: int) -> None:
         # Markers below may count as soon as they are read back.
         self._read_back = log_end_offset
+        # A transaction may have begun below, and its first records were deleted: only its producer's state says so.
+        self._unknown_below = log_start_offset
         self._pieces: list[Piece] = []
         self._first_unstable = 0
         self._epochs: dict[int, int] = {}
@@ -51,16 +53,18 @@ class StableOffset:
         self._read_back = end_offset
         self._epochs.clear()
 
-    def may_be(self, high_watermark: int, log_start_offset: int) -> tuple[int, int]:
+    def may_be(self, high_watermark: int, log_start_offset: int) -> tuple[int, ...]:
         """The least and the greatest: the first offset of the first transaction without a marker below the high
-        watermark, which never falls; or without one that was read back."""
+        watermark, which never falls; or without one that was read back. And the log start, where what was deleted is
+        not known."""
         least = self._first_open(high_watermark, high_watermark)
         while self._first_unstable < len(self._pieces) and self._pieces[self._first_unstable].base_offset < least:
             self._first_unstable += 1
         greatest = least
         if least < high_watermark < self._read_back:
             greatest = self._first_open(high_watermark, self._read_back)
-        return max(least, log_start_offset), max(greatest, log_start_offset)
+        may_be = max(least, log_start_offset), max(greatest, log_start_offset)
+        return (*may_be, log_start_offset) if self._unknown_below else may_be
 
     def _first_open(self, high_watermark: int, markers_below: int) -> int:
         open_since: dict[int, int] = {}

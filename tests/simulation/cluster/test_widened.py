@@ -72,6 +72,24 @@ def test_logs_that_do_not_start_at_0_are_compared(monkeypatch):
 @pytest.mark.parametrize(
     ("wanted", "counted"),
     [
+        pytest.param({"has_small_epochs": True}, "producer ids replaced", id="epochs-that-are-used-up"),
+        pytest.param({"expires_transactional_ids": True}, "producer ids replaced", id="ids-that-expire"),
+        pytest.param({"deletes_transactions": True}, "committed records read", id="transactions-deleted"),
+        pytest.param({"transacts": True, "compacts": True}, "offsets of transactions", id="transactions-compacted"),
+    ],
+)
+def test_transactions_of_some_worlds_meet_what_they_may(wanted, counted):
+    for seed in islice(seeds_with(**wanted), SEEDS_TRIED):
+        outcome = ClusterWorld(seed).run()
+        assert outcome.violations == []
+        if outcome.counts.get(counted):
+            return
+    pytest.fail(f"no world has any {counted}")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counted"),
+    [
         pytest.param({"auto_creates": True}, "topics created for a client", id="topics"),
         pytest.param({"session_slots": 3}, "fetches of a session", id="sessions"),
         pytest.param({"searches": True}, "offsets found by time", id="searches"),

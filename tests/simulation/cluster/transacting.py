@@ -22,6 +22,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.records.record import Record, build_batch
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.cluster.plan import ID_EXPIRATION_MS, NODE_IDS, ClusterPlan
 from tests.simulation.cluster.producing import ACKS_ALL, produce_request
 from tests.simulation.transaction_book import LATEST_ARRIVAL_MS, NO_PAIR, Line, Pair, Transaction
 from tests.simulation.wire import Wire
@@ -48,13 +49,20 @@ OVER = {
     ErrorCode.TRANSACTION_ABORTABLE,
 }
 REGISTERING_PRODUCE, REGISTERING_COMMIT, RAISING_END = 12, 5, 5
+FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
-def transactions_topic(replication_factor: int) -> CreatableTopic:
-    # Nothing of it is deleted, so that the end can be held against the beginning.
-    configs = [CreatableTopicConfig(name="retention.bytes", value="-1")]
-    count = len(PARTITIONS)
-    return CreatableTopic(name=TOPIC, num_partitions=count, replication_factor=replication_factor, configs=configs)
+KEYS = [b"key-%d" % number for number in range(4)]
+KEPT = {"retention.bytes": "-1"}
+DELETED = {"retention.bytes": "1500", "segment.bytes": "600"}
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "700", "delete.retention.ms": "3000"}
+
+
+def transactions_topic(plan: ClusterPlan) -> CreatableTopic:
+    """What is left of it in the end, the book of transactions says."""
+    wanted = COMPACTED if plan.compacts else DELETED if plan.deletes_transactions else KEPT
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in wanted.items()]
+    return CreatableTopic(name=TOPIC, num_partitions=len(PARTITIONS), replication_factor=len(NODE_IDS), configs=configs)
 
 
 def group_of(transactional_id: str) -> str:
@@ -118,16 +126,22 @@ class Transactor:
         self._lost = 0
 
     async def live(self) -> None:
-        """Until writing is over. The last transaction may be left open."""
+        """Until writing is over. The last transaction may be left open, unless a clock has jumped: then its timeout may
+        be far away, and another producer has to fence it."""
         while not self._world.writing_is_over:
             try:
                 if self._pair == NO_PAIR:
                     await self._initialize()
+                elif self._world.plan.expires_transactional_ids and self._rng.random() < 0.1:
+                    await self._sleep(ID_EXPIRATION_MS, 2 * ID_EXPIRATION_MS)
                 await self._transact()
             except TransactionIsOverError:
                 self._pair = NO_PAIR
                 await self._sleep(50, 4_000 if self._line.rivals > 1 else 500)
             await self._sleep(5, 1_000)
+        if "clock" in self._world.plan.faults:
+            self._pair = NO_PAIR
+            await self._initialize()
         self.is_done = True
         self._coordinators.close()
         self._client.close()
@@ -135,9 +149,16 @@ class Transactor:
     # A producer id and epoch.
 
     async def _initialize(self) -> None:
-        line = self._line
-        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
-        version = self._rng.randint(0, 5)
+        """With the pair that there is, as a client that has aborted and goes on with another epoch (KIP-360)."""
+        line, pair, began_us = self._line, self._pair, self._world.now_us
+        has_pair = pair != NO_PAIR
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=pair[0],
+            producer_epoch=pair[1],
+        )
+        version = self._rng.randint(3 if has_pair else 0, 5)
         while True:
             lost, known_before = self._lost, line.latest
             response = await self._ask_coordinator(TRANSACTION, self.transactional_id, request, version)
@@ -147,9 +168,18 @@ class Transactor:
             self._world.trace.note(self.name, "initialized", error.name, response.producer_id, response.producer_epoch)
             if error is NONE:
                 break
+            if has_pair and error in FENCED and self._may_be_fenced(began_us):
+                raise TransactionIsOverError
             self._world.judge.violated("answers", f"init producer id of {self.name} was answered {error.name}")
         self._begin_with((response.producer_id, response.producer_epoch), known_before)
-        self._world.judge.counts["transactional ids initialized"] += 1
+        self._world.judge.counts["epochs raised by clients" if has_pair else "transactional ids initialized"] += 1
+
+    def _may_be_fenced(self, began_us: int) -> bool:
+        """By a rival, by its own request whose answer was lost, or because its id has expired."""
+        plan, line = self._world.plan, self._line
+        if line.rivals > 1 or self._lost or plan.expires_transactional_ids or "clock" in plan.faults:
+            return True
+        return began_us <= line.unanswered_until_us or self._world.now_us <= line.unanswered_until_us
 
     def _begin_with(self, pair: Pair, known_before: Pair) -> None:
         self._book.handed_out(self.transactional_id, pair, known_before)
@@ -180,11 +210,12 @@ class Transactor:
     async def _write(self, transaction: Transaction, partition: Partition) -> None:
         if not self._registers_implicitly and partition not in self._added:
             await self._add_partition(partition)
-        values = self._book.write(transaction, partition, self._rng.randint(1, 3))
+        keys = [self._rng.choice(KEYS) for _ in range(self._rng.randint(1, 3))]
+        values = self._book.write(transaction, partition, keys)
         sequence = self._sequences.get(partition, 0)
         now_ms = self._world.wall_ms()
         records = build_batch(
-            [Record(timestamp=now_ms, key=None, value=value.encode()) for value in values],
+            [Record(timestamp=now_ms, key=key, value=value.encode()) for key, value in zip(keys, values, strict=True)],
             producer_id=self._pair[0],
             producer_epoch=self._pair[1],
             base_sequence=sequence,
@@ -200,6 +231,7 @@ class Transactor:
 
         response = await self._until_answered(ask, self._client.metadata_is_stale, _code_of_produce)
         self._judge("produce", _code_of_produce(response), {ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+        self._book.written_at(partition, values, response.responses[0].partition_responses[0].base_offset)
         self._sequences[partition] = sequence + len(values)
 
     async def _add_partition(self, partition: Partition) -> None:
@@ -276,6 +308,8 @@ class Transactor:
         elif self._lost or lost:
             # A late EndTxn would end the next transaction, which has the same epoch (KIP-890).
             self._pair = NO_PAIR
+        elif not commit and self._rng.random() < 0.3:
+            await self._initialize()
 
     # Asking.
 
@@ -332,7 +366,7 @@ class Transactor:
         world, transaction, line = self._world, self._transaction, self._line
         assert transaction is not None, "a request of a transaction"
         age_ms = (world.now_us - transaction.began_us) // 1000
-        if age_ms >= self._timeout_ms or "clock" in world.plan.faults:
+        if age_ms >= self._timeout_ms or "clock" in world.plan.faults or world.plan.expires_transactional_ids:
             return True
         return line.rivals > 1 or world.now_us <= line.unanswered_until_us
 

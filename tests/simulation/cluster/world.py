@@ -36,9 +36,11 @@ from tests.simulation.cluster.reading import RackReader, Reader, SessionReader
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
 from tests.simulation.cluster.searching import Searcher
+from tests.simulation.cluster.small_epochs import small_epochs
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
+from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
@@ -77,7 +79,8 @@ class ClusterWorld:
         self.members: list[Member] = []
         self.producers: list[IdempotentProducer] = []
         self.keyed_producer: KeyedProducer | None = None
-        self.book = TransactionBook(self.judge, PARTITIONS)
+        loses_records = self.plan.compacts or self.plan.deletes_transactions
+        self.book = TransactionBook(self.judge, list(PARTITIONS), loses_records=loses_records)
         self.transactors: list[Transactor] = []
         self.newcomer: Newcomer | None = None
         self.client_hosts: list[str] = []
@@ -95,7 +98,9 @@ class ClusterWorld:
             self.store_machine = StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
-        self.inspector = ClusterInspector(self.judge, self.truth, compacts=self.plan.compacts)
+        self.inspector = ClusterInspector(
+            self.judge, self.truth, compacts=self.plan.compacts, transacts=self.plan.transacts
+        )
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
 
@@ -105,7 +110,7 @@ class ClusterWorld:
         # A client's own timeout comes on top of what the broker may take.
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS
         try:
-            with slices_of_one(self.make_rng("slices").random() < 0.3):
+            with slices_of_one(self.make_rng("slices").random() < 0.3), small_epochs(self.plan.has_small_epochs):
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass
@@ -178,6 +183,12 @@ class ClusterWorld:
         topic = self.truth.image.topic(partition[0])
         committed = None if topic is None else self.inspector.committed.get((topic.topic_id, partition[1]))
         return 0 if committed is None else committed.end_offset
+
+    def deleted_before(self, partition: Partition) -> int:
+        """The highest log start offset that any replica has had."""
+        topic = self.truth.image.topic(partition[0])
+        committed = None if topic is None else self.inspector.committed.get((topic.topic_id, partition[1]))
+        return 0 if committed is None else committed.start_offset
 
     async def connect(self, client_id: str) -> ClusterWire:
         return await self.connect_to(self._client_rng.choice(list(self.bootstrap.values())), client_id)
@@ -295,7 +306,7 @@ class ClusterWorld:
         counts = {topic: sum(each == topic for each, _ in self.partitions) for topic in self.topics}
         topics = [CreatableTopic(name=topic, num_partitions=n, replication_factor=3) for topic, n in counts.items()]
         topics += [keyed_topic()] if self.plan.writes_keys else []
-        topics += [transactions_topic(replication_factor=3)] if self.plan.transacts else []
+        topics += [transactions_topic(self.plan)] if self.plan.transacts else []
         topics += [risked_topic()] if "risk" in self.plan.faults else []
         errors = {"not asked yet"}
         while errors - {"NONE", "TOPIC_ALREADY_EXISTS"}:
@@ -368,6 +379,10 @@ class ClusterWorld:
             for index in range(0 if topic is None else len(topic.partitions)):
                 if (name, index) not in self.partitions:
                     self.partitions.append((name, index))
+        paid = update.image.topic(PAYMENTS) if PAYMENTS in update.topics else None
+        for index in range(0 if paid is None else len(paid.partitions)):
+            if (PAYMENTS, index) not in self.book.partitions:
+                self.book.partitions.append((PAYMENTS, index))
 
     def _spawn_client(self, client_id: str, life: Awaitable[None]) -> None:
         self.client_hosts.append(client_id)

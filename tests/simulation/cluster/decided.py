@@ -1,0 +1,74 @@
+"""Replicas of a compacted log with transactions: only what a committed transaction has written counts (I-3, I-5, §45).
+
+A record of a transaction counts from its marker on, and at its own offset: of every key, the latest record that was
+committed by then. An aborted record is no record. The marker of a transaction stays as long as its records, so reading
+a compacted log decides them as before.
+"""
+
+from typing import Any
+
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import marker_of
+from ottla.protocol.records.record import iterate_records
+from tests.simulation.cluster.compacted import CompactedLog
+from tests.simulation.cluster.replicas import LatestRecord
+
+
+class DecidedLog(CompactedLog):
+    def __init__(self, *arguments: Any) -> None:
+        self._undecided: dict[int, list[tuple[bytes, LatestRecord]]] = {}
+        # By key and record: the offset of what has decided it, itself where it is of no transaction.
+        self._decided_at: dict[tuple[bytes, LatestRecord], int] = {}
+        super().__init__(*arguments)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._undecided.clear()
+        self._decided_at.clear()
+
+    def has_committed(self) -> bool:
+        """Records that are undecided, and markers, have no key that sets them apart from another leader's."""
+        committed = self._committed
+        if committed.end_offset and self.end_offset >= committed.end_offset:
+            epoch = self.log.epochs.epoch_at(committed.end_offset - 1)
+            return epoch == committed.end_record_epoch and super().has_committed()
+        return super().has_committed()
+
+    def commit(self, high_watermark: int, leader_epoch: int) -> bool:
+        is_news = super().commit(high_watermark, leader_epoch)
+        if is_news:
+            self._committed.end_record_epoch = self.log.epochs.epoch_at(high_watermark - 1)
+        return is_news
+
+    def _note_committed(self, high_watermark: int) -> None:
+        latest = self._committed.latest
+        for (key, record), decided_at in self._decided_at.items():
+            if decided_at < high_watermark and (key not in latest or latest[key].offset < record.offset):
+                latest[key] = record
+
+    def _note_records(self, header: BatchHeader, content: memoryview) -> None:
+        if header.is_control:
+            self._end_transaction(header, content)
+            return
+        found = []
+        for record in iterate_records(content):
+            key, value = bytes(record.key or b""), record.value
+            self._check_known(record.offset, header.partition_leader_epoch, key, value)
+            found.append((key, LatestRecord(record.offset, header.partition_leader_epoch, value is None)))
+        if header.is_transactional:
+            self._undecided.setdefault(header.producer_id, []).extend(found)
+        else:
+            self._decide(found, header.base_offset)
+
+    def _end_transaction(self, header: BatchHeader, content: memoryview) -> None:
+        marker = marker_of(content)
+        if marker is not None:
+            records = self._undecided.pop(header.producer_id, [])
+            self._decide(records if marker.is_commit else [], header.base_offset)
+
+    def _decide(self, found: list[tuple[bytes, LatestRecord]], offset: int) -> None:
+        for key, record in found:
+            self._decided_at[key, record] = max(offset, record.offset)
+            records = self._records.setdefault(key, [])
+            records.append(record)
+            records.sort(key=lambda each: each.offset)

@@ -1,0 +1,110 @@
+"""What the book of transactions lets readers miss, and what not (I-8, I-22, I-24)."""
+
+import pytest
+
+from tests.simulation.judge import Judge
+from tests.simulation.trace import Trace
+from tests.simulation.transaction_book import NEVER, Line, Transaction, TransactionBook
+
+PARTITION = ("payments", 0)
+ID = "pay"
+
+
+@pytest.fixture
+def judge() -> Judge:
+    return Judge(Trace(lambda: 0))
+
+
+def book_of(judge: Judge, *, loses_records: bool = True) -> TransactionBook:
+    book = TransactionBook(judge, [PARTITION], loses_records=loses_records)
+    book.lines[ID] = Line()
+    book.handed_out(ID, (1, 0), (-1, -1))
+    return book
+
+
+def committed(book: TransactionBook, offset: int, key: bytes = b"k") -> Transaction:
+    transaction = book.begin(ID, (1, 0))
+    values = book.write(transaction, PARTITION, [key])
+    book.written_at(PARTITION, values, offset)
+    book.ask_to_commit(transaction)
+    book.ended(transaction, commit=True)
+    return transaction
+
+
+def violated(judge: Judge) -> list[str]:
+    return [violation.partition(":")[0] for violation in judge.violations]
+
+
+def test_committed_record_that_is_missing_is_found(judge: Judge) -> None:
+    book = book_of(judge)
+    committed(book, 5)
+
+    book.judge_all({PARTITION: 5}, is_compacted=False)
+
+    assert violated(judge) == ["I-22"]
+
+
+def test_deleted_record_is_not_missed(judge: Judge) -> None:
+    book = book_of(judge)
+    committed(book, 5)
+
+    book.judge_all({PARTITION: 6}, is_compacted=False)
+
+    assert violated(judge) == []
+
+
+def test_of_a_key_the_latest_committed_record_must_be_there(judge: Judge) -> None:
+    book = book_of(judge)
+    committed(book, 5)
+    last = committed(book, 7)
+
+    book.judge_all({}, is_compacted=True)
+
+    assert violated(judge) == ["I-22"]
+    assert str(last) in judge.violations[0]
+
+
+def test_what_was_seen_before_the_end_must_be_there_in_the_end(judge: Judge) -> None:
+    book = book_of(judge)
+    (value,) = committed(book, 5).written
+    book.see("reader", PARTITION, 5, value, at_the_end=False)
+
+    book.judge_all({}, is_compacted=False)
+
+    assert violated(judge) == ["I-22"]
+
+
+@pytest.mark.parametrize(("loses_records", "possible"), [(True, {1, 2}), (False, {1})])
+def test_offset_in_doubt_may_be_there_where_records_go(judge: Judge, loses_records: bool, possible: set[int]) -> None:
+    book = book_of(judge, loses_records=loses_records)
+    committed(book, 5).commits_offset = True
+    doubtful = book.begin(ID, (1, 0))
+    doubtful.commits_offset = True
+    book.ask_to_commit(doubtful)
+
+    assert book.last_offsets(ID) == possible
+
+
+def test_without_a_committed_offset_there_is_none(judge: Judge) -> None:
+    assert book_of(judge).last_offsets(ID) == {NEVER}
+
+
+def test_producer_id_after_a_rollover_may_be_smaller(judge: Judge) -> None:
+    """Each broker has a block of ids."""
+    book = book_of(judge)
+    book.handed_out(ID, (1, 5), (1, 0))
+
+    book.handed_out(ID, (0, 0), (1, 5))
+    assert violated(judge) == []
+
+    book.handed_out(ID, (1, 5), (0, 0))
+    assert violated(judge) == ["I-8"]
+
+
+def test_producer_id_of_another_transactional_id_is_found(judge: Judge) -> None:
+    book = book_of(judge)
+    book.lines["other"] = Line()
+
+    book.handed_out("other", (1, 1), (-1, -1))
+
+    assert violated(judge) == ["I-8"]
