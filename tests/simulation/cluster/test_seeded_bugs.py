@@ -25,7 +25,7 @@ LOGS_FOUND_BY = {
     "compacts every third record away": 7,
     "deletes records up to the log end": 0,
     "refuses batches across the log start": 18,
-    "keeps a refused write in memory": 27,
+    "keeps a refused write in memory": 51,
     "rolls at the wrong offset": 0,
     "indexes the next offset": 1,
 }
@@ -33,7 +33,7 @@ UPKEEP_FOUND_BY = {
     "reads without checksums": 42,
     "compacts beyond the high watermark": 16,
     "removes a tombstone before its record": 7,
-    "writes no tombstones for deleted groups": 19,
+    "writes no tombstones for deleted groups": 7,
     "deletes no offset": 4,
     "lets no offset expire": 19,
     "loses a change of the store": 6,
