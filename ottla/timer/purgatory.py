@@ -92,12 +92,23 @@ class Purgatory:
         self._watch(operation, keys)
         if operation.try_complete():
             return True
-        if self._watched_max is not None and self.watched > self._watched_max:
-            self._complete_oldest(self._watched_max)
+        self._keep_watched_bounded()
         # What it touched while being tried may have completed it by another way.
         if not operation.completed:
             operation.timer = self._wheel.schedule(operation.deadline_ms, lambda: _expire(operation))
         return False
+
+    def watch_more(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Further keys of an operation that `watch` has begun to watch; each is tried, for its event may have come
+        before. So an operation that waits for thousands is watched a few at a time."""
+        if operation.completed:
+            return
+        fresh = tuple(key for key in dict.fromkeys(keys) if operation not in self._watchers.get(key, ()))
+        self._add(operation, fresh)
+        for key in fresh:
+            if operation.completed or operation.try_complete_for(key):
+                return
+        self._keep_watched_bounded()
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try every operation that waits for `key`, in order of arrival; gives how many completed by that.
@@ -144,14 +155,17 @@ class Purgatory:
 
     def _watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         operation.purgatory = self
-        operation.keys = tuple(dict.fromkeys(keys))
-        for key in operation.keys:
-            self._watchers.setdefault(key, {})[operation] = None
         self._operations[operation] = None
-        self.watched += len(operation.keys)
+        self._add(operation, tuple(dict.fromkeys(keys)))
 
-    def _complete_oldest(self, watched_max: int) -> None:
-        while self.watched > watched_max:
+    def _add(self, operation: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
+        for key in keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        operation.keys += keys
+        self.watched += len(keys)
+
+    def _keep_watched_bounded(self) -> None:
+        while self._watched_max is not None and self.watched > self._watched_max:
             next(iter(self._operations)).force_complete()
 
 

@@ -314,3 +314,52 @@ def test_an_operation_of_too_many_keys_does_not_wait(wheel):
 
     assert operation.events == ["tried", "completed"]
     assert is_empty(purgatory, wheel)
+
+
+class Keyed(Wait):
+    """Ready when one of these keys has an event."""
+
+    def __init__(self, *keys):
+        super().__init__()
+        self.keys_ready = keys
+
+    def try_complete_for(self, key):
+        self.events.append(key)
+        return key in self.keys_ready and self.force_complete()
+
+
+def test_further_keys_of_a_waiting_operation_are_watched(purgatory, wheel):
+    operation = Keyed("c")
+    purgatory.watch(operation, ())
+    purgatory.watch_more(operation, ["a", "b", "a"])
+    purgatory.watch_more(operation, ["b"])
+    assert (operation.events, purgatory.watched, len(purgatory)) == (["tried", "a", "b"], 2, 1)
+    purgatory.watch_more(operation, ["d"])
+
+    purgatory.check_and_complete("a")
+    assert not operation.completed
+    assert purgatory.cancel(operation)
+
+    assert is_empty(purgatory, wheel)
+
+
+def test_further_key_whose_event_came_before_completes(purgatory, wheel):
+    operation = Keyed("b")
+    purgatory.watch(operation, ())
+
+    purgatory.watch_more(operation, ["a", "b", "c"])
+    purgatory.watch_more(operation, ["d"])
+
+    assert operation.events == ["tried", "a", "b", "completed"]
+    assert is_empty(purgatory, wheel)
+
+
+def test_too_many_further_keys_complete_the_oldest(wheel):
+    purgatory = Purgatory("fetch", wheel, watched_max=3)
+    first, second = Wait(), Wait()
+    purgatory.watch(first, ["a", "b"])
+    purgatory.watch(second, ())
+
+    purgatory.watch_more(second, ["a", "c"])
+
+    assert (first.completed, second.completed, purgatory.watched) == (True, False, 2)

@@ -5,10 +5,14 @@ flexible, with the epoch of the last fetched record, v13 topic ids instead of na
 names the leader and its address to a client that asked the wrong broker.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
+from ottla.broker.replicas.long_fetch import LongFetch
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import ITEMS_PER_SLICE, ONE_SLICE_BYTES, Runtime, next_step
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.turns import ReadTurns
 from ottla.cluster.image import MetadataImage
@@ -31,6 +35,8 @@ ISOLATION_LEVELS = (0, 1)
 UNKNOWN_EPOCH = -1
 INVALID_HIGH_WATERMARK = -1
 
+F = TypeVar("F", bound=DelayedFetch)
+
 
 def handle(
     replicas: ReplicaManager,
@@ -47,68 +53,94 @@ def handle(
     # Kafka lets followers of older versions do without an epoch, and so anybody who knows a broker's number.
     if is_follower and broker_epoch != image.brokers[replica_id].epoch:
         return FetchResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
-    now_ms = runtime.clock.now_ms()
-    fetch = _begin(fetch_sessions, image, context, request, is_follower=is_follower, now_ms=now_ms)
-    if fetch.error:
-        return FetchResponse(error_code=int(fetch.error))
-    if request.isolation_level not in ISOLATION_LEVELS and any(
-        replicas.find(target.topic, target.partition) for target in fetch.targets
-    ):
-        fetch.abandon()
-        return _failed(context, request)
-    deadline_ms = now_ms + max(request.max_wait_ms, 0)
-    min_bytes = request.min_bytes if request.max_wait_ms > 0 else 0
-    parts = replicas, runtime, context, fetch
+    if context.size_bytes > ONE_SLICE_BYTES and not is_follower:
+        parts = replicas, fetch_sessions, read_turns, runtime
+        context.respond_later(runtime, _fetch_in_slices(*parts, context, request))
+        return None
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+    targets: list[FetchTarget] = []
+    for topic in request.topics:
+        targets += _targets(image, topic, topic.partitions, uses_topic_ids=uses_topic_ids)
+    fetch = _begin(fetch_sessions, runtime, context, request, targets, is_follower=is_follower)
+    refused = _refused_as_whole(replicas, context, request, fetch)
+    if refused is not None:
+        return refused
     if is_follower and fetch.session is not None:
         return DelayedFollowerFetch(
-            *parts,
+            replicas,
+            runtime,
+            context,
+            fetch,
             replica_id=replica_id,
             broker_epoch=broker_epoch,
-            deadline_ms=deadline_ms,
-            min_bytes=min_bytes,
+            deadline_ms=runtime.clock.now_ms() + max(request.max_wait_ms, 0),
+            min_bytes=_min_bytes(request),
             max_bytes=request.max_bytes,
         ).start()
-    return DelayedFetch(
-        *parts,
-        turns=read_turns,
-        deadline_ms=deadline_ms,
-        min_bytes=min_bytes,
-        max_bytes=min(request.max_bytes, runtime.config.fetch_max_bytes),
-        isolation_level=request.isolation_level,
-        rack=request.rack_id if runtime.config.replica_selector_class is not None else "",
-    ).start()
+    if len(fetch.targets) > ITEMS_PER_SLICE:
+        long = _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch)
+        context.respond_later(runtime, long.run())
+        return None
+    return _delayed(DelayedFetch, replicas, read_turns, runtime, context, request, fetch).start()
+
+
+async def _fetch_in_slices(
+    replicas: ReplicaManager,
+    fetch_sessions: FetchSessionCache,
+    read_turns: ReadTurns,
+    runtime: Runtime,
+    context: RequestContext,
+    request: FetchRequest,
+) -> FetchResponse | None:
+    """Of a consumer that names perhaps thousands of partitions. The request is parked."""
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+    targets: list[FetchTarget] = []
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), ITEMS_PER_SLICE):
+            some = topic.partitions[start : start + ITEMS_PER_SLICE]
+            targets += _targets(replicas.image, topic, some, uses_topic_ids=uses_topic_ids)
+            if len(targets) % ITEMS_PER_SLICE < len(some):
+                await next_step()
+    fetch = _begin(fetch_sessions, runtime, context, request, targets, is_follower=False)
+    refused = _refused_as_whole(replicas, context, request, fetch)
+    if refused is not None:
+        return refused
+    return await _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch).run()
+
+
+def _targets(
+    image: MetadataImage, topic: FetchTopic, partitions: Sequence[FetchPartition], *, uses_topic_ids: bool
+) -> list[FetchTarget]:
+    name = topic.topic
+    if uses_topic_ids:
+        known = image.topic_by_id(topic.topic_id)
+        name = "" if known is None else known.name
+    return [
+        FetchTarget(
+            name,
+            topic.topic_id,
+            asked.partition,
+            fetch_offset=asked.fetch_offset,
+            max_bytes=asked.partition_max_bytes,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
+            log_start_offset=asked.log_start_offset,
+            uses_topic_ids=uses_topic_ids,
+        )
+        for asked in partitions
+    ]
 
 
 def _begin(
     fetch_sessions: FetchSessionCache,
-    image: MetadataImage,
+    runtime: Runtime,
     context: RequestContext,
     request: FetchRequest,
+    targets: list[FetchTarget],
     *,
     is_follower: bool,
-    now_ms: int,
 ) -> FetchContext:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    targets: list[FetchTarget] = []
-    for topic in request.topics:
-        name = topic.topic
-        if uses_topic_ids:
-            known = image.topic_by_id(topic.topic_id)
-            name = "" if known is None else known.name
-        targets += [
-            FetchTarget(
-                name,
-                topic.topic_id,
-                asked.partition,
-                fetch_offset=asked.fetch_offset,
-                max_bytes=asked.partition_max_bytes,
-                current_leader_epoch=asked.current_leader_epoch,
-                last_fetched_epoch=asked.last_fetched_epoch,
-                log_start_offset=asked.log_start_offset,
-                uses_topic_ids=uses_topic_ids,
-            )
-            for asked in topic.partitions
-        ]
     forgotten: list[PartitionKey] = [
         (topic.topic_id if uses_topic_ids else topic.topic, index)
         for topic in request.forgotten_topics_data
@@ -122,8 +154,48 @@ def _begin(
         connection=context.connection,
         uses_topic_ids=uses_topic_ids,
         is_follower=is_follower,
-        now_ms=now_ms,
+        now_ms=runtime.clock.now_ms(),
     )
+
+
+def _refused_as_whole(
+    replicas: ReplicaManager, context: RequestContext, request: FetchRequest, fetch: FetchContext
+) -> FetchResponse | None:
+    if fetch.error:
+        return FetchResponse(error_code=int(fetch.error))
+    if request.isolation_level not in ISOLATION_LEVELS and any(
+        replicas.find(target.topic, target.partition) for target in fetch.targets
+    ):
+        fetch.abandon()
+        return _failed(context, request)
+    return None
+
+
+def _delayed(
+    kind: type[F],
+    replicas: ReplicaManager,
+    read_turns: ReadTurns,
+    runtime: Runtime,
+    context: RequestContext,
+    request: FetchRequest,
+    fetch: FetchContext,
+) -> F:
+    return kind(
+        replicas,
+        runtime,
+        context,
+        fetch,
+        turns=read_turns,
+        deadline_ms=runtime.clock.now_ms() + max(request.max_wait_ms, 0),
+        min_bytes=_min_bytes(request),
+        max_bytes=min(request.max_bytes, runtime.config.fetch_max_bytes),
+        isolation_level=request.isolation_level,
+        rack=request.rack_id if runtime.config.replica_selector_class is not None else "",
+    )
+
+
+def _min_bytes(request: FetchRequest) -> int:
+    return request.min_bytes if request.max_wait_ms > 0 else 0
 
 
 def _follower(request: FetchRequest) -> tuple[bool, int, int]:

@@ -10,7 +10,7 @@ While it waits it remembers how much it could read of each partition, so that an
 look at that one.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import starmap
 from typing import Any
 
@@ -123,10 +123,13 @@ class DelayedFetch(FetchOperation):
             return
         purgatory = self._replicas.delayed_fetch
         self._context.on_disconnect = lambda: purgatory.cancel(self)
-        self._watches = {watched[0]: _AwaitedPartition(*watched[1:]) for watched in self._watched}
+        self._watch(self._watched)
         # They are made again when the wait is over.
         self._watched, self._answers = [], []
         purgatory.watch(self, self._watches)
+
+    def _watch(self, watched: Iterable[tuple[Partition, int, int, FetchTarget]]) -> None:
+        self._watches.update((each[0], _AwaitedPartition(*each[1:])) for each in watched)
 
     def try_complete(self) -> bool:
         return any(starmap(self._must_end, self._watches.items())) and self.force_complete()

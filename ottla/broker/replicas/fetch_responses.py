@@ -127,11 +127,19 @@ class FetchOperation(DelayedOperation):
         """Fills the answer; returns how many bytes of the response it takes."""
 
     def _read_all(self) -> None:
+        room = self._begin_reading()
+        self._bytes_to_read = room - self._read_some(self._fetch.targets, room)
+
+    def _begin_reading(self) -> int:
+        """How many bytes may be read of all targets."""
         self._answers = []
         self._cold = []
         self._bytes_read = 0
-        room = room_at_first = min(self._max_bytes, self._context.connection.fetch_room())
-        for target in self._fetch.targets:
+        return min(self._max_bytes, self._context.connection.fetch_room())
+
+    def _read_some(self, targets: Sequence[FetchTarget], room: int) -> int:
+        """What is left of the room."""
+        for target in targets:
             aborted: list[Any] | None = [] if self._lists_aborted else None
             answer = PartitionData(partition_index=target.partition, records=b"", aborted_transactions=aborted)
             self._answers.append(answer)
@@ -141,7 +149,7 @@ class FetchOperation(DelayedOperation):
                 self._ends_wait = True
                 self._context.route.errors[int(error.code)] += 1
                 describe_failure(self._replicas, target, answer, error)
-        self._bytes_to_read = room_at_first - room
+        return room
 
     def on_complete(self) -> None:
         self._read_all()
