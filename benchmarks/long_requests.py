@@ -114,7 +114,7 @@ REQUESTS = {
     "DeleteRecords": Long(_delete_records, DeleteRecordsResponse, 1),
     "OffsetCommit": Long(_commit, OffsetCommitResponse, 8, is_in_slices=False),
     "OffsetDelete": Long(_delete_offsets, OffsetDeleteResponse, 0),
-    "Fetch": Long(_fetch, FetchResponse, 11, is_in_slices=False),
+    "Fetch": Long(_fetch, FetchResponse, 11),
     "Produce": Long(_produce, ProduceResponse, 8),
 }
 

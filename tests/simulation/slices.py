@@ -1,10 +1,12 @@
-"""Groups that are worked on in slices although they are small: what comes in between is what large groups meet."""
+"""What is worked on in slices although it is small: what comes in between is what large groups and fetches meet."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla.broker.handlers import fetch as fetch_handler
+from ottla.broker.replicas import long_fetch
 from ottla.coordinator import group_removal
 from ottla.coordinator.classic import describe
 from ottla.coordinator.offsets import commit, fetch
@@ -20,10 +22,18 @@ SIZES: list[tuple[Any, str]] = [
 ]
 
 
+FETCH_SIZES: list[tuple[Any, str, int]] = [
+    (fetch_handler, "ITEMS_PER_SLICE", 1),
+    (fetch_handler, "ONE_SLICE_BYTES", 0),
+    (long_fetch, "ITEMS_PER_SLICE", 1),
+]
+
+
 @contextmanager
-def slices_of_one(are_drawn: bool) -> Iterator[None]:
-    """While it lasts, and if the world has drawn it, a slice is one member, group, record or offset."""
-    patches = [patch.object(module, name, 1) for module, name in SIZES] if are_drawn else []
+def slices_of_one(*, of_groups: bool, of_fetches: bool) -> Iterator[None]:
+    """While it lasts, and as the world has drawn it, a slice is one member, group, record or offset; one partition."""
+    patches = [patch.object(module, name, 1) for module, name in SIZES] if of_groups else []
+    patches += [patch.object(*size) for size in FETCH_SIZES] if of_fetches else []
     for each in patches:
         each.start()
     try:

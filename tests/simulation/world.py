@@ -131,7 +131,8 @@ class World:
         self.loop.on_crash = self._crash
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS + 2_000
         try:
-            with slices_of_one(self._rng("slices").random() < 0.3):
+            of_groups, of_fetches = self._rng("slices").random() < 0.3, self._rng("long fetches").random() < 0.15
+            with slices_of_one(of_groups=of_groups, of_fetches=of_fetches):
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass

@@ -110,7 +110,9 @@ class ClusterWorld:
         # A client's own timeout comes on top of what the broker may take.
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS
         try:
-            with slices_of_one(self.make_rng("slices").random() < 0.3), small_epochs(self.plan.has_small_epochs):
+            of_groups = self.make_rng("slices").random() < 0.3
+            slices = slices_of_one(of_groups=of_groups, of_fetches=self.make_rng("long fetches").random() < 0.15)
+            with slices, small_epochs(self.plan.has_small_epochs):
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass
