@@ -23,6 +23,7 @@ _COUNT: Final = Struct(">i")
 """Of an array's elements, in versions that are not flexible."""
 
 NO_TIMESTAMP: Final = -1
+LAST_TIMESTAMP: Final = 2**63 - 1
 
 _messages = define(
     """

@@ -120,9 +120,9 @@ class AppendQueue:
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             first = self._producers.manager.check(header, guard)
             if first is not None:
-                return AppendInfo(
-                    first.first_offset, first.last_offset, first.timestamp, -1, local.log_start_offset, duplicate=True
-                )
+                # Kafka answers the batch's timestamp as the time of the append, whatever the topic's timestamps are.
+                at = first.timestamp
+                return _info_of((first.first_offset, first.last_offset, at, at, local.log_start_offset, True))
         if leader_epoch != self._epochs.latest_epoch:
             self._epochs.assign(leader_epoch, local.next_offset)
         base_offset = local.next_offset

@@ -196,6 +196,8 @@ def test_duplicate_gets_its_first_offset_also_after_a_restart() -> None:
     again = batch("a", "b", producer_id=7, producer_epoch=0, base_sequence=0)
     info = log.append_as_leader(again, leader_epoch=0, now_wall_ms=NOW)
     assert (info.base_offset, info.last_offset, info.duplicate) == (1, 2, True)
+    # As Kafka does, though the topic's timestamps are those of the producer.
+    assert info.log_append_time == info.max_timestamp >= 0
     assert not log.has_pending_writes
 
     log = reopened(disk)

@@ -7,7 +7,13 @@ from typing import Final
 from ottla.coordinator.events import CommitOffsets, OffsetToCommit
 from ottla.coordinator.facts import OffsetsCommitted
 from ottla.coordinator.group_context import Group, GroupContext
-from ottla.coordinator.records import NO_TIMESTAMP, CommittedOffset, build_offset_commit_key, build_offset_commit_value
+from ottla.coordinator.records import (
+    LAST_TIMESTAMP,
+    NO_TIMESTAMP,
+    CommittedOffset,
+    build_offset_commit_key,
+    build_offset_commit_value,
+)
 from ottla.coordinator.results import CommitResult, PartitionError, all_partitions, commit_error
 from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.coordinator.runtime.hashing import java_length
@@ -66,13 +72,15 @@ def _metadata_error(offset: OffsetToCommit, metadata_max: int) -> ErrorCode:
 
 
 def _commit_record(context: GroupContext, event: CommitOffsets, offset: OffsetToCommit) -> CoordinatorRecord:
-    expires = event.retention_time_ms >= 0
+    expire_timestamp_ms = NO_TIMESTAMP
+    if event.retention_time_ms >= 0:
+        expire_timestamp_ms = min(context.wall_ms + event.retention_time_ms, LAST_TIMESTAMP)
     committed = CommittedOffset(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata or "",
         commit_timestamp_ms=context.wall_ms,
-        expire_timestamp_ms=context.wall_ms + event.retention_time_ms if expires else NO_TIMESTAMP,
+        expire_timestamp_ms=expire_timestamp_ms,
     )
     key = build_offset_commit_key(event.group_id, offset.topic, offset.partition)
     return CoordinatorRecord(key, build_offset_commit_value(committed))

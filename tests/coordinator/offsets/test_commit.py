@@ -233,6 +233,13 @@ def test_commit_has_the_coordinators_time_and_an_expiry(shell: Shell) -> None:
     assert expiring.committed == (2, -1, "", now, now + 500)
 
 
+def test_longest_retention_is_kept_and_does_not_overflow(shell: Shell) -> None:
+    """Clients send the largest number for "for ever"; with the time it is no int64 any more."""
+    shell.commit(1, retention_time_ms=2**63 - 1)
+    (kept,) = shell.partition.shard.durable.offsets["g"].values()
+    assert kept.committed.expire_timestamp_ms == 2**63 - 1
+
+
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
 def test_any_offset_is_taken(shell: Shell, offset: int) -> None:
     """§9.2.9"""
