@@ -41,6 +41,7 @@ from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
     from ottla.broker.admin.metrics.source import MetricSource
+    from ottla.broker.admin.node_view import NodeView
     from ottla.broker.admin.probe import HealthProbe
     from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
@@ -152,6 +153,11 @@ class Parts:
         kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
         lag = LagSource(self.runtime, self.replicas, groups)
         return [requests, replicas, groups, transactions, lag, kafka]
+
+    def node_view(self) -> "NodeView":
+        from ottla.broker.admin.node_view import NodeView
+
+        return NodeView(self.runtime, self.server, self.replicas, self.group_loader, self.transaction_loader)
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""

@@ -131,7 +131,7 @@ class Broker:
 
         if self._admin is not None:
             probe = parts.health_probe()
-            self._admin.assembled(probe, parts.metric_sources(probe))
+            self._admin.assembled(probe, parts.metric_sources(probe), parts.node_view())
 
     async def _open_admin(self) -> None:
         """Raises StartError."""

@@ -44,6 +44,7 @@ NOT_PASTED_HERE = {
     f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
     f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
+    f"{MONITORING}: curl": "tests/broker/admin/test_node_pages.py asks for the page",
     f"{MONITORING}: ottla serve --admin": "a broker starts with the documented arguments",
     f"{CLIENTS}/spark.md: ": "needs Spark: tests/pipeline has the connector's tests",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",

@@ -14,6 +14,8 @@ CONNECTIONS_MAX = 64
 # Beyond those: whatever scrapers do, a probe is answered.
 PROBE_CONNECTIONS_MAX = 8
 PROBES = "/health/"
+# There is no login yet: only who is on this machine reads these.
+ABOUT_CLIENTS = "/api/"
 BACKLOG = 64
 
 
@@ -38,6 +40,11 @@ class AdminListener:
             where = Address(*address)
             raise StartError(f"cannot listen on {where} (ottla.admin.listener): {reason_of(error)}") from None
         self.url = f"http://{Address(self._socket.host, self._socket.port)}"
+
+    @property
+    def _is_loopback(self) -> bool:
+        host = "" if self._socket is None else self._socket.host
+        return host.startswith("127.") or host in ("::1", "localhost")
 
     def close(self) -> None:
         """With all connections: what a client has not read by now it does not get."""
@@ -68,6 +75,10 @@ class AdminListener:
         if connection in self._for_probes and not request.path.startswith(PROBES):
             return sentence(503, f"there are {CONNECTIONS_MAX} connections already")._replace(
                 headers=(("Connection", "close"),)
+            )
+        if request.path.startswith(ABOUT_CLIENTS) and not self._is_loopback:
+            return sentence(
+                403, "this page names clients: it is served where ottla.admin.listener is a loopback address"
             )
         page = self._pages.get(request.path)
         if page is None:

@@ -1,7 +1,7 @@
 """What the health of a broker is decided on, read from its parts at every probe; and the disk, read in a thread."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -68,8 +68,9 @@ class DiskGauge:
 
 
 class LoadingCoordinators(Protocol):
-    @property
-    def loading_count(self) -> int: ...
+    def loading(self) -> Sequence[object]:
+        """What is being loaded."""
+        ...
 
 
 class EventCounts(Protocol):
@@ -144,7 +145,7 @@ class HealthProbe:
             failed_logs=self.failed_logs,
             has_failed_checkpoint=self._log_manager.has_failed_checkpoint,
             oldest_disk_call_ms=self._runtime.oldest_work_ms,
-            loading_coordinators=self._coordinators.loading_count,
+            loading_coordinators=len(self._coordinators.loading()),
             not_caught_up=None if self._catching_up is None else self._catching_up.count(),
             disk_free_ratio=None if room is None or not room.total_bytes else room.free_bytes / room.total_bytes,
             is_dropping_events=self._is_dropping(),

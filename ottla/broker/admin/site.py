@@ -17,6 +17,7 @@ from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.admin.metrics.page import MetricsPage, ScrapeTurns
 from ottla.broker.admin.metrics.process_source import ProcessSource
 from ottla.broker.admin.metrics.source import MetricSource, SourceOfBroker
+from ottla.broker.admin.node_view import NodeView, Rows, listed, progress
 from ottla.broker.admin.probe import HealthProbe
 from ottla.broker.admin.restart_safety import RestartCheck, RestartSafety
 from ottla.broker.config.server import ServerConfig
@@ -39,12 +40,13 @@ class BrokerAdmin:
         self.life = life
         self.probe: HealthProbe | None = None
         self.metrics: SourceOfBroker | None = None
+        self.node: NodeView | None = None
         self._runtime = runtime
         self._history = CheckHistory()
 
-    def assembled(self, probe: HealthProbe, sources: Iterable[MetricSource]) -> None:
+    def assembled(self, probe: HealthProbe, sources: Iterable[MetricSource], node: NodeView) -> None:
         """The broker has its parts."""
-        self.probe = probe
+        self.probe, self.node = probe, node
         self.metrics = SourceOfBroker(labels(broker=self.node_id), sources)
 
     def live(self) -> tuple[str, list[Check]]:
@@ -107,6 +109,10 @@ class AdminSite:
             "/health/restart-safe": self._restart_safe,
             "/metrics": self._metrics,
             "/metrics/kafka": self._kafka_metrics,
+            "/api/v1/node/connections": lambda request: self._node(request, "connections", NodeView.connections),
+            "/api/v1/node/members": lambda request: self._node(request, "members", NodeView.members),
+            "/api/v1/node/progress": self._progress,
+            "/api/v1/node/requests": lambda request: self._node(request, "requests", NodeView.requests),
         }
 
     def _health(self, request: HttpRequest, judge: Callable[[BrokerAdmin], tuple[str, list[Check]]]) -> HttpResponse:
@@ -121,6 +127,22 @@ class AdminSite:
     def _asked(self, request: HttpRequest) -> list[BrokerAdmin]:
         name = request.query.get("broker")
         return [each for each in self._brokers.values() if name is None or str(each.node_id) == name]
+
+    # What only the broker itself knows.
+
+    async def _node(self, request: HttpRequest, name: str, rows_of: Callable[[NodeView], Rows]) -> HttpResponse:
+        """In the order of the brokers."""
+        asked = self._asked(request)
+        if not asked:
+            return _unknown_broker(request, self._brokers)
+        body = await listed(name, (rows_of(each.node) for each in asked if each.node is not None))
+        return HttpResponse(200, body, JSON)
+
+    def _progress(self, request: HttpRequest) -> HttpResponse:
+        asked = self._asked(request)
+        if not asked:
+            return _unknown_broker(request, self._brokers)
+        return _json(200, {"brokers": [progress(each.node_id, each.life, each.node) for each in asked]})
 
     # May a broker be stopped?
 

@@ -14,6 +14,7 @@ from ottla.broker.runtime import Runtime
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator, TransactionParticipation
+    from ottla.broker.coordinators.hosted_partition import HostedPartition
     from ottla.coordinator.group_shard import GroupShard
 
 
@@ -100,10 +101,9 @@ class GroupCoordinatorLoader:
             return []
         return [hosted.coordinator.shard for hosted in self._groups.topic if not hosted.is_loading]
 
-    @property
-    def loading_count(self) -> int:
-        """How many partitions of the topic are being loaded."""
-        return 0 if self._groups is None else sum(hosted.is_loading for hosted in self._groups.topic)
+    def loading(self) -> "list[HostedPartition[GroupShard]]":
+        """The partitions of the topic that are being loaded."""
+        return [] if self._groups is None else [hosted for hosted in self._groups.topic if hosted.is_loading]
 
     def committed_offsets(self) -> Iterable[tuple[str, bool, Mapping[tuple[str, int], int]]]:
         """Each group here that is loaded, whether it has members, and what it has committed."""

@@ -90,6 +90,8 @@ class HostedPartition(Generic[S]):
         self.leader_epoch = leader_epoch
         self.is_loading = True
         self.is_unloaded = False
+        # How far the log has been read.
+        self.loaded_offset = 0
         self.failed_loads = 0
         # When it is loaded again, after a load that failed.
         self.reload: TimerEntry | None = None
@@ -160,6 +162,7 @@ class HostedPartition(Generic[S]):
         """After a load that failed: all records will be replayed into a new coordinator."""
         self.coordinator = coordinator
         self.began_ms = self._clock.now_ms()
+        self.loaded_offset = 0
         self.is_loading = True
 
     def unload(self) -> None:

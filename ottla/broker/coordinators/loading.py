@@ -44,7 +44,7 @@ async def load(runtime: Runtime, partition: Partition, hosted: HostedPartition[A
             replayed += 1
             if replayed % RECORDS_PER_SLICE == 0:
                 await asyncio.sleep(0)
-        offset = chunk.end_offset
+        offset = hosted.loaded_offset = chunk.end_offset
 
 
 async def _read(runtime: Runtime, partition: Partition, offset: int, max_bytes: int) -> ReadResult:

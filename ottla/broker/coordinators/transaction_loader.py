@@ -13,6 +13,7 @@ from ottla.broker.runtime import Runtime
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache
+    from ottla.broker.coordinators.hosted_partition import HostedPartition
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.coordinator.transactions.shard import TransactionShard
 
@@ -78,6 +79,12 @@ class TransactionCoordinatorLoader:
         if self._coordinator is None:
             return []
         return [hosted.coordinator.shard for hosted in self._coordinator.topic if not hosted.is_loading]
+
+    def loading(self) -> "list[HostedPartition[TransactionShard]]":
+        """The partitions of the topic that are being loaded."""
+        if self._coordinator is None:
+            return []
+        return [hosted for hosted in self._coordinator.topic if hosted.is_loading]
 
     def _imported(self) -> None:
         if self._runtime.is_serving:

@@ -9,6 +9,7 @@ import re
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.server.apis import APIS
+from ottla.broker.server.connection_interfaces import ClientIdentity
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.socket_server import Server
 from ottla.cluster.image import SUPPORTED_FEATURES
@@ -24,6 +25,8 @@ from ottla.protocol.messages.api_versions import (
 # KIP-511.
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_SINCE = 3
+# Of each text that is kept of a client for as long as it is connected.
+CLIENT_TEXT_MAX = 256
 LEVEL_0_SINCE = 4
 
 
@@ -38,6 +41,11 @@ def handle(
             if SOFTWARE_NAME.fullmatch(text) is None:
                 raise InvalidRequest(f"{text!r} is no name or version of client software")
         server.client_software.note(request.client_software_name, request.client_software_version)
+    context.connection.client = ClientIdentity(
+        None if context.client_id is None else context.client_id[:CLIENT_TEXT_MAX],
+        request.client_software_name[:CLIENT_TEXT_MAX],
+        request.client_software_version[:CLIENT_TEXT_MAX],
+    )
     finalized = metadata.image.features
     return ApiVersionsResponse(
         api_keys=served_versions(),

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
 from ottla.broker.server.close_reasons import CloseReason, why_no_frame, why_not_served
-from ottla.broker.server.connection_interfaces import ConnectionOwner
+from ottla.broker.server.connection_interfaces import ClientIdentity, ConnectionOwner
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
 from ottla.broker.server.request_context import RequestContext
@@ -43,8 +43,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns", "_owner",
         "_reading_paused", "_responses", "_routes", "_run_bytes", "_run_count", "_runs", "_runtime", "_times", "_turns",
-        "buffer", "fetch_room", "holds", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name", "peer_host",
-        "run_route", "transport",
+        "buffer", "client", "fetch_room", "holds", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name",
+        "peer_host", "run_route", "transport",
     )
     # fmt: on
 
@@ -67,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self.fetch_room = owner.memory.fetch_room
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
+        self.client: ClientIdentity | None = None
         self.last_event_ms = 0
         # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
@@ -91,9 +92,9 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self.holds & CLOSED)
 
     @property
-    def is_answering(self) -> bool:
-        """Whether a request is parked, or waits for one that is."""
-        return bool(self._responses.parked)
+    def parked(self) -> tuple[RequestContext, ...]:
+        """Requests that have no answer yet, or wait for one that has none, in order."""
+        return tuple(self._responses.parked or ())
 
     # What the transport calls.
 

@@ -5,7 +5,7 @@ of connections share one of each of these parts. Requests are `RequestContext`s,
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.close_reasons import CloseReason
@@ -15,8 +15,19 @@ from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.turns import Turns
 
 
+class ClientIdentity(NamedTuple):
+    """What a client says of itself when it asks for ApiVersions."""
+
+    client_id: str | None
+    software_name: str
+    software_version: str
+
+
 class ClientConnection(Protocol):
     """The connection of a request, as handlers and the context know it."""
+
+    client: ClientIdentity | None
+    """None until it has said who it is."""
 
     listener_name: str
     is_inter_broker: bool

@@ -225,7 +225,7 @@ class Server:
 
         def check() -> None:
             now_ms = self.runtime.clock.now_ms()
-            if connection.is_answering or connection.count_unread():
+            if connection.parked or connection.count_unread():
                 connection.last_event_ms = now_ms
             if now_ms - connection.last_event_ms >= self._idle_ms_max:
                 connection.close(CloseReason.IDLE, f"idle for {self._idle_ms_max} ms")
