@@ -22,7 +22,7 @@ from ottla.storage.batch_scan import BatchOrder, Fault, InvalidBatchError, scan
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
-from ottla.storage.local_log import NO_GAPS, Gaps, Segments
+from ottla.storage.local_log import NO_GAPS, Gaps, Segments, mark_without_gaps
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.log_config import INT32_MAX, INT64_MAX, LogConfig
 from ottla.storage.log_producers import ProducerSnapshots, rebuild_producers
@@ -90,6 +90,7 @@ def open_log(
         compacted=read_ranges(files, directory),
         progress=progress or RecoveryProgress(),
         marked=[],
+        gaps=[],
     ).run()
 
 
@@ -110,6 +111,8 @@ class _Opening(NamedTuple):
     progress: RecoveryProgress
     marked: list[int]
     """Base offsets of recovered segments that have markers of transactions, or other control batches."""
+    gaps: list[int]
+    """Where offsets were missing in recovered segments."""
 
     def run(self) -> Log:
         names = finish_interrupted_work(self.files, self.directory, self.notices)
@@ -135,7 +138,17 @@ class _Opening(NamedTuple):
             content = build_epochs(epochs.entries)
             write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
             in_file = epochs.entries
-        return self._build(Segments(loaded), epochs, in_file, log_start_offset, log_end_offset, recovery_point)
+        opening = self
+        if self._has_lost_its_mark(loaded):
+            mark_without_gaps(self.files, self.directory)
+            opening = self._replace(has_gaps=False)
+        return opening._build(Segments(loaded), epochs, in_file, log_start_offset, log_end_offset, recovery_point)
+
+    def _has_lost_its_mark(self, loaded: list[Segment]) -> bool:
+        """Whether this is a log without gaps that does not say so: a loss of power took the name of `NO_GAPS` and left
+        others. That can only be before the second segment, which makes all names durable that were before it."""
+        is_believed = self.has_gaps and self.compacted is None and not self.history.was_closed_cleanly
+        return is_believed and len(loaded) == 1 and not self.gaps
 
     def _remove_orphans(self, names: list[str], bases: set[int]) -> None:
         for suffix in SEGMENT_SUFFIXES[1:]:
@@ -239,6 +252,8 @@ class _Opening(NamedTuple):
                 fault = order.fault_at(segment, batch.position, header, end_offset, bound)
                 if fault is not None:
                     return end_offset, fault
+                if header.base_offset > end_offset:
+                    self.gaps.append(end_offset)
                 if header.is_control and segment.base_offset not in self.marked[-1:]:
                     self.marked.append(segment.base_offset)
                 segment.note_scanned(header, self.config.index_interval_bytes)

@@ -156,6 +156,45 @@ def test_log_with_gaps_but_no_list_believes_them() -> None:
     assert keys_and_values(reopened(disk, COMPACTED)) == written
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_new_log_that_lost_its_mark_gets_it_again(is_empty: bool) -> None:
+    """A loss of power may take the name of one file and leave the others. The lost end of a segment is no gap later."""
+    disk = FakeDisk()
+    small = LogConfig(segment_bytes=300)
+    log = open_directory(disk).create_log("t", 0, TOPIC_ID, small, now_wall_ms=NOW)
+    if not is_empty:
+        append(log, keyed(("first", "v")))
+    disk.remove(log.directory / NO_GAPS)
+    disk.locked.clear()
+    log = open_directory(disk, small).logs["t", 0]
+    assert disk.exists(log.directory / NO_GAPS)
+    for n in range(12):
+        append(log, keyed((f"later{n}", "v")))
+    victim = log.segments[-3]
+    last = list(victim.batches_from(0))[-1]
+    disk.open(victim.path(".log")).truncate(last.position)
+    disk.locked.clear()
+
+    directory = open_directory(disk, small)
+
+    assert directory.has_lost_records
+    assert directory.logs["t", 0].log_end_offset == last.header.base_offset
+
+
+def test_log_with_a_gap_in_its_only_segment_gets_no_mark() -> None:
+    disk = FakeDisk()
+    _, log = follower_log(disk)
+    disk.remove(LIST)
+    written = keys_and_values(log)
+    assert len(log.segments) == 1
+    disk.locked.clear()
+
+    log = open_directory(disk, COMPACTED).logs["t", 0]
+
+    assert not disk.exists(log.directory / NO_GAPS)
+    assert keys_and_values(log) == written
+
+
 def test_gap_too_wide_for_one_segment_is_no_loss() -> None:
     """The follower begins a segment where the gap ends."""
     disk = FakeDisk()

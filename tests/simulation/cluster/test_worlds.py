@@ -45,6 +45,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(174, id="epoch-of-a-log-that-was-lost"),
         pytest.param(1012, id="high-watermark-above-a-log-whose-restart-the-disk-refused"),
         pytest.param(1117, id="leader-epoch-that-rotted"),
+        pytest.param(3056, id="name-of-the-mark-of-a-log-without-gaps-lost-alone"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
 )
