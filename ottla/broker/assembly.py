@@ -202,6 +202,7 @@ class Parts:
             participation=OffsetsVerification(
                 self.runtime, self.replicas, self.transaction_verification, CONSUMER_OFFSETS
             ),
+            may_be_deposed=lambda: self.lifecycle.session_may_have_ended,
         )
         self.replicas.on_leadership(loader.topic_name, loader)
         return loader

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from tests.broker.asking import running
 from tests.broker.test_group_handlers import (
@@ -201,4 +202,27 @@ async def test_offsets_that_may_be_cut_off_are_not_answered(tmp_path: Path) -> N
         assert (await fetched(broker, "g")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
         replica.leader_epoch_start = began_at
+        assert (await fetched(broker, "g")).error_code == 0
+
+
+async def test_broker_that_was_stopped_answers_no_offsets_before_it_asks(tmp_path: Path) -> None:
+    """Another coordinator may have stored more meanwhile (§9.4.5); not so while the store answers nobody."""
+    async with running(tmp_path) as broker:
+        await found(broker)
+        await created(broker, creatable("a"))
+        await committed(broker, "g", {("a", 0): 5})
+        registration = broker.broker.parts.lifecycle._registration
+        ends_ms = registration._session_ends_ms
+        assert registration.session_remaining_ms > 0
+
+        registration._session_ends_ms = 0
+        stopped = await fetched(broker, "g", 7, {"a": [0]})
+        registration.store_answered(Unavailable("no connection"))
+        cut_off = await fetched(broker, "g", 7, {"a": [0]})
+        registration.store_answered()
+        registration._session_ends_ms = ends_ms
+
+        assert stopped.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert [each.error_code for each in stopped.topics[0].partitions] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert (cut_off.error_code, cut_off.topics[0].partitions[0].committed_offset) == (0, 5)
         assert (await fetched(broker, "g")).error_code == 0

@@ -59,8 +59,10 @@ class GroupCoordinator:
         *,
         ensure_topic: Callable[[], None],
         participation: TransactionParticipation,
+        may_be_deposed: Callable[[], bool],
     ) -> None:
-        """`ensure_topic` starts the creation of the topic where it is missing."""
+        """`ensure_topic` starts the creation of the topic where it is missing; `may_be_deposed` says whether another
+        broker may be the coordinator by now."""
         config = runtime.config
         group_config, rng = _group_config(config), runtime.rng
         # Notified of every fact as it happens; they must not call back into the coordinator.
@@ -84,6 +86,7 @@ class GroupCoordinator:
         self._log = runtime.log.logger(GROUP_LOGGER)
         self._ensure_topic = ensure_topic
         self._participation = participation
+        self._may_be_deposed = may_be_deposed
         self._expiry: TimerEntry | None = None
 
     # Life.
@@ -136,8 +139,9 @@ class GroupCoordinator:
     def fetch_offsets(
         self, context: ParkingContext, requests: Sequence[FetchOffsets], build_response: Callable[[list[Any]], Any]
     ) -> Any | None:
-        """As `ask_each`. An offset that was read must not move back with the next leader: none is answered before the
-        high watermark has passed what this coordinator has loaded."""
+        """As `ask_each`. An offset that was read must not move back with the next leader, nor one that the next leader
+        has be hidden: none is answered before the high watermark has passed what this coordinator has loaded, and none
+        by a broker that was stopped so long that its session may have ended."""
         return self.topic.pending.ask_each(self._send_fetch, context, requests, len(requests), build_response)
 
     def _send_fetch(self, request: FetchOffsets) -> None:
@@ -145,7 +149,10 @@ class GroupCoordinator:
         if (
             partition is None
             or group_id_error(request) is not None
-            or has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+            or (
+                has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+                and not self._may_be_deposed()
+            )
         ):
             self._send(request)
         else:

@@ -27,8 +27,10 @@ class GroupCoordinatorLoader:
         *,
         ensure_topic: Callable[[], None],
         participation: "TransactionParticipation",
+        may_be_deposed: Callable[[], bool],
     ) -> None:
-        """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing."""
+        """`ensure_topic` starts the creation of `__consumer_offsets` where it is missing; `may_be_deposed` says whether
+        another broker may lead what this one leads by now."""
         self.topic_name = OFFSETS_TOPIC.name
         # Called once each, with the coordinator, before it serves.
         self.when_made: list[Callable[[GroupCoordinator], None]] = []
@@ -37,6 +39,7 @@ class GroupCoordinatorLoader:
         self._metadata = metadata
         self._ensure_topic = ensure_topic
         self._participation = participation
+        self._may_be_deposed = may_be_deposed
         self._groups: GroupCoordinator | None = None
         self._is_importing = False
 
@@ -73,6 +76,7 @@ class GroupCoordinatorLoader:
                 self._metadata,
                 ensure_topic=self._ensure_topic,
                 participation=self._participation,
+                may_be_deposed=self._may_be_deposed,
             )
             for action in self.when_made:
                 action(groups)

@@ -65,6 +65,11 @@ class BrokerLifecycle:
         return self._registration.session_remaining_ms
 
     @property
+    def session_may_have_ended(self) -> bool:
+        """Whether other brokers may have taken over what this one leads, unnoticed."""
+        return self._registration.may_have_ended
+
+    @property
     def state(self) -> BrokerState | None:
         """Of this broker in the metadata; None where that has another incarnation of it, or none."""
         own = self._own()

@@ -96,6 +96,12 @@ class BrokerRegistration:
         """Until the session ends if it is not renewed; 0 without a session."""
         return 0 if self.lease_id == NO_LEASE else max(self._session_ends_ms - self._runtime.clock.now_ms(), 0)
 
+    @property
+    def may_have_ended(self) -> bool:
+        """Whether the session may have ended unnoticed, as while the process was stopped. While the store does not
+        answer either, nobody can know, and what is known goes on being served."""
+        return self.store_answers and not self.session_remaining_ms
+
     async def begin(self, endpoints: tuple[Listener, ...], *, admin_url: str, store_timeout_ms: int) -> None:
         """Returns when this broker is registered. Raises StartError."""
         self._endpoints, self._admin_url = endpoints, admin_url
