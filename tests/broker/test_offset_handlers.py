@@ -205,8 +205,8 @@ async def test_offsets_that_may_be_cut_off_are_not_answered(tmp_path: Path) -> N
         assert (await fetched(broker, "g")).error_code == 0
 
 
-async def test_broker_that_was_stopped_answers_no_offsets_before_it_asks(tmp_path: Path) -> None:
-    """Another coordinator may have stored more meanwhile (§9.4.5); not so while the store answers nobody."""
+async def test_broker_that_was_stopped_asks_before_it_answers(tmp_path: Path) -> None:
+    """Another coordinator may have stored more (§9.4.5); but for that the metadata store must answer."""
     async with running(tmp_path) as broker:
         await found(broker)
         await created(broker, creatable("a"))

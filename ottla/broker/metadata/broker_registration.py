@@ -99,7 +99,7 @@ class BrokerRegistration:
     @property
     def may_have_ended(self) -> bool:
         """Whether the session may have ended unnoticed, as while the process was stopped. While the store does not
-        answer either, nobody can know, and what is known goes on being served."""
+        answer either, no broker can know, and what is known goes on being served."""
         return self.store_answers and not self.session_remaining_ms
 
     async def begin(self, endpoints: tuple[Listener, ...], *, admin_url: str, store_timeout_ms: int) -> None:
