@@ -122,6 +122,7 @@ class LoopRuntime:
         self.loop = loop
         self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self._report)
         self._executor = executor
+        self._is_stopped = False
         # Until the parts have been made, nothing is appended.
         self.end_event: Callable[[], None] = _nothing
         # In the order in which they began, each with the moment; None for one that may last.
@@ -145,6 +146,9 @@ class LoopRuntime:
         self.loop.call_soon(self._run, action)
 
     def offload(self, work: Callable[[], None], done: Callable[[], None], *, may_last: bool = False) -> None:
+        if self._is_stopped:
+            # The end of other work has asked for it; the threads may be gone.
+            return
         future = self.loop.run_in_executor(self._executor, work)
         self._works[future] = None if may_last else self.clock.now_ms()
         future.add_done_callback(lambda finished: self._finish_work(finished, done))
@@ -206,7 +210,8 @@ class LoopRuntime:
             await self._none_spawned
 
     def stop(self) -> None:
-        """No timer runs any more, and no spawned task."""
+        """No timer runs any more, no spawned task, and no work begins in a thread."""
+        self._is_stopped = True
         self.wheel.stop()
         self.end_event = _nothing
         for task in self._spawned:

@@ -54,6 +54,26 @@ def test_cancelled_coroutines_end_and_leave_no_timer() -> None:
     run(story)
 
 
+def test_no_work_begins_in_a_thread_after_the_end() -> None:
+    """A broker that is stopped before its start was over has work under way, whose end asks for more."""
+
+    async def story(runtime: LoopRuntime) -> None:
+        done: list[str] = []
+
+        def first_done() -> None:
+            done.append("first")
+            runtime.offload(lambda: done.append("second"), lambda: done.append("second done"))
+
+        runtime.offload(lambda: None, first_done)
+        runtime.stop()
+        await runtime.work_done()
+
+        assert done == ["first"]
+        assert runtime.works_under_way == 0
+
+    run(story)
+
+
 def test_an_error_of_a_spawned_coroutine_is_logged() -> None:
     async def story(runtime: LoopRuntime) -> None:
         async def fail() -> None:
