@@ -78,7 +78,7 @@ differential: $(VENV)/ready-dev
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m tests.fuzz --inputs $(N)
 
-# All that takes long, in one to two hours; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
+# All that takes long, one after another; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
 nightly: SEEDS = 1000
 nightly: MINUTES = 20
 nightly: SIEGE_MINUTES = 6

@@ -1,13 +1,13 @@
 """What a job checks of the brokers before it begins, so that an error is one sentence."""
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipeline.failures import PipelineError
+from ottla.protocol.address import is_loopback
 
 ANSWER_WITHIN_S = 10
 
@@ -33,9 +33,9 @@ def check_topics(cluster: ClusterSummary, topics: Sequence[str], bootstrap: str)
 
 def check_reachable(cluster: ClusterSummary, master: str) -> None:
     """A broker that advertises 127.0.0.1 cannot be reached from another machine."""
-    if master.startswith("local") or _is_loopback(_host_of(master)):
+    if master.startswith("local") or is_loopback(_host_of(master)):
         return
-    loopback = [host for host in cluster.brokers if _is_loopback(host)]
+    loopback = [host for host in cluster.brokers if is_loopback(host)]
     if loopback:
         raise PipelineError(
             f"the broker advertises {loopback[0]}, which executors of {master} cannot reach: "
@@ -72,12 +72,3 @@ async def _fetch_summary(bootstrap: str) -> ClusterSummary:
 
 def _host_of(master: str) -> str:
     return master.partition("://")[2].rpartition(":")[0].strip("[]")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

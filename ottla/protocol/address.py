@@ -14,6 +14,17 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the name or address is each machine's own."""
+    # Few processes ask.
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def parse_address(text: str, *, port_min: int = 1, host_required: bool = True) -> Address:
     """HOST:PORT, an IPv6 address in brackets. `port_min=0` where 0 stands for any free port, `host_required=False`
     where no host stands for all interfaces. Raises ValueError with a sentence."""

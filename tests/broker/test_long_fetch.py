@@ -175,6 +175,24 @@ async def test_next_request_does_not_overtake_a_long_fetch(tmp_path: Path) -> No
     assert [len(each.responses[0].partitions) for each in (first, second)] == [COUNT, 1]
 
 
+@pytest.mark.usefixtures("slices_of_two")
+async def test_records_of_a_slice_count_as_held_until_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many such fetches at once would take what no limit knows of."""
+    held: list[int] = []
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", COUNT)
+        await produce(client, "t", bytes(300_000), index=0)
+        between_slices(monkeypatch, 0, lambda: held.append(broker.server.memory.held_bytes))
+
+        response = await client.call(long_request(), FetchResponse, VERSION)
+
+        assert held[0] >= 300_000
+        assert found_in(response) == {0: [bytes(300_000)]}
+        await until(broker, lambda: broker.server.memory.held_bytes == 0)
+
+
 def not_in_memory(*_: object) -> int:
     raise BlockingIOError
 

@@ -1,7 +1,7 @@
 """What is worked on in slices although it is small: what comes in between is what large groups and fetches meet."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -34,10 +34,7 @@ def slices_of_one(*, of_groups: bool, of_fetches: bool) -> Iterator[None]:
     """While it lasts, and as the world has drawn it, a slice is one member, group, record or offset; one partition."""
     patches = [patch.object(module, name, 1) for module, name in SIZES] if of_groups else []
     patches += [patch.object(*size) for size in FETCH_SIZES] if of_fetches else []
-    for each in patches:
-        each.start()
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for each in patches:
-            each.stop()
+            stack.enter_context(each)
+        yield

@@ -79,17 +79,23 @@ def test_lost_end_of_a_segment_behind_gaps_counts_as_a_loss() -> None:
     disk = FakeDisk()
     _, log = compacted_log(disk)
     log.flush()
+    end_offset = lose_end_of_a_segment(disk, log)
+
+    directory = open_directory(disk, COMPACTED)
+
+    assert directory.has_lost_records
+    assert directory.logs["t", 0].log_end_offset == end_offset
+
+
+def lose_end_of_a_segment(disk: FakeDisk, log: Log) -> int:
+    """Of one that more are appended behind; the offset where what is left of it ends."""
     for n in range(12):
         append(log, keyed((f"later{n}", "v")))
     victim = log.segments[-3]
     last = list(victim.batches_from(0))[-1]
     disk.open(victim.path(".log")).truncate(last.position)
     disk.locked.clear()
-
-    directory = open_directory(disk, COMPACTED)
-
-    assert directory.has_lost_records
-    assert directory.logs["t", 0].log_end_offset == last.header.base_offset
+    return last.header.base_offset
 
 
 def test_gaps_of_several_passes_survive_the_kill_of_a_process() -> None:
@@ -168,17 +174,12 @@ def test_new_log_that_lost_its_mark_gets_it_again(is_empty: bool) -> None:
     disk.locked.clear()
     log = open_directory(disk, small).logs["t", 0]
     assert disk.exists(log.directory / NO_GAPS)
-    for n in range(12):
-        append(log, keyed((f"later{n}", "v")))
-    victim = log.segments[-3]
-    last = list(victim.batches_from(0))[-1]
-    disk.open(victim.path(".log")).truncate(last.position)
-    disk.locked.clear()
+    end_offset = lose_end_of_a_segment(disk, log)
 
     directory = open_directory(disk, small)
 
     assert directory.has_lost_records
-    assert directory.logs["t", 0].log_end_offset == last.header.base_offset
+    assert directory.logs["t", 0].log_end_offset == end_offset
 
 
 def test_log_with_a_gap_in_its_only_segment_gets_no_mark() -> None:

@@ -7,7 +7,7 @@ from types import ModuleType
 from ottla.broker.admin.http import HttpConnection, HttpRequest, HttpResponse, Page, sentence
 from ottla.broker.runtime import Runtime, StartError
 from ottla.broker.server.network import ListeningSocket, Network
-from ottla.protocol.address import Address
+from ottla.protocol.address import Address, is_loopback
 from ottla.storage.files import reason_of
 
 CONNECTIONS_MAX = 64
@@ -41,11 +41,6 @@ class AdminListener:
             raise StartError(f"cannot listen on {where} (ottla.admin.listener): {reason_of(error)}") from None
         self.url = f"http://{Address(self._socket.host, self._socket.port)}"
 
-    @property
-    def _is_loopback(self) -> bool:
-        host = "" if self._socket is None else self._socket.host
-        return host.startswith("127.") or host in ("::1", "localhost")
-
     def close(self) -> None:
         """With all connections: what a client has not read by now it does not get."""
         if self._socket is not None:
@@ -76,7 +71,7 @@ class AdminListener:
             return sentence(503, f"there are {CONNECTIONS_MAX} connections already")._replace(
                 headers=(("Connection", "close"),)
             )
-        if request.path.startswith(ABOUT_CLIENTS) and not self._is_loopback:
+        if request.path.startswith(ABOUT_CLIENTS) and (self._socket is None or not is_loopback(self._socket.host)):
             return sentence(
                 403, "this page names clients: it is served where ottla.admin.listener is a loopback address"
             )

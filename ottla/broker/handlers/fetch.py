@@ -5,14 +5,13 @@ flexible, with the epoch of the last fetched record, v13 topic ids instead of na
 names the leader and its address to a client that asked the wrong broker.
 """
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.broker.replicas.delayed_follower_fetch import DelayedFollowerFetch
 from ottla.broker.replicas.long_fetch import LongFetch
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.runtime import ITEMS_PER_SLICE, ONE_SLICE_BYTES, Runtime, next_step
+from ottla.broker.runtime import ITEMS_PER_SLICE, ONE_SLICE_BYTES, Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.turns import ReadTurns
 from ottla.cluster.image import MetadataImage
@@ -58,9 +57,7 @@ def handle(
         context.respond_later(runtime, _fetch_in_slices(*parts, context, request))
         return None
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    targets: list[FetchTarget] = []
-    for topic in request.topics:
-        targets += _targets(image, topic, topic.partitions, uses_topic_ids=uses_topic_ids)
+    targets = [_target(image, topic, each, uses_topic_ids) for topic in request.topics for each in topic.partitions]
     fetch = _begin(fetch_sessions, runtime, context, request, targets, is_follower=is_follower)
     refused = _refused_as_whole(replicas, context, request, fetch)
     if refused is not None:
@@ -94,13 +91,8 @@ async def _fetch_in_slices(
 ) -> FetchResponse | None:
     """Of a consumer that names perhaps thousands of partitions. The request is parked."""
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    targets: list[FetchTarget] = []
-    for topic in request.topics:
-        for start in range(0, len(topic.partitions), ITEMS_PER_SLICE):
-            some = topic.partitions[start : start + ITEMS_PER_SLICE]
-            targets += _targets(replicas.image, topic, some, uses_topic_ids=uses_topic_ids)
-            if len(targets) % ITEMS_PER_SLICE < len(some):
-                await next_step()
+    named = ((topic, each) for topic in request.topics for each in topic.partitions)
+    targets = await in_slices(lambda pair: _target(replicas.image, *pair, uses_topic_ids), named)
     fetch = _begin(fetch_sessions, runtime, context, request, targets, is_follower=False)
     refused = _refused_as_whole(replicas, context, request, fetch)
     if refused is not None:
@@ -108,27 +100,22 @@ async def _fetch_in_slices(
     return await _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch).run()
 
 
-def _targets(
-    image: MetadataImage, topic: FetchTopic, partitions: Sequence[FetchPartition], *, uses_topic_ids: bool
-) -> list[FetchTarget]:
+def _target(image: MetadataImage, topic: FetchTopic, asked: FetchPartition, uses_topic_ids: bool) -> FetchTarget:
     name = topic.topic
     if uses_topic_ids:
         known = image.topic_by_id(topic.topic_id)
         name = "" if known is None else known.name
-    return [
-        FetchTarget(
-            name,
-            topic.topic_id,
-            asked.partition,
-            fetch_offset=asked.fetch_offset,
-            max_bytes=asked.partition_max_bytes,
-            current_leader_epoch=asked.current_leader_epoch,
-            last_fetched_epoch=asked.last_fetched_epoch,
-            log_start_offset=asked.log_start_offset,
-            uses_topic_ids=uses_topic_ids,
-        )
-        for asked in partitions
-    ]
+    return FetchTarget(
+        name,
+        topic.topic_id,
+        asked.partition,
+        fetch_offset=asked.fetch_offset,
+        max_bytes=asked.partition_max_bytes,
+        current_leader_epoch=asked.current_leader_epoch,
+        last_fetched_epoch=asked.last_fetched_epoch,
+        log_start_offset=asked.log_start_offset,
+        uses_topic_ids=uses_topic_ids,
+    )
 
 
 def _begin(

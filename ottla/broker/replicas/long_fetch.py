@@ -2,7 +2,7 @@
 
 As `DelayedFetch`, as a coroutine: read all, and where that is too little, wait and read all again. What is appended
 between two steps is not missed: a partition is tried when it begins to be watched. The records are in buffers of their
-own, so that it does not matter in which step the response leaves.
+own, so that it does not matter in which step the response leaves; they count as the connection's from their slice on.
 """
 
 import asyncio
@@ -61,14 +61,16 @@ class LongFetch(DelayedFetch):
             self._turns.wait(self._end_wait)
             await self._awaited
         self._watched = []
-        room_at_first = room = self._begin_reading()
+        room, self._bytes_to_read = self._begin_reading(), 0
         targets = iter(self._fetch.targets)
         while (some := list(islice(targets, ITEMS_PER_SLICE))) and not self._is_given_up:
             read_before = self._bytes_read
-            room = self._read_some(some, room)
+            # What others read between two slices leaves less room.
+            may_read = min(room - self._bytes_to_read, self._context.connection.fetch_room())
+            self._bytes_to_read += may_read - self._read_some(some, may_read)
+            self._context.expect_response(self._bytes_to_read)
             self._turns.count_read(READ_COST_BYTES + self._bytes_read - read_before)
             await next_step()
-        self._bytes_to_read = room_at_first - room
 
     async def _wait_in_slices(self) -> None:
         self._begin_wait()

@@ -2,11 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address
 
 from ottla.cli.doctor.connecting import AddressLook
 from ottla.cli.doctor.findings import Diagnosis, Severity, named
-from ottla.protocol.address import Address
+from ottla.protocol.address import Address, is_loopback
 
 ADVICE = "set advertised.listeners of the broker to an address that its clients can reach"
 
@@ -43,7 +42,7 @@ def advertised(
         if len(node_ids) > 1:
             text = f"brokers {named(node_ids)} all advertise {address}: one address, several ids"
             yield Diagnosis("D2.same-address", Severity.CRITICAL, str(address), text, ADVICE)
-    is_far = not all(_is_loopback(address.host) for address in given)
+    is_far = not all(is_loopback(address.host) for address in given)
     for node_id, look in sorted(looks.items()):
         yield from _of_broker(node_id, look, strangers.get(node_id), is_far=is_far)
 
@@ -63,16 +62,9 @@ def _of_broker(node_id: int, look: AddressLook, stranger: str | None, *, is_far:
         yield Diagnosis(
             "D2.unreachable", Severity.CRITICAL, subject, text, f"{look.advice}; {ADVICE}", tuple(look.steps)
         )
-    elif is_far and _is_loopback(look.address.host):
+    elif is_far and is_loopback(look.address.host):
         text = f"{says}, which is each client's own machine: only clients beside the broker reach it"
         yield Diagnosis("D2.loopback", Severity.CRITICAL, subject, text, ADVICE)
     if stranger is not None:
         text = f"{says}, but there answers {stranger}"
         yield Diagnosis("D2.stranger", Severity.CRITICAL, subject, text, ADVICE)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

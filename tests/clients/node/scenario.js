@@ -2,24 +2,16 @@
 // node scenario.js HOST:PORT
 
 import kafkajs from 'kafkajs'
+import { until } from './until.js'
 
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = kafkajs
 const TOPIC = 'orders'
 const GROUP = 'workers'
 const PARTITIONS = 6
 const RECORDS = 300
-const WAIT_MS = 15000
 
 const kafka = new Kafka({ clientId: 'scenario', brokers: [process.argv[2]], logLevel: logLevel.NOTHING })
 const seen = {}
-
-async function until(condition, what) {
-  const deadline = Date.now() + WAIT_MS
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not happen within ${WAIT_MS} ms`)
-    await new Promise(resolve => setTimeout(resolve, 20))
-  }
-}
 
 async function failure(action) {
   try {

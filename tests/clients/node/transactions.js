@@ -2,20 +2,12 @@
 // node transactions.js HOST:PORT
 
 import kafkajs from 'kafkajs'
+import { until } from './until.js'
 
 const { Kafka, logLevel } = kafkajs
-const WAIT_MS = 15000
 
 const kafka = new Kafka({ clientId: 'transactions', brokers: [process.argv[2]], logLevel: logLevel.NOTHING })
 const seen = {}
-
-async function until(condition, what) {
-  const deadline = Date.now() + WAIT_MS
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not happen within ${WAIT_MS} ms`)
-    await new Promise(resolve => setTimeout(resolve, 20))
-  }
-}
 
 async function failure(action) {
   try {

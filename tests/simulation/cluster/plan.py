@@ -112,19 +112,22 @@ class ClusterPlan:
             throttles=False,
             orders_names=True,
         )
-        # Drawn last, so that what is drawn before does not depend on it.
-        plan.blackouts = plan.syncs_every_write and plan.min_isr >= 2 and rng.random() < 0.7
-        plan.segment_bytes = rng.choice([500, 3_000, 1 << 30, 1 << 30])
-        plan.index_interval_bytes = rng.choice([0, 300, 4_096])
-        plan.compacts = rng.random() < 0.3
-        plan.retention_bytes = rng.choice([-1, -1, 2_000]) if plan.segment_bytes < 1 << 30 else -1
-        plan.faults |= {kind for kind in later_kinds[0] if rng.random() < 0.3}
-        plan.faults |= {kind for kinds in later_kinds[1:] for kind in kinds if rng.random() < 0.15}
-        plan.writes_keys = plan.compacts and rng.random() < 0.6
-        plan.has_standalone_group = rng.random() < 0.25
-        # A clock that jumps expires what it likes.
-        plan.expires_offsets = plan.has_standalone_group and "clock" not in plan.faults and rng.random() < 0.4
+        plan._draw_last(rng, later_kinds)
         return plan
+
+    def _draw_last(self, rng: random.Random, later_kinds: tuple[tuple[str, ...], ...]) -> None:
+        """So that what is drawn before does not depend on it."""
+        self.blackouts = self.syncs_every_write and self.min_isr >= 2 and rng.random() < 0.7
+        self.segment_bytes = rng.choice([500, 3_000, 1 << 30, 1 << 30])
+        self.index_interval_bytes = rng.choice([0, 300, 4_096])
+        self.compacts = rng.random() < 0.3
+        self.retention_bytes = rng.choice([-1, -1, 2_000]) if self.segment_bytes < 1 << 30 else -1
+        self.faults |= {kind for kind in later_kinds[0] if rng.random() < 0.3}
+        self.faults |= {kind for kinds in later_kinds[1:] for kind in kinds if rng.random() < 0.15}
+        self.writes_keys = self.compacts and rng.random() < 0.6
+        self.has_standalone_group = rng.random() < 0.25
+        # A clock that jumps expires what it likes.
+        self.expires_offsets = self.has_standalone_group and "clock" not in self.faults and rng.random() < 0.4
 
     def draw_more(self, make_rng: Callable[[str], random.Random]) -> None:
         """Each from a stream of its own: worlds without it are what they were before there was any such thing."""
