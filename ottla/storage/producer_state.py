@@ -25,6 +25,7 @@ from typing import NamedTuple
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
+    NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
@@ -144,14 +145,15 @@ class ProducerStateManager:
 
     def drop_guards(self) -> None:
         """Another broker leads, or this one in another term: what was asked about before counts no more."""
-        self._guards.clear()
+        self._guards.end_term()
 
     def check(self, header: BatchHeader, guard: VerificationGuard | None = None) -> DuplicateOf | None:
         """What a batch is: new (None), or the repetition of one that is in the log already.
 
         `guard` is what the first batch of a transaction presents, `NOT_VERIFIED` where none is asked for. Raises
-        InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber. A repetition is recognised before any of them:
-        the answer to the first try was lost, and the producer may have gone on since.
+        InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber; NotLeaderOrFollower for a guard of an earlier
+        term of leadership. A repetition is recognised before any of them: the answer to the first try was lost, and
+        the producer may have gone on since.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -389,6 +391,8 @@ def _check_order(
     is_open = state.transaction_first_offset >= 0
     begins = transactional and not (is_open and epoch == state.epoch)
     if begins and presented is not NOT_VERIFIED and (presented is None or presented is not kept):
+        if presented is not None and presented.is_of_past_term:
+            raise NotLeaderOrFollower(f"the transaction of producer {producer_id} was asked about in an earlier term")
         raise InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
     # Offsets committed in a transaction have no sequence.
     if header.base_sequence >= 0:

@@ -11,7 +11,7 @@ from typing import Final
 class VerificationGuard:
     """Compared by identity."""
 
-    __slots__ = ("epoch", "lowest_sequence", "made_ms", "raises_epoch")
+    __slots__ = ("epoch", "is_of_past_term", "lowest_sequence", "made_ms", "raises_epoch")
 
     def __init__(self, epoch: int, lowest_sequence: int, made_ms: int, *, raises_epoch: bool) -> None:
         """`raises_epoch`: each of the producer's transactions has an epoch of its own (Produce v12 and later)."""
@@ -20,6 +20,8 @@ class VerificationGuard:
         """Of the batches that were asked about: none behind it is appended before it."""
         self.made_ms = made_ms
         self.raises_epoch = raises_epoch
+        self.is_of_past_term = False
+        """The leader that asked has lost its partition, or leads it in another term."""
 
 
 NOT_VERIFIED: Final = VerificationGuard(-1, -1, 0, raises_epoch=False)
@@ -71,4 +73,10 @@ class VerificationGuards:
         }
 
     def clear(self) -> None:
+        self._guards.clear()
+
+    def end_term(self) -> None:
+        """Who still waits for an answer is to ask again."""
+        for guard in self._guards.values():
+            guard.is_of_past_term = True
         self._guards.clear()

@@ -127,7 +127,7 @@ OF_GUARDS: list[tuple[SeedBug, Callable[..., None]]] = [
     ),
     (
         leader.keeps_guards_over_terms,
-        partial(test_verification_guards.test_guard_is_dropped_by, event="the end of a term"),
+        test_verification_guards.test_a_guard_of_a_past_term_makes_the_producer_ask_again,
     ),
     (
         leader.appends_what_comes_second_first,

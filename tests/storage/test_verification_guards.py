@@ -4,7 +4,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, KafkaError, OutOfOrderSequenceNumber
+from ottla.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    KafkaError,
+    NotLeaderOrFollower,
+    OutOfOrderSequenceNumber,
+)
 from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from ottla.protocol.records.control import TransactionMarker
 from ottla.storage.producer_state import EXPIRATION_MS, DuplicateOf, ProducerStateManager
@@ -174,7 +180,7 @@ def test_offsets_in_a_transaction_have_no_sequence(producing: Producing) -> None
     assert producing.end == 2
 
 
-@pytest.mark.parametrize("event", ["a replicated batch", "the end of a term", "time", "an empty log"])
+@pytest.mark.parametrize("event", ["a replicated batch", "time", "an empty log"])
 def test_guard_is_dropped_by(producing: Producing, event: str) -> None:
     """§40.3.3"""
     guard = producing.ask()
@@ -182,8 +188,6 @@ def test_guard_is_dropped_by(producing: Producing, event: str) -> None:
         case "a replicated batch":
             producing.replicate()
             producing.abort()
-        case "the end of a term":
-            producing.producers.drop_guards()
         case "time":
             assert producing.producers.expire(EXPIRATION_MS - 1) == []
             assert producing.ask() is guard
@@ -193,3 +197,13 @@ def test_guard_is_dropped_by(producing: Producing, event: str) -> None:
 
     assert producing.ask() is not guard
     assert producing.refusal(1, guard=guard) is InvalidTxnState
+
+
+def test_a_guard_of_a_past_term_makes_the_producer_ask_again(producing: Producing) -> None:
+    """§40.3.3"""
+    past = producing.ask()
+    producing.producers.drop_guards()
+    present = producing.ask()
+
+    assert producing.refusal(guard=past) is NotLeaderOrFollower
+    assert producing.append(guard=present) is None

@@ -188,7 +188,7 @@ class ClusterPlan:
         if self.compacts:
             settings |= {
                 # Larger than the metadata of a group of three: a batch must fit into a segment.
-                "offsets.topic.segment.bytes": 1_500,
+                "offsets.topic.segment.bytes": 2_500,
                 "log.cleaner.backoff.ms": 500,
                 "log.cleaner.min.cleanable.ratio": 0.01,
                 "log.cleaner.delete.retention.ms": 5_000,
