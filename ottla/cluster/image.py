@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from ottla.cluster.overlay import Overlay
 from ottla.protocol.address import Address
+from ottla.security.scram_credential import ScramCredential, ScramHash
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -193,6 +194,12 @@ class MetadataImage:
     topics_by_id: Mapping[bytes, TopicInfo] = field(default_factory=lambda: Overlay[bytes, TopicInfo]())
     controller_epoch: int = 0
     features: FinalizedFeatures = FINALIZED_BEFORE
+    scram_credentials: Mapping[tuple[ScramHash, str], ScramCredential] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By mechanism and user."""
+    decoy_secret: bytes = b""
+    """Of the cluster: what the salts of users who do not exist are made from."""
     revision: int = field(default=0, compare=False)
 
     @property

@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 
 from ottla.security.mechanism import Authenticated, AuthenticationError, Challenge
 from ottla.security.principal import USER, Principal
-from ottla.security.scram import (
-    ScramClient,
-    ScramCredential,
-    ScramHash,
-    ScramMechanism,
-    credential_of,
-    decoy,
-    salted_password,
-)
+from ottla.security.scram import ScramClient, ScramMechanism
+from ottla.security.scram_credential import ScramCredential, ScramHash, credential_of, decoy, salted_password
 
 SECRET = b"the secret of a cluster"
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
