@@ -9,6 +9,7 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.jobs.options import PARSERS
 from ottla.pipeline.launch import JOBS, environment, job_command, submit_command, submit_options
 
 
@@ -41,6 +42,9 @@ def pipeline(
     `run` makes the archive of ottla.events, the tables and the report with one start of Spark. `ottla pipeline archive
     --help` lists the options of a job. docs/pipeline.md says what it does.
     """
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        click.echo(PARSERS[job]().format_help(), nl=False)
+        return
     try:
         options = submit_options(master, jars=jars, settings=settings)
         command = submit_command(job, arguments, options) if show else job_command(job, arguments)
