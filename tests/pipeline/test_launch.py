@@ -60,6 +60,11 @@ def test_who_watches_sees_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch, is_w
 
 
 @pytest.mark.usefixtures("installed")
+def test_packages_that_fit_are_printed_for_spark_submit() -> None:
+    assert run("pipeline", "--packages").output == ",".join(packages(SPARK)) + "\n"
+
+
+@pytest.mark.usefixtures("installed")
 def test_every_job_is_a_file_that_can_be_submitted() -> None:
     scripts = [Path(submit_command(job, [], [])[-1]) for job in JOBS]
     assert all(script.is_file() and '__name__ == "__main__"' in script.read_text() for script in scripts)
