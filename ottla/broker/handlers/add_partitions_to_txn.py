@@ -97,10 +97,10 @@ class _AskedHere:
             self.answer.set_result(response)
 
     def complete_later(self, spawn: Spawn, response: Coroutine[Any, Any, AddPartitionsToTxnResponse]) -> None:
-        async def complete() -> None:
-            self.complete(await response)
+        spawn(self._complete_when_built(response), "answer about partitions of transactions")
 
-        spawn(complete(), "answer about partitions of transactions")
+    async def _complete_when_built(self, response: Coroutine[Any, Any, AddPartitionsToTxnResponse]) -> None:
+        self.complete(await response)
 
 
 async def ask_here(
