@@ -237,13 +237,15 @@ def _with_writers(cluster: ClusterProcesses, logs: Mapping[Partition, FinalLog])
     }
 
 
-def _repeated_in_new_epochs(logs: Mapping[Partition, FinalLog]) -> int:
-    """How many records a producer has repeated in another of its epochs."""
+def _repeated_in_new_epochs(logs: Mapping[Partition, FinalLog], events: Sequence[Event]) -> int:
+    """How many records an idempotent producer has repeated in another of its epochs."""
+    idempotent = {event.value for event in events if isinstance(event, Sent) and event.idempotent}
     count = 0
     for log in logs.values():
         offsets: defaultdict[str, list[int]] = defaultdict(list)
         for offset, value in log.records:
-            offsets[value].append(offset)
+            if value in idempotent:
+                offsets[value].append(offset)
         count += sum(len(each) > 1 and is_repeated_in_a_new_epoch(log, each) for each in offsets.values())
     return count
 
@@ -295,7 +297,7 @@ def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome
         outcome.failures.append("the logs could not be read back: nothing was judged")
         return
     outcome.violations += check(events, logs)
-    outcome.counts["records repeated in a new producer epoch"] = _repeated_in_new_epochs(logs)
+    outcome.counts["records repeated in a new producer epoch"] = _repeated_in_new_epochs(logs, events)
     names = {event.producer for event in events if isinstance(event, Sent)}
     outcome.counts["producers restarted"] = len(names) - len(PRODUCERS)
     if not (kinds[Acknowledged] and kinds[Read] and kinds[CommitAcknowledged]):
