@@ -250,9 +250,14 @@ class Parts:
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""
         from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
+        from ottla.broker.handlers.add_partitions_to_txn import ask_here
 
         return AddPartitionsToTxnManager(
-            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+            self.runtime,
+            self.metadata,
+            self.network,
+            lambda request: ask_here(self.transactions, self.metadata, request),
+            inter_broker_listener=self.listeners.inter_broker,
         )
 
     @cached_property
