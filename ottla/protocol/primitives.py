@@ -73,6 +73,9 @@ def rest_of_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def build_uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
+    # The lengths of nearly all batches of records.
+    if 0x80 <= value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
