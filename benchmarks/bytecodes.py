@@ -152,7 +152,7 @@ def _serve_and_count(brokers: int, output: Path) -> None:
     counter = BytecodeCounter()
     port = processes.free_port()
 
-    def tell() -> None:
+    def send_and_report() -> None:
         try:
             story = Story(counter, port)
             story.one_broker() if brokers == 1 else story.three_brokers()
@@ -160,7 +160,7 @@ def _serve_and_count(brokers: int, output: Path) -> None:
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=tell).start()
+    threading.Thread(target=send_and_report).start()
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         command, *options = processes.broker_command(directory)[3:]
         settings = [word for setting in SETTINGS for word in ("--set", setting)]

@@ -44,6 +44,8 @@ EVENTS_PER_STEP = 64
 FACTS_PER_STEP = 32
 # Handling what was written takes as long again as it took to write it.
 LARGE_RECORD_BYTES = 32 << 10
+# A batch numbers its records itself.
+NO_OFFSET = -1
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -346,7 +348,7 @@ class HostedPartition(Generic[S]):
             return
         producer = effect.producer or NO_PRODUCER
         batch = build_batch(
-            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records),
+            [Record(NO_OFFSET, wall_ms, key, value) for key, value in records],
             codec=codec,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,

@@ -194,8 +194,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._runs or duration_ns >= SLOW_EVENT_NS:
             self._times.count(duration_ns, self)
         self.run_route = None
-        if not self.holds:
-            return position
         if self.holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self.holds & CLOSED else position
@@ -210,9 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         self.abort(CloseReason.UNHANDLED_ERROR, "its requests could not be handled")
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
-        size_max, handled = self._owner.request_bytes_max, 0
+        size_max, handled, run_start, run_position = self._owner.request_bytes_max, 0, 0, position
         run_route: Route | None = None
-        run_start, run_position = 0, position
         while not self.holds and end - position >= HEADER_START_BYTES:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
@@ -246,12 +243,8 @@ class Connection(asyncio.BufferedProtocol):
             handled += 1
             if position == end:
                 break
-            if (
-                (size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK)
-                and not self.holds
-                and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
-            ):
-                self._end_turn()
+            if size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK:
+                self._end_turn_if_over()
         if run_route is not None:
             self.run_route, self._run_count = run_route, handled - run_start
             run_route.request_bytes += position - run_position
@@ -262,11 +255,12 @@ class Connection(asyncio.BufferedProtocol):
             self._runs.append((self.run_route, self._run_count))
             self.run_route = None
 
-    def _end_turn(self) -> None:
+    def _end_turn_if_over(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
-        self.holds |= HELD_BY_TURN
-        self._pause_reading()
-        self._turns.wait(self._take_turn)
+        if not self.holds and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms()):
+            self.holds |= HELD_BY_TURN
+            self._pause_reading()
+            self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self.holds &= ~HELD_BY_TURN
