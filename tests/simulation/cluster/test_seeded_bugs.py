@@ -11,8 +11,8 @@ from tests.simulation.cluster.world import ClusterWorld
 FOUND_BY = {
     "T-11": 1,
     "T-14": 0,
-    "T-16": 22,
-    "T-17": 21,
+    "T-16": 35,
+    "T-17": 15,
     "T-18": 0,
     "T-20": 0,
     "T-21": 3,

@@ -10,12 +10,16 @@ def test_the_invariants_hold(seed):
     assert ClusterWorld(seed).run().violations == []
 
 
+# Any change of the broker makes another story of a seed: then the next ones have to do.
+HAS_EVERYTHING = 6
+
+
 def test_a_few_runs_have_everything_in_them():
     expected = {"acknowledged", "acknowledged by the leader", "records read", "synced", "commit", "offsets read"}
     faults = {"kill", "stop", "cut", "pause", "power failure", "crash within an operation", "store in trouble"}
     checks = {"in-sync replicas checked", "new leaders checked"}
     missing = expected | faults | checks
-    for seed in range(2_000, 2_012):
+    for seed in (HAS_EVERYTHING, *range(2_000, 2_012)):
         if not missing:
             break
         missing -= {name for name, count in ClusterWorld(seed).run().counts.items() if count}
