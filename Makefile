@@ -90,6 +90,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
 	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py
 	OTTLA_STREAMS=10 $(BIN)/python -m pytest tests/clients/test_kafka_streams.py
+	OTTLA_BANK=600 $(BIN)/python -m pytest tests/clients/test_bank_transfers.py
 	OTTLA_KGO=1 $(BIN)/python -m pytest tests/clients/test_franz_go.py
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions

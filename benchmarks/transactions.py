@@ -7,13 +7,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+from confluent_kafka import Producer
+
 from benchmarks import c_client, processes
 from benchmarks.apache_kafka import ApacheKafka
-from benchmarks.figure import NO_BASELINE, Figure, interleave
-from benchmarks.kafka import BASELINE, Ottla
+from benchmarks.figure import NO_BASELINE, Figure
+from benchmarks.kafka import BASELINE, Cost, Ottla
 from benchmarks.processes import Server
 from benchmarks.raw_client import RawClient, create_topic, find_coordinator, when_serving
+from ottla import ClusterThread
 from ottla.broker.handlers.find_coordinator import TRANSACTION
+from ottla.cluster.image import TRANSACTION_STATE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -35,6 +39,9 @@ RECORD_BYTES = 1024
 WARM_UP_PRODUCERS, PRODUCERS = 200, 1_000
 IDS = 10_000
 WINDOW_S = 10
+LOOK_EVERY_S = 0.005
+SESSION_MS = 2_000
+ANSWER_WITHIN_S = 60
 AGAIN = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -45,7 +52,7 @@ AGAIN = {
 
 def figures() -> list[Figure]:
     processes.unpin()
-    return [*_per_second(), _bulk(), _read_committed(), *_idle_producers(), _load()]
+    return [*_per_second(), *_bulk(), *_read_committed(), *_idle_producers(), *_load(), _failover()]
 
 
 def _per_second() -> Iterator[Figure]:
@@ -79,39 +86,57 @@ def _transactions(server: Server, topic: str) -> tuple[float, float]:
     return TRANSACTIONS / seconds, spent / (TRANSACTIONS + c_client.WARM_UP_TRANSACTIONS) * 1e6
 
 
-def _bulk() -> Figure:
-    records = BULK_TRANSACTIONS * BULK_RECORDS
+def _bulk() -> Iterator[Figure]:
+    size = BULK_TRANSACTIONS * BULK_RECORDS * RECORD_BYTES
+    load = (BULK_TRANSACTIONS, BULK_RECORDS, RECORD_BYTES)
     with processes.broker() as server:
         topics = _new_topics(server)
 
-        def in_transactions() -> float:
-            load = (BULK_TRANSACTIONS, BULK_RECORDS, RECORD_BYTES)
-            return records * RECORD_BYTES / c_client.transactions(_bootstrap(server), topics(), *load) / 1e6
+        def in_transactions() -> Cost:
+            return _cost(server, size, lambda: c_client.transactions(_bootstrap(server), topics(), *load))
 
-        def without() -> float:
-            return records * RECORD_BYTES / c_client.produce(_bootstrap(server), topics(), records, RECORD_BYTES) / 1e6
+        def without() -> Cost:
+            records = BULK_TRANSACTIONS * BULK_RECORDS
+            return _cost(server, size, lambda: c_client.produce(_bootstrap(server), topics(), records, RECORD_BYTES))
 
-        pairs = interleave(ROUNDS, in_transactions, without)
+        rounds = [(in_transactions(), without()) for _ in range(1 + ROUNDS)][1:]
     name = f"produce in transactions of {BULK_RECORDS:,} records of 1 KiB"
-    return Figure(name, "without transactions", "MB/s", pairs, at_least=0.97)
+    yield from _speed_and_cost(name, "without transactions", rounds, at_least=0.97)
 
 
-def _read_committed() -> Figure:
+def _read_committed() -> Iterator[Figure]:
     written = READ_TRANSACTIONS * READ_RECORDS
     aborted = len(range(0, READ_TRANSACTIONS, ABORT_EVERY)) * READ_RECORDS
-    size = written * RECORD_BYTES / 1e6
+    size = written * RECORD_BYTES
     with processes.broker() as server:
         topic = _new_topics(server)()
         c_client.transactions(
             _bootstrap(server), topic, READ_TRANSACTIONS, READ_RECORDS, RECORD_BYTES, abort_every=ABORT_EVERY
         )
-        pairs = interleave(
-            ROUNDS,
-            lambda: size / c_client.consume(_bootstrap(server), topic, written - aborted),
-            lambda: size / c_client.consume_uncommitted(_bootstrap(server), topic, written),
-        )
+
+        def committed() -> Cost:
+            return _cost(server, size, lambda: c_client.consume(_bootstrap(server), topic, written - aborted))
+
+        def uncommitted() -> Cost:
+            return _cost(server, size, lambda: c_client.consume_uncommitted(_bootstrap(server), topic, written))
+
+        rounds = [(committed(), uncommitted()) for _ in range(1 + ROUNDS)][1:]
     name = "read_committed, a tenth of the transactions aborted: bytes of the log"
-    return Figure(name, "read_uncommitted", "MB/s", pairs, at_least=0.95)
+    yield from _speed_and_cost(name, "read_uncommitted", rounds, at_least=0.95)
+
+
+def _cost(server: Server, size: int, seconds_of: Callable[[], float]) -> Cost:
+    before = server.cpu_seconds()
+    seconds = seconds_of()
+    return Cost(size / seconds / 1e6, (server.cpu_seconds() - before) / size * 1e9)
+
+
+def _speed_and_cost(name: str, baseline: str, rounds: list[tuple[Cost, Cost]], *, at_least: float) -> Iterator[Figure]:
+    """Beside other work the second one is to be believed."""
+    speeds = [(ours.megabytes_per_second, theirs.megabytes_per_second) for ours, theirs in rounds]
+    costs = [(ours.processor_seconds_per_gigabyte, theirs.processor_seconds_per_gigabyte) for ours, theirs in rounds]
+    yield Figure(name, baseline, "MB/s", speeds, at_least=at_least)
+    yield Figure(f"{name}: broker's processor time", baseline, "s/GB", costs, at_most=round(1 / at_least, 2))
 
 
 def _idle_producers() -> Iterator[Figure]:
@@ -133,9 +158,9 @@ def _idle_producers() -> Iterator[Figure]:
     yield Figure(f"{name}, idle: processor time", NO_BASELINE, "% of a core", [(percent, 1.0)], at_most=1)
 
 
-def _load() -> Figure:
+def _load() -> Iterator[Figure]:
     """From the first connection of a broker that starts again until it has loaded all of its ids."""
-    seconds = []
+    seconds, spent = [], []
     options = ("--set", "transaction.state.log.num.partitions=1")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         command = processes.broker_command(directory, *options)
@@ -147,11 +172,43 @@ def _load() -> Figure:
         for _ in range(ROUNDS):
             with processes.running(command) as server:
                 client = RawClient(server.port)
-                started = time.perf_counter()
+                started, before = time.perf_counter(), server.cpu_seconds()
                 while not _knows(client, f"id-{IDS - 1}"):
-                    pass
+                    time.sleep(LOOK_EVERY_S)
                 seconds.append((time.perf_counter() - started, 1.0))
-    return Figure(f"coordinator loads {IDS:,} transactional ids", NO_BASELINE, "s", seconds, at_most=1)
+                spent.append((server.cpu_seconds() - before, 1.0))
+    name = f"coordinator loads {IDS:,} transactional ids"
+    yield Figure(name, NO_BASELINE, "s", seconds, at_most=1)
+    yield Figure(f"{name}: broker's processor time", NO_BASELINE, "s", spent, at_most=1)
+
+
+def _failover() -> Figure:
+    """A transaction is open when its coordinator, with many ids, is killed: until its client has committed it."""
+    settings = {
+        "broker.session.timeout.ms": SESSION_MS,
+        "transaction.state.log.num.partitions": 1,
+        "default.replication.factor": 3,
+    }
+    with ClusterThread(brokers=3, settings=settings, log_level="error") as cluster:
+        ports = [int(address.rpartition(":")[2]) for address in cluster.bootstrap.split(",")]
+        create_topic(RawClient(ports[0]), "t")
+        find_coordinator(RawClient(ports[0]), "id", TRANSACTION)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "id", "log_level": 0})
+        producer.init_transactions(ANSWER_WITHIN_S)
+        coordinator = cluster.leader_of(TRANSACTION_STATE, 0)
+        assert coordinator is not None
+        client = RawClient(ports[coordinator])
+        for number in range(IDS):
+            _initialized(client, f"id-{number}")
+        producer.begin_transaction()
+        producer.produce("t", b"before")
+        assert producer.flush(ANSWER_WITHIN_S) == 0
+        started = time.perf_counter()
+        cluster.kill(coordinator)
+        producer.commit_transaction(ANSWER_WITHIN_S)
+        seconds = time.perf_counter() - started
+    name = f"coordinator of {IDS:,} transactional ids killed, to the next commit"
+    return Figure(name, NO_BASELINE, f"s, session {SESSION_MS / 1000:g}", [(seconds, 1.0)])
 
 
 def _bootstrap(server: Server) -> str:

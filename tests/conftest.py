@@ -11,6 +11,32 @@ from tests.served import ServedBroker
 # Rebalances start at once unless a test wants to see the delay.
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 
+# Files that take longest, by waiting or by computing, come first: begun last, one would keep a single process busy
+# when the others have nothing left to do (`pytest --durations=60` shows what takes long).
+LONG_FILES_FIRST = (
+    "docker/test_mini_cluster.py",
+    "simulation/cluster/test_worlds.py",
+    "docker/test_image.py",
+    "simulation/cluster/test_seeded_bugs.py",
+    "docs/test_pasted.py",
+    "siege/test_siege.py",
+    "clients/test_franz_go.py",
+    "simulation/cluster/test_widened.py",
+    "storm/test_storm.py",
+    "cli/doctor/test_clusters.py",
+    "cli/test_end_to_end.py",
+    "clients/test_transactions.py",
+    "clients/test_confluent_kafka.py",
+    "clients/test_java_transactions.py",
+    "clients/test_kill.py",
+    "clients/test_java.py",
+    "clients/test_transactional_offsets.py",
+    "clients/test_kafka_streams.py",
+    "simulation/test_worlds.py",
+    "storage/test_leader_epoch_checkpoint.py",
+    "structure/test_structure.py",
+)
+
 # The same examples in every run, and no failure for being slow: what a test finds depends on the code alone.
 # `pytest --hypothesis-profile default` looks for new ones.
 hypothesis.settings.load_profile("ci")
@@ -27,6 +53,13 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
 def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of every disk is free, for the brokers of this process: on one that is nearly full they are degraded."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=100, free=50))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    turns = {here / name: turn for turn, name in enumerate(LONG_FILES_FIRST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

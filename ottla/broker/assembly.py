@@ -5,7 +5,7 @@ What a part does when the metadata changes it does as a publisher, in the order 
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
+    from ottla.broker.replicas.partition_ends import EndsOfPartitions
     from ottla.coordinator.facts import Fact
 
 
@@ -123,6 +124,8 @@ class Parts:
         )
 
     def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
+        """Raises StartError."""
+        from ottla.broker.admin.metrics.group_labels import read_group_labels
         from ottla.broker.admin.metrics.group_source import GroupSource
         from ottla.broker.admin.metrics.kafka_source import KafkaSource
         from ottla.broker.admin.metrics.lag_source import LagSource
@@ -130,7 +133,8 @@ class Parts:
         from ottla.broker.admin.metrics.request_source import RequestSource
         from ottla.broker.admin.metrics.transaction_source import TransactionSource
 
-        groups = GroupSource(self.runtime, self.replicas, self.group_loader)
+        names = read_group_labels(self.runtime.config.ottla_metrics_group_labels)
+        groups = GroupSource(self.runtime, self.ends, self.group_loader, names)
 
         def listen_to(made: "GroupCoordinator") -> None:
             made.timed_observers.append(groups.observe)
@@ -151,7 +155,7 @@ class Parts:
         )
         self.transaction_loader.when_made.append(lambda made: made.topic.when_loaded.append(transactions.loaded))
         kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
-        lag = LagSource(self.runtime, self.replicas, groups)
+        lag = LagSource(self.runtime, self.replicas, self.ends, groups, names)
         return [requests, replicas, groups, transactions, lag, kafka]
 
     def node_view(self) -> "NodeView":
@@ -246,9 +250,27 @@ class Parts:
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""
         from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
+        from ottla.broker.handlers.add_partitions_to_txn import ask_here
 
         return AddPartitionsToTxnManager(
-            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+            self.runtime,
+            self.metadata,
+            self.network,
+            lambda request: ask_here(self.transactions, self.metadata, request),
+            inter_broker_listener=self.listeners.inter_broker,
+        )
+
+    @cached_property
+    def ends(self) -> "EndsOfPartitions":
+        """Imported here: a broker without events and an admin listener starts without it."""
+        from ottla.broker.replicas.partition_ends import EndsOfPartitions
+
+        return EndsOfPartitions(
+            self.runtime,
+            self.replicas,
+            self.metadata,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
         )
 
     def _make_events(self) -> "Publisher":
@@ -264,6 +286,7 @@ class Parts:
         events = Publisher(
             self.runtime,
             self.replicas,
+            self.ends,
             topic,
             forwarding,
             self.group_loader.committed_offsets,

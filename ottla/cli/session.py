@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -39,13 +41,27 @@ class _Interruption(click.ClickException):
 
 def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     try:
-        return asyncio.run(work)
+        return asyncio.run(_interruptible(work))
     except ClientError as error:
         kind = _Interruption if isinstance(error, Interrupted) else click.ClickException
         raise kind(str(error)) from error
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         # A command that does not handle Ctrl-C itself.
         sys.exit(INTERRUPTED_STATUS)
+
+
+async def _interruptible(work: Coroutine[Any, Any, Result]) -> Result:
+    """The handler that `asyncio.run` has does not wake a loop that is about to wait: Ctrl-C would be seen at its next
+    event, which may be the end of a timeout."""
+    task = asyncio.current_task()
+    if task is None or threading.current_thread() is not threading.main_thread():
+        return await work
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        return await work
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:

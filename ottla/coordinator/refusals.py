@@ -1,6 +1,6 @@
 """Answers to requests that never reach their group (docs/semantics §4.3)."""
 
-from typing import Final, assert_never, cast
+from typing import Final, assert_never
 
 from ottla.coordinator.events import (
     CommitOffsets,
@@ -8,7 +8,6 @@ from ottla.coordinator.events import (
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
-    GroupRequest,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -69,7 +68,7 @@ def refusal(request: Request, error: ErrorCode) -> Result:
 def group_id_error(request: Request) -> ErrorCode | None:
     """The first check of all. Offsets of the group named "" are kept for clients older than group ids, which know no
     transactions."""
+    if isinstance(request, ListGroups) or request.group_id:
+        return None
     in_transaction = isinstance(request, CommitOffsets) and request.producer is not None
-    if (type(request) in _NEED_GROUP_ID or in_transaction) and not cast("GroupRequest", request).group_id:
-        return ErrorCode.INVALID_GROUP_ID
-    return None
+    return ErrorCode.INVALID_GROUP_ID if type(request) in _NEED_GROUP_ID or in_transaction else None

@@ -129,70 +129,93 @@ class _DecoderSource:
 
     def _field(self, field: Field, target: str) -> None:
         if field.is_array:
-            self._length("i")
+            self._count()
             self._sized(field, target, self._array)
         elif field.struct is not None:
             self._inner_structure(field, field.struct, target)
         elif field.type_name in LENGTH_FORMATS:
-            self._length(LENGTH_FORMATS[field.type_name])
+            self._length(field.type_name)
             self._sized(field, target, self._text if field.type_name == "string" else self._bytes)
         else:
             self.run.append((target, FORMATS[field.type_name]))
 
-    def _flush(self) -> None:
-        """Read what has been gathered."""
+    def _flush(self, *, short_by: int = 0) -> None:
+        """Read what has been gathered; `p` goes to its end, or stays so many bytes before."""
         if not self.run:
             return
         code = "".join(code for _, code in self.run)
         targets = ", ".join(target for target, _ in self.run)
-        if code == "B":
-            self.source.line(f"{targets} = buf[p]; p += 1")
-        else:
-            comma = "," if len(self.run) == 1 else ""
-            size = struct.calcsize(">" + code)
-            self.source.line(f"{targets}{comma} = {self.source.packed(code, 'unpack_from')}(buf, p); p += {size}")
+        comma = "," if len(self.run) == 1 else ""
+        read = (
+            f"{targets} = buf[p]"
+            if code == "B"
+            else f"{targets}{comma} = {self.source.packed(code, 'unpack_from')}(buf, p)"
+        )
+        passed = struct.calcsize(">" + code) - short_by
+        self.source.line(f"{read}; p += {passed}" if passed else read)
         self.run = []
 
-    def _length(self, code: str) -> None:
-        """Read a length or count to `n`; negative is null in both encodings."""
-        self.run.append(("n", "B" if self.flexible else code))
+    def _count(self) -> None:
+        """Read the count of an array to `n`, or what `_sized` takes for null."""
+        self.run.append(("n", "B" if self.flexible else "i"))
         self._flush()
         if self.flexible:
             self.source.line("if n > 127: n, p = rest_of_uvarint(buf, p)")
-            self.source.line("n -= 1")
+
+    def _length(self, type_name: str) -> None:
+        """Read the length of a text or bytes to `n`, or what `_sized` takes for null; `p + n` is their end.
+
+        A flexible version has the length + 1: `p` stays at its last byte, and nothing need be subtracted."""
+        if not self.flexible:
+            self.run.append(("n", LENGTH_FORMATS[type_name]))
+            self._flush()
+            return
+        self.run.append(("n", "B"))
+        self._flush(short_by=1)
+        self.source.line("if n > 127: n, p = rest_of_uvarint(buf, p + 1); p -= 1")
 
     def _sized(self, field: Field, target: str, body: Callable[[Field, str], None]) -> None:
-        """The value whose length or count is in `n`, or null where that is allowed: by any negative length, as in
-        Kafka."""
+        """The value whose length or count is in `n`, or null where that is allowed: by 0 in flexible versions, by any
+        negative length in others, as in Kafka."""
         source = self.source
+        is_null = "not n" if self.flexible else "n < 0"
         if self.version in field.nullable:
-            source.line(f"if n < 0: {target} = None")
+            # The position stays at a length, and not at a count.
+            passes_length = "; p += 1" if self.flexible and not field.is_array else ""
+            source.line(f"if {is_null}: {target} = None{passes_length}")
             source.open("else:")
             body(field, target)
             source.close()
         else:
-            source.line("if n < 0: raise null_refused()")
+            source.line(f"if {is_null}: raise null_refused()")
             body(field, target)
+
+    def _content(self) -> str:
+        """The expression for the bytes of a text or bytes, up to `e`."""
+        self.source.line("e = p + n")
+        return "buf[p + 1:e]" if self.flexible else "buf[p:e]"
 
     def _text(self, _field: Field, target: str) -> None:
         line = self.source.line
-        line("e = p + n")
+        decoded = self._content()
         if self.keeps_views:
             line("if e > end: raise truncated()")
-        decoded = "buf[p:e].tobytes().decode()" if self.keeps_views else "buf[p:e].decode()"
+            decoded += ".tobytes()"
+        decoded += ".decode()"
         if self.array_depth and self.charges:
+            length = "n - 1" if self.flexible else "n"
             line(f"{target} = s = {decoded}; p = e")
-            line("if len(s) != n:")
-            line(f" budget -= {TEXT_COST} + {TEXT_COST_PER_BYTE} * n")
+            line(f"if len(s) != {length}:")
+            line(f" budget -= {TEXT_COST} + {TEXT_COST_PER_BYTE} * ({length})")
             line(" if budget < 0: raise over_budget()")
         else:
             line(f"{target} = {decoded}; p = e")
 
     def _bytes(self, field: Field, target: str) -> None:
-        self.source.line("e = p + n")
+        content = self._content()
         self.source.line("if e > end: raise truncated()")
         copied = ".tobytes()" if self.keeps_views and field.type_name == "bytes" else ""
-        self.source.line(f"{target} = buf[p:e]{copied}; p = e")
+        self.source.line(f"{target} = {content}{copied}; p = e")
 
     def _inner_structure(self, field: Field, struct_class: type[Message], target: str) -> None:
         self.depth += 1
@@ -215,6 +238,8 @@ class _DecoderSource:
 
     def _array(self, field: Field, target: str) -> None:
         line = self.source.line
+        if self.flexible:
+            line("n -= 1")
         smallest = minimum_size(field, self.version, self.flexible)
         line(
             f"if {smallest} * n > end - p: raise count_too_large()"
@@ -240,21 +265,25 @@ class _DecoderSource:
         self.depth += 1
         self.array_depth += 1
         items, item = f"l{self.depth}", f"m{self.depth}"
-        source.line(f"{target} = {items} = []")
         if field.struct is not None:
-            source.open(f"for {item} in map(new, repeat({self._class(field.struct)}, n)):")
+            # They are empty, and within what has been charged for them.
+            source.line(f"{target} = {items} = [*map(new, repeat({self._class(field.struct)}, n))]")
+            source.open(f"for {item} in {items}:")
             self._fill(field.struct, item)
-        elif field.type_name == "uuid":
-            source.open("for _ in range(n):")
-            self.run.append((item, FORMATS["uuid"]))
+            self._flush()
+            source.close()
         else:
+            source.line(f"{target} = {items} = []")
             source.open("for _ in range(n):")
-            self._length(LENGTH_FORMATS[field.type_name])
-            source.line("if n < 0: raise null_refused()")
-            (self._text if field.type_name == "string" else self._bytes)(field, item)
-        self._flush()
-        source.line(f"{items}.append({item})")
-        source.close()
+            if field.type_name == "uuid":
+                self.run.append((item, FORMATS["uuid"]))
+            else:
+                self._length(field.type_name)
+                source.line(f"if {'not n' if self.flexible else 'n < 0'}: raise null_refused()")
+                (self._text if field.type_name == "string" else self._bytes)(field, item)
+            self._flush()
+            source.line(f"{items}.append({item})")
+            source.close()
         self.array_depth -= 1
         self.depth -= 1
 

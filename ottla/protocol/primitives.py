@@ -73,6 +73,9 @@ def rest_of_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def build_uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
+    # The lengths of nearly all batches of records.
+    if 0x80 <= value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -152,13 +155,13 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     return _read_bits(buffer, position, _VARLONG_BITS)
 
 
-def append_varint(out: bytearray, number: int) -> None:
-    """Append a number of 32 or 64 bits; the two are written alike."""
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
+def build_varint(number: int) -> bytes:
+    """The bytes of a number of 32 or 64 bits; the two are written alike."""
     unsigned = (number << 1) if number >= 0 else ((-number << 1) - 1)
-    while unsigned > 0x7F:
-        out.append((unsigned & 0x7F) | 0x80)
-        unsigned >>= 7
-    out.append(unsigned)
+    return _ONE_BYTE[unsigned] if unsigned < 0x80 else build_uvarint(unsigned)
 
 
 def _read_bits(buffer: Buffer, position: int, bits: int) -> tuple[int, int]:

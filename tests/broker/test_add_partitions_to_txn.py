@@ -36,6 +36,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.requests: list[list[Asked]] = []
+        self.requests_here = 0
         self.answers: asyncio.Queue[Callable[[AddPartitionsToTxnRequest], AddPartitionsToTxnResponse] | None] = (
             asyncio.Queue()
         )
@@ -129,11 +130,18 @@ async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
     async with running_broker(tmp_path) as broker, serving(coordinator.serve) as address:
         led = SimpleNamespace(leader=COORDINATOR)
         leader = SimpleNamespace(node_id=COORDINATOR, is_live=True, endpoint=lambda listener: address)
+
+        async def asked_here(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+            coordinator.requests_here += 1
+            return _response(request, NONE, NONE)
+
         image: Any = SimpleNamespace(
             topic=lambda name: SimpleNamespace(partitions=[led] * 3), brokers={COORDINATOR: leader}
         )
         metadata: Any = SimpleNamespace(image=image)
-        manager = AddPartitionsToTxnManager(broker.runtime, metadata, broker.network, inter_broker_listener="PLAINTEXT")
+        manager = AddPartitionsToTxnManager(
+            broker.runtime, metadata, broker.network, asked_here, inter_broker_listener="PLAINTEXT"
+        )
         yield Asking(broker, manager, coordinator, image)
 
 
@@ -153,6 +161,18 @@ async def test_question_is_one_request_and_its_answer_one_code_each(tmp_path: Pa
             [("tx", 7, 0, True, {"t": [0, 2]})],
             [("tx", 7, 0, False, {"t": [1]})],
         ]
+
+
+async def test_coordinator_on_the_same_broker_needs_no_connection(tmp_path: Path) -> None:
+    async with asking(tmp_path) as asked:
+        node_id = asked.broker.runtime.node_id
+        here = SimpleNamespace(node_id=node_id, is_live=True)
+        asked.image.topic = lambda name: SimpleNamespace(partitions=[SimpleNamespace(leader=node_id)])
+        asked.image.brokers[node_id] = here
+        asked.ask("here", 0, 1)
+
+        assert await asked.until_answered(1) == [("here", {("t", 0): NONE, ("t", 1): NONE})]
+        assert (asked.coordinator.requests_here, asked.coordinator.requests) == (1, [])
 
 
 async def test_questions_that_wait_go_with_the_next_request(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ottla.broker.config.topic import log_config
 from ottla.broker.metadata import dynamic_configs
 from ottla.broker.replicas.transaction_verification import TransactionalBatch, TransactionOperation
 from ottla.broker.server.connection import HELD_BY_THROTTLE
-from ottla.protocol.errors import InvalidConfig
+from ottla.protocol.errors import InvalidConfig, InvalidRequest
 from ottla.replication.replication_quota import ReplicationQuota
 from ottla.storage.log_config import LogConfig
 from tests.broker.dynamic_configs import (
@@ -205,6 +205,9 @@ def test_min_insync_replicas_of_one_broker_is_refused(cluster: Cluster) -> None:
         (node,) = await cluster.started(1)
         with pytest.raises(InvalidConfig, match="only for all"):
             await node.broker.config_admin.alter_broker(lambda: {"min.insync.replicas": "1"}, of_all_brokers=False)
+        # What is malformed comes first, as in Kafka.
+        with pytest.raises(InvalidRequest, match="at least 1"):
+            await node.broker.config_admin.alter_broker(lambda: {"min.insync.replicas": "0"}, of_all_brokers=False)
 
     cluster.run(story())
 

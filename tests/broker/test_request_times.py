@@ -46,7 +46,7 @@ def parked(key: int) -> Any:
 def test_event_counts_for_each_of_its_requests() -> None:
     counted, log = times()
     heartbeat, fetch = route(12), route(1)
-    counted.runs += [(heartbeat, 3, 90), (fetch, 2, 50), (fetch, -1, 0)]
+    counted.runs += [(heartbeat, 3), (fetch, 2), (fetch, -1)]
     counted.count(2 * MS, PEER)
 
     assert (Histogram(heartbeat.direct).count, heartbeat.direct[SUM_NS]) == (3, 6 * MS)
@@ -57,7 +57,7 @@ def test_event_counts_for_each_of_its_requests() -> None:
 
 def test_slow_event_is_logged_with_its_apis() -> None:
     counted, log = times()
-    counted.runs += [(route(12), 3, 90), (route(1), 1, 30)]
+    counted.runs += [(route(12), 3), (route(1), 1)]
     counted.count(700 * MS, PEER)
 
     ((event, fields),) = log.events

@@ -277,13 +277,17 @@ async def test_log_start_is_returned_only_for_what_reached_the_log(tmp_path: Pat
     """As in Kafka, where a batch that the coordinator refuses is answered before any log is asked."""
     async with running(tmp_path) as (_, client, coordinator):
 
-        async def log_start() -> tuple[ErrorCode, int]:
-            response = await client.call(in_transaction(5), ProduceResponse, VERIFY)
+        async def log_start(request: ProduceRequest) -> tuple[ErrorCode, int]:
+            response = await client.call(request, ProduceResponse, VERIFY)
             ((partition,),) = [topic.partition_responses for topic in response.responses]
             return ErrorCode(partition.error_code), partition.log_start_offset
 
         coordinator.codes = {("t", 0): ErrorCode.PRODUCER_FENCED}
-        assert await log_start() == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+        assert await log_start(in_transaction(5)) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
         coordinator.codes = {}
         assert await sent(client, in_transaction(0)) == [NONE]
-        assert await log_start() == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+        assert await log_start(in_transaction(5)) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+        outside = PartitionProduceData(index=0, records=batch(b"1", producer_id=7, producer_epoch=0, base_sequence=1))
+        topic = TopicProduceData(name="t", partition_data=[outside])
+        request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+        assert await log_start(request) == (ErrorCode.INVALID_TXN_STATE, 0)

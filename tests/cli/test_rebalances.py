@@ -94,6 +94,7 @@ def test_partition_that_no_member_was_given_has_no_owner_now() -> None:
     left = group.unowned["t", 1]
     assert (left.since_ms, left.total_ms) == (WALL_AHEAD_MS + 61_000, 29_000)
     assert group.unowned["t", 0].since_ms is None
+    assert not group.is_empty
     assert group.dropped_events == 3
 
 
@@ -104,6 +105,7 @@ def test_group_without_members_is_not_without_partitions() -> None:
 
     assert group.incomplete_ms == 500
     assert group.unowned["t", 0].since_ms is None
+    assert group.is_empty
 
 
 def test_rebalance_is_superseded_by_the_next_one() -> None:

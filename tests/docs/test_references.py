@@ -8,7 +8,7 @@ from tests.docs.references import RULES, all_anchors, anchors_in, citable, refer
 
 ANCHORS = {
     "docs/semantics/wire.md": ["1", "1.7", "1.7.2", "13.6.2", "13.6.2a", "13.6.2d", "20"],
-    "docs/scenarios.md": ["G08", "T01", "I-3", "T-21"],
+    "docs/scenarios.md": ["G08", "T01", "TX13", "I-3", "T-21", "TT-5"],
     "docs/security.md": ["4", "4.1"],
 }
 KNOWN = {"decision 0009", "docs/events.md"}
@@ -46,7 +46,9 @@ def test_every_number_is_defined_once() -> None:
         "§1.7.2 a table without lettered rows",
         "§1.7-§20, §1.7–1.7.2",
         "G08–G08, T01, I-3: x, T-21-fetch",
+        "TX13, TT-5",
         "def test_g08_t21_it_works() -> None:",
+        "def test_tx13_it_works() -> None:",
         "def test_t01_i3_it_works():",
         "docs/security §4.1",
         "docs/semantics §1.7",
@@ -74,9 +76,12 @@ def test_references_that_resolve(text: str) -> None:
         ("I-4, I-3", "I-4"),
         ("T-22", "T-22"),
         ("F05", "F05"),
+        ("TX99", "TX99"),
+        ("TT-99", "TT-99"),
         ("R-01", "R-01"),
         ("def test_g09_it_works() -> None:", "g09"),
         ("async def test_g08_t22_it_works() -> None:", "t22"),
+        ("def test_tx99_it_works() -> None:", "tx99"),
         ("docs/decisions/0099", "decisions/0099"),
         ("docs/nowhere.md", "docs/nowhere.md"),
     ],

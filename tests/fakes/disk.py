@@ -13,7 +13,7 @@ succeeds, and after a power failure there are zeros.
 
 import errno
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -33,6 +33,18 @@ HOLE_BYTES = 64
 """Smaller than a page, as the files of tests are smaller than real ones."""
 
 Operation = tuple[Any, ...]
+_METHODS = {
+    "write": "_write",
+    "truncate": "_truncate",
+    "fsync": "_fsync",
+    "failed fsync": "_fsync_failed",
+    "create": "_create",
+    "mkdir": "_mkdir",
+    "rename": "_rename",
+    "remove": "_remove",
+    "rmdir": "_rmdir",
+    "syncdir": "_syncdir",
+}
 
 
 @dataclass
@@ -228,19 +240,7 @@ class FakeDisk:
         """Perform one journal entry."""
         self.journal.append(operation)
         name, *arguments = operation
-        handlers: dict[str, Callable[..., None]] = {
-            "write": self._write,
-            "truncate": self._truncate,
-            "fsync": self._fsync,
-            "failed fsync": self._fsync_failed,
-            "create": self._create,
-            "mkdir": self._mkdir,
-            "rename": self._rename,
-            "remove": self._remove,
-            "rmdir": self._rmdir,
-            "syncdir": self._syncdir,
-        }
-        handlers[name](*arguments)
+        getattr(self, _METHODS[name])(*arguments)
 
     def _write(self, number: int, data: bytes) -> None:
         self._inodes[number].content += data

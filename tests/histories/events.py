@@ -8,7 +8,8 @@ A record is known by its `value`, a text that is sent once in a whole history. A
 text that travels as the commit's metadata. What has no outcome is in doubt: it may have happened, or may still.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 ALL_IN_SYNC_REPLICAS = -1
 UNKNOWN_OFFSET = -1
@@ -137,3 +138,5 @@ class FinalLog:
 
     log_start_offset: int
     records: tuple[tuple[int, str], ...]
+    writers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By offset, as far as that is known: the producer id and epoch that the record was written with."""

@@ -98,6 +98,21 @@ def test_a_record_at_two_offsets_is_duplicated() -> None:
     assert kinds([sent("a", 0)], "a", "a") == {Kind.DUPLICATED}, "in doubt, it may be there once"
 
 
+@pytest.mark.parametrize(
+    ("writers", "found"),
+    [
+        ({0: (7, 0), 1: (7, 1)}, set()),
+        ({0: (7, 0), 1: (7, 0)}, {Kind.DUPLICATED}),
+        ({0: (7, 0), 1: (8, 1)}, {Kind.DUPLICATED}),
+        ({0: (7, 0)}, {Kind.DUPLICATED}),
+    ],
+)
+def test_producer_may_repeat_a_record_in_a_new_epoch(writers: dict[int, tuple[int, int]], found: set[Kind]) -> None:
+    log = FinalLog(0, ((0, "a"), (1, "a")), writers)
+
+    assert {violation.kind for violation in check([sent("a", 0)], {HERE: log})} == found
+
+
 def test_producer_without_idempotence_may_duplicate_and_reorder() -> None:
     one, two = sent("a", 0, idempotent=False), sent("b", 1, idempotent=False)
     assert kinds([one, two, acked("a", 1)], "b", "a", "b") == set()

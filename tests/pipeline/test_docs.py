@@ -1,6 +1,5 @@
 """What the documents say about the pipeline works when it is pasted."""
 
-import importlib
 import os
 import re
 import shlex
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.pipeline.jobs.options import PARSERS
 from ottla.pipeline.launch import JOBS
 from ottla.pipeline.versions import packages
 from tests.pipeline.jobs import ENVIRONMENT, JOB_WITHIN_S, settings
@@ -37,11 +37,12 @@ def test_every_job_understands_what_is_said_to_it(document: str) -> None:
     understood = 0
     for words in commands(document):
         if "--packages" in words:
-            assert words[words.index("--packages") + 1] == ",".join(packages("4.0.0"))
+            named = words[words.index("--packages") + 1]
+            assert named in ("$(ottla pipeline --packages)", ",".join(packages("4.0.0")))
         job = next((place for place, word in enumerate(words) if word in JOBS or submitted.fullmatch(word)), None)
         if job is not None:
             name = Path(words[job]).stem
-            importlib.import_module(f"ottla.pipeline.jobs.{name}").parser().parse_args(words[job + 1 :])
+            PARSERS[name]().parse_args(words[job + 1 :])
             understood += 1
     assert understood
 

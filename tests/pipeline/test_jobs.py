@@ -12,7 +12,8 @@ import pytest
 
 from ottla.pipeline import archive
 from ottla.pipeline.jobs.job import load_table
-from ottla.pipeline.observatory.tables import TABLES, write_tables
+from ottla.pipeline.observatory import TABLES
+from ottla.pipeline.observatory.tables import write_tables
 from tests.pipeline.examples import EXAMPLES, script
 from tests.pipeline.jobs import job, running_job
 from tests.pipeline.standalone import standalone_cluster

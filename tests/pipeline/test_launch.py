@@ -12,6 +12,7 @@ import pytest
 from ottla.cli.arguments import parse_moment
 from ottla.pipeline import cluster, failures
 from ottla.pipeline.failures import PipelineError, plainly
+from ottla.pipeline.jobs.options import moment
 from ottla.pipeline.launch import JOBS, SUBMIT_ARGUMENTS, check_java, environment, submit_command, submit_options
 from ottla.pipeline.versions import DELTA, REQUIREMENT, installed_spark, packages, why_java_does_not_fit
 from tests.cli.runner import run
@@ -56,6 +57,11 @@ def test_command_has_master_packages_and_job_arguments() -> None:
 def test_who_watches_sees_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch, is_watched: bool) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_watched)
     assert ("spark.ui.showConsoleProgress=true" in submit_options("local")) == is_watched
+
+
+@pytest.mark.usefixtures("installed")
+def test_packages_that_fit_are_printed_for_spark_submit() -> None:
+    assert run("pipeline", "--packages").output == ",".join(packages(SPARK)) + "\n"
 
 
 @pytest.mark.usefixtures("installed")
@@ -165,8 +171,6 @@ def test_the_extra_asks_for_the_sparks_that_fit() -> None:
 
 @pytest.mark.parametrize("text", ["2026-03-01T12:00:00+01:00", "2026-03-01T12:00", "2026-03-01"])
 def test_times_of_jobs_are_those_of_the_command_line(text: str) -> None:
-    from ottla.pipeline.jobs.job import moment
-
     assert moment(text) == parse_moment(text)
     assert abs(moment("12h") - parse_moment("12h")) < 5000
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.events import SCHEMA, events_of, transaction_events_of
+from ottla.pipeline.observatory import TABLES
 from ottla.pipeline.observatory.lag import lag
 from ottla.pipeline.observatory.leadership import leadership
 from ottla.pipeline.observatory.ownership import partition_ownership
@@ -15,7 +16,7 @@ from ottla.pipeline.observatory.rebalances import rebalances
 from ottla.pipeline.observatory.sessions import COLUMNS as SESSION_COLUMNS
 from ottla.pipeline.observatory.sessions import member_sessions
 from ottla.pipeline.observatory.stuck import stuck_members
-from ottla.pipeline.observatory.tables import TABLES, tables_of
+from ottla.pipeline.observatory.tables import tables_of
 
 REBALANCE_COLUMNS = (
     "group_id", "incarnation", "generation", "cause", "cause_member_id", "client_reason", "broker", "started_at",

@@ -12,7 +12,7 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 from kafka.record.memory_records import MemoryRecordsBuilder as KafkaPythonBuilder
 
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType
-from ottla.protocol.primitives import append_varint, read_varint, read_varlong
+from ottla.protocol.primitives import build_varint, read_varint, read_varlong
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, crc_is_valid, parse_batch_header, seal_batch
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import (
@@ -51,12 +51,6 @@ def batch_with_block(block: bytes, count: int) -> bytearray:
     batch[57:61] = count.to_bytes(4, "big", signed=True)
     seal_batch(batch)
     return batch
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    append_varint(out, number)
-    return bytes(out)
 
 
 # Golden bytes
@@ -265,8 +259,8 @@ def test_records_must_fill_their_block(count: int):
         b"\x00\x00\x00\x7e\x01\x00",
         b"\x00\x00\x00\x01\x01\x02\x01\x01",
         b"\x00\x00\x00\x01\x01\x02\x00\x03",
-        b"\x00\x00\x00\x01\x01" + varint(1 << 30),
-        b"\x00\x00\x00" + varint((1 << 31) - 1),
+        b"\x00\x00\x00\x01\x01" + build_varint(1 << 30),
+        b"\x00\x00\x00" + build_varint((1 << 31) - 1),
         b"\x00\x00\xff\xff\xff\xff\xff\x01\x01\x01\x00",
         b"\x00" + b"\xff" * 10 + b"\x01\x00\x01\x01\x00",
         b"\x00" + b"\xff" * 9 + b"\x02\x00\x01\x01\x00",
@@ -274,12 +268,12 @@ def test_records_must_fill_their_block(count: int):
 )
 def test_a_record_whose_parts_do_not_fill_it_is_refused(body: bytes):
     with pytest.raises(InvalidRecord):
-        list(iterate_records(batch_with_block(varint(len(body)) + body, 1)))
+        list(iterate_records(batch_with_block(build_varint(len(body)) + body, 1)))
 
 
 @pytest.mark.parametrize("length", [-1, -5, 100, (1 << 31) - 1, -(1 << 31)])
 def test_a_record_length_that_cannot_be_is_refused(length: int):
-    block = varint(length) + golden.NONE[BATCH_HEADER_SIZE + 1 :]
+    block = build_varint(length) + golden.NONE[BATCH_HEADER_SIZE + 1 :]
     with pytest.raises(InvalidRecord):
         list(iterate_records(batch_with_block(block, 3)))
 
@@ -287,9 +281,9 @@ def test_a_record_length_that_cannot_be_is_refused(length: int):
 def test_announced_sizes_and_counts_are_not_allocated():
     """§1.7.8, T-24: two gigabytes announced in ten bytes, as a record, a value, headers and records."""
     hostile = [
-        batch_with_block(varint((1 << 31) - 1), 1),
-        batch_with_block(varint(10) + b"\x00\x00\x00\x01" + varint((1 << 31) - 1) + b"\x00", 1),
-        batch_with_block(varint(10) + b"\x00\x00\x00\x01\x01" + varint((1 << 31) - 1), 1),
+        batch_with_block(build_varint((1 << 31) - 1), 1),
+        batch_with_block(build_varint(10) + b"\x00\x00\x00\x01" + build_varint((1 << 31) - 1) + b"\x00", 1),
+        batch_with_block(build_varint(10) + b"\x00\x00\x00\x01\x01" + build_varint((1 << 31) - 1), 1),
         batch_with_block(golden.NONE[BATCH_HEADER_SIZE:], (1 << 31) - 1),
     ]
     tracemalloc.start()
@@ -350,9 +344,9 @@ def test_a_look_at_lengths_refuses_nothing_that_a_walk_accepts(block: bytes, cou
 
 @pytest.mark.parametrize("length", [-1, -2, -64, -65, -8192, -8193, -(1 << 31)])
 def test_a_look_at_lengths_refuses_negative_ones(length: int):
-    assert not records_fit(varint(length) + bytes(10), 0, 1, 4)
-    assert not records_fit(varint(length), 0, 1, 4)
-    assert not records_fit(varint(length) + bytes(10_000), 0, 2, 1)
+    assert not records_fit(build_varint(length) + bytes(10), 0, 1, 4)
+    assert not records_fit(build_varint(length), 0, 1, 4)
+    assert not records_fit(build_varint(length) + bytes(10_000), 0, 2, 1)
 
 
 # Numbers
@@ -360,12 +354,12 @@ def test_a_look_at_lengths_refuses_negative_ones(length: int):
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_varlongs_come_back(number: int):
-    assert read_varlong(varint(number), 0) == (number, len(varint(number)))
+    assert read_varlong(build_varint(number), 0) == (number, len(build_varint(number)))
 
 
 @given(st.integers(-(1 << 31), (1 << 31) - 1))
 def test_varints_come_back(number: int):
-    packed = b"?" + varint(number) + b"?"
+    packed = b"?" + build_varint(number) + b"?"
     assert read_varint(packed, 1) == (number, len(packed) - 1)
 
 
@@ -384,7 +378,7 @@ def test_varints_come_back(number: int):
 )
 def test_varints_are_kafka_s(number: int, packed: str):
     """Values of Kafka's ByteUtilsTest."""
-    assert varint(number).hex() == packed
+    assert build_varint(number).hex() == packed
 
 
 @pytest.mark.parametrize("packed", ["ffffffff10", "ffffffffff00", "ffffffff7f"])

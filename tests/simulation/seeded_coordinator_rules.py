@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.handlers import add_partitions_to_txn, end_txn
+from ottla.broker.handlers import add_partitions_to_txn, api_versions, end_txn
 from ottla.coordinator.transactions import add_partitions, context, expiry, init_producer_id
 from ottla.coordinator.transactions import end_txn as ending
 from ottla.coordinator.transactions.context import TransactionContext
@@ -133,6 +133,18 @@ def answers_the_pair_of_the_record(patch: Patch) -> None:
 def gives_old_clients_new_errors(patch: Patch) -> None:
     """TT-36: every version of EndTxn is answered PRODUCER_FENCED."""
     patch.setattr(end_txn, "producer_error", lambda code, **_: code)
+
+
+def shows_no_newer_levels(patch: Patch) -> None:
+    """TT-37: the epoch of the features is no newer than what clients begin with, so they stay at level 0."""
+    handle = api_versions.handle
+
+    def without_an_epoch(server: Any, metadata: Any, context: Any, request: Any) -> Any:
+        response = handle(server, metadata, context, request)
+        response.finalized_features_epoch = -1
+        return response
+
+    patch.setattr(api_versions, "handle", without_an_epoch)
 
 
 def adds_the_partitions_that_it_can(patch: Patch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker import (
+    test_features,
     test_read_committed,
     test_transaction_handlers,
     test_transactional_produce,
@@ -158,6 +159,7 @@ OF_BROKERS: list[tuple[SeedBug, Callable[[Path], Any]]] = [
         coordinator.adds_the_partitions_that_it_can,
         test_transaction_handlers.test_one_unknown_partition_keeps_the_others_out,
     ),
+    (coordinator.shows_no_newer_levels, test_features.test_level_is_changed_with_a_greater_epoch_and_kept),
     (leader.waits_for_the_high_watermark, test_read_committed.test_marker_wakes_a_parked_reader),
     (
         leader.lists_what_begins_behind_the_reader,

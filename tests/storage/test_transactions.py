@@ -343,6 +343,21 @@ class TransactionLog(RuleBasedStateMachine):
                 began.setdefault(producer, offset)
         assert not hasattr(self, "log") or dict(self.log.producers.open_transactions) == began
 
+    @invariant()
+    def index_has_each_aborted_transaction_once(self) -> None:
+        """I-30: with its first offset and its marker, over restarts, kills and truncations."""
+        began: dict[int, int] = {}
+        expected = []
+        for offset, producer, what in getattr(self, "written", []):
+            if not isinstance(what, bool):
+                if producer >= 0:
+                    began.setdefault(producer, offset)
+            elif (first := began.pop(producer, None)) is not None and not what:
+                expected.append((producer, first, offset))
+        if hasattr(self, "log"):
+            found = self.log.aborted_transactions(0, self.log.log_end_offset)
+            assert sorted(each[:3] for each in found) == sorted(expected)
+
 
 TransactionLog.TestCase.settings = settings(
     max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]

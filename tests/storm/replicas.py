@@ -9,6 +9,9 @@ from tests.histories.violations import Partition
 
 # Of a batch, format 2: base offset, length of what follows, leader epoch, magic, CRC, attributes, last offset delta.
 HEADER = struct.Struct(">qiibIhi")
+# Behind that and two timestamps: producer id and epoch.
+PRODUCER = struct.Struct(">qh")
+PRODUCER_AT = HEADER.size + 16
 LENGTH_AT = 12
 """How much of a batch stands before what its length counts."""
 
@@ -34,6 +37,15 @@ def batches(directory: Path) -> Iterator[Batch]:
                 raise ValueError(f"{segment} ends within a batch")
             yield Batch(base, base + last + 1, epoch, content[position:end])
             position = end
+
+
+def writers(directory: Path) -> dict[int, tuple[int, int]]:
+    """Producer id and epoch of each record of a replica, by its offset."""
+    return {
+        offset: PRODUCER.unpack_from(batch.content, PRODUCER_AT)
+        for batch in batches(directory)
+        for offset in range(batch.base_offset, batch.end_offset)
+    }
 
 
 def high_watermarks(data_dir: Path) -> dict[Partition, int]:

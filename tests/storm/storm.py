@@ -4,10 +4,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,11 +19,12 @@ from tests.cluster_processes import ClusterProcesses
 from tests.histories.checker import Violation, check
 from tests.histories.events import Acknowledged, CommitAcknowledged, Event, FinalLog, Read, Sent
 from tests.histories.files import HistoryFile, read_histories
+from tests.histories.records import is_repeated_in_a_new_epoch
 from tests.histories.violations import Partition
 from tests.storm import final, final_transactions
 from tests.storm.clients.watchdog import HANGS
 from tests.storm.faults import ETCD, Action, Step
-from tests.storm.replicas import differences, high_watermarks
+from tests.storm.replicas import differences, high_watermarks, writers
 from tests.storm.settings import OUTPUT, PARTITIONS, REPLICATION_FACTOR, TOPIC, broker_settings
 from tests.storm.transforms import Fate, Output, complaints, read_fates
 
@@ -73,6 +74,7 @@ def run(directory: Path, steps: list[Step], *, duration_s: float, brokers: int, 
         with HistoryFile(directory / "history-end.jsonl") as history:
             logs = _weather(cluster, history, steps, duration_s, records_per_s, outcome)
         _compare_replicas(cluster, logs, outcome)
+        logs = _with_writers(cluster, logs)
     except (AssertionError, KafkaException) as error:
         outcome.failures.append(str(error))
     finally:
@@ -220,6 +222,34 @@ def _compare_replicas(cluster: ClusterProcesses, logs: Mapping[Partition, FinalL
     outcome.failures += differences(directories, ends)
 
 
+def _with_writers(cluster: ClusterProcesses, logs: Mapping[Partition, FinalLog]) -> dict[Partition, FinalLog]:
+    """As the first broker that has the partition has stored it; whether the others differ is known by then."""
+    return {
+        (topic, index): replace(log, writers=writers(directory))
+        for (topic, index), log in logs.items()
+        for directory in [
+            next(
+                broker.data_dir / f"{topic}-{index}"
+                for broker in cluster.brokers.values()
+                if (broker.data_dir / f"{topic}-{index}").exists()
+            )
+        ]
+    }
+
+
+def _repeated_in_new_epochs(logs: Mapping[Partition, FinalLog], events: Sequence[Event]) -> int:
+    """How many records an idempotent producer has repeated in another of its epochs."""
+    idempotent = {event.value for event in events if isinstance(event, Sent) and event.idempotent}
+    count = 0
+    for log in logs.values():
+        offsets: defaultdict[str, list[int]] = defaultdict(list)
+        for offset, value in log.records:
+            if value in idempotent:
+                offsets[value].append(offset)
+        count += sum(len(each) > 1 and is_repeated_in_a_new_epoch(log, each) for each in offsets.values())
+    return count
+
+
 def _complaints(cluster: ClusterProcesses) -> list[str]:
     """The brokers' logs with a traceback: errors that the code does not expect."""
     return [
@@ -267,6 +297,7 @@ def _judge(directory: Path, logs: Mapping[Partition, FinalLog], outcome: Outcome
         outcome.failures.append("the logs could not be read back: nothing was judged")
         return
     outcome.violations += check(events, logs)
+    outcome.counts["records repeated in a new producer epoch"] = _repeated_in_new_epochs(logs, events)
     names = {event.producer for event in events if isinstance(event, Sent)}
     outcome.counts["producers restarted"] = len(names) - len(PRODUCERS)
     if not (kinds[Acknowledged] and kinds[Read] and kinds[CommitAcknowledged]):

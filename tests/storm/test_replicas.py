@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.storm.replicas import HEADER, batches, differences, high_watermarks
+from ottla.protocol.records.record import Record, build_batch
+from tests.storm.replicas import HEADER, batches, differences, high_watermarks, writers
 
 END = {("t", 0): 4}
 
@@ -64,3 +65,12 @@ def test_high_watermarks_are_read_from_the_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nt 0 4\n__consumer_offsets 3 17\n")
 
     assert high_watermarks(tmp_path) == {("t", 0): 4, ("__consumer_offsets", 3): 17}
+
+
+def test_writers_of_records_are_read(tmp_path: Path) -> None:
+    records = [Record(0, 0, None, b"v", ()), Record(1, 0, None, b"v", ())]
+    batches_of = [build_batch(records, producer_id=7, producer_epoch=epoch, base_sequence=0) for epoch in (0, 1)]
+    batches_of[1] = (2).to_bytes(8, "big") + batches_of[1][8:]
+    directory = replica(tmp_path, *batches_of) / "t-0"
+
+    assert writers(directory) == {0: (7, 0), 1: (7, 0), 2: (7, 1), 3: (7, 1)}

@@ -6,6 +6,7 @@ stay says why, behind `  # `.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.structure import imports, sizes, source
@@ -23,12 +24,17 @@ REASON = "  # "
 Lists = dict[str, list[str]]
 
 
+@cache
+def _users() -> dict[str, SourceFile]:
+    return source.load(packages=source.USERS)
+
+
 def _unused(files: dict[str, SourceFile]) -> list[Finding]:
-    return unused(files, source.load(suffix=".pyi") | source.load(packages=source.USERS))
+    return unused(files, source.load(suffix=".pyi") | _users())
 
 
 def _long_test_names(_: dict[str, SourceFile]) -> list[Finding]:
-    return sizes.long_test_names(source.load(packages=("tests",)))
+    return sizes.long_test_names({name: file for name, file in _users().items() if file.top_level == "tests"})
 
 
 CHECKS: Mapping[str, tuple[str, Callable[[dict[str, SourceFile]], list[Finding]]]] = {

@@ -74,13 +74,17 @@ class ServerConfig(ServerOptions):
         self._set_values()
 
     def check_dynamic(self, values: Mapping[str, str], *, of_all_brokers: bool) -> dict[str, str]:
-        """`values` in their normal form. Raises ConfigError where one cannot be altered at run time or is malformed."""
+        """`values` in their normal form. Raises ConfigError where one cannot be altered at run time or is malformed;
+        ConfigScopeError where nothing is wrong but that one broker alone would have them."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
-        checked = {name: self._checked(name, text, of_all_brokers=of_all_brokers) for name, text in values.items()}
+        checked = {name: self._checked(name, text) for name, text in values.items()}
         trial = ServerConfig(self._static)
         trial._dynamic = {**self._dynamic, source: checked}
         trial._set_values()
         check_together(trial)
+        for name in () if of_all_brokers else checked:
+            if SERVER_OPTIONS[name].update is Update.ONLY_CLUSTER_WIDE:
+                raise ConfigScopeError(f"{name} cannot be altered for one broker, only for all")
         return checked
 
     def dynamic(self, *, of_all_brokers: bool) -> Mapping[str, str]:
@@ -107,14 +111,12 @@ class ServerConfig(ServerOptions):
         value = int(first.value or -1)
         return value if first.source is not ConfigSource.DEFAULT and value > 0 else None
 
-    def _checked(self, name: str, text: str, *, of_all_brokers: bool) -> str:
+    def _checked(self, name: str, text: str) -> str:
         option = SERVER_OPTIONS.get(name)
         if option is None:
             raise unknown_property(name, SERVER_OPTIONS)
         if option.update is Update.READ_ONLY:
             raise ConfigError(f"{name} cannot be changed while the broker runs")
-        if option.update is Update.ONLY_CLUSTER_WIDE and not of_all_brokers:
-            raise ConfigScopeError(f"{name} cannot be altered for one broker, only for all")
         return option.show(option.parse(text)) or ""
 
     def _texts(self, option: Option[object]) -> Iterator[tuple[ConfigSource, str]]:

@@ -1,6 +1,6 @@
 """Server properties of what operators look at: the admin listener, health and metrics (docs/operators.md)."""
 
-from ottla.broker.config.options import Kind, Option, Update, choice, integer, long
+from ottla.broker.config.options import Kind, Option, Update, choice, integer, long, optional_text
 from ottla.protocol.address import Address, parse_address
 
 
@@ -65,6 +65,11 @@ class AdminOptions:
         5000,
         "Number of pairs of group and partition whose lag is exported. That of the others is summed up as _other.",
         at_least=0,
+    )
+    ottla_metrics_group_labels = optional_text(
+        "ottla.metrics.group.labels",
+        "File that says which team owns a group, read at the start: lines PREFIX TEAM. The metrics of groups whose "
+        "names begin with PREFIX have the label team; the longest prefix counts, and * stands for all others.",
     )
     ottla_request_log_slow_ms = integer(
         "ottla.request.log.slow.ms",

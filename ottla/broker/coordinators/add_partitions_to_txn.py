@@ -4,11 +4,12 @@ they do from now on (AddPartitionsToTxn v5, KIP-890).
 For each broker that is a coordinator there is one task while it is asked, one request under way, and a bounded queue
 of what is asked next. A request asks about a transactional id once. Questions that are alike become one; of two epochs
 of a producer the smaller one is out of date and is not asked about (§40.2.4). An error of the connection answers all
-that wait for that broker: their clients try again, by then perhaps at another broker.
+that wait for that broker: their clients try again, by then perhaps at another broker. A coordinator on this broker is
+asked without a connection.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -29,6 +30,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 TopicPartition = tuple[str, int]
 Answered = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 """Called once, with a code for each partition that was asked about."""
+AskedHere = Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
 
 QUESTIONS_MAX: Final = 10_000
 """Of one coordinator's broker; beyond it the answer is COORDINATOR_NOT_AVAILABLE, which clients repeat."""
@@ -50,11 +52,19 @@ class Question(NamedTuple):
 
 class AddPartitionsToTxnManager:
     def __init__(
-        self, runtime: Runtime, metadata: MetadataCache, network: Network, *, inter_broker_listener: str
+        self,
+        runtime: Runtime,
+        metadata: MetadataCache,
+        network: Network,
+        ask_here: AskedHere,
+        *,
+        inter_broker_listener: str,
     ) -> None:
+        """`ask_here` serves the request where this broker is the coordinator."""
         self._runtime = runtime
         self._metadata = metadata
         self._network = network
+        self._ask_here = ask_here
         self._inter_broker_listener = inter_broker_listener
         self._channels: dict[int, _Channel] = {}
 
@@ -90,9 +100,7 @@ class AddPartitionsToTxnManager:
             while channel.queue or await self._is_woken(channel):
                 asked = channel.queue.take()
                 try:
-                    peer = await kept.connected(self._address_of(channel.node_id))
-                    answer = await peer.ask(_request(asked))
-                    self._answer(asked, answer)
+                    self._answer(asked, await self._ask(channel.node_id, kept, _request(asked)))
                 except (PeerError, ValueError) as error:
                     kept.close()
                     self._runtime.log.warning(
@@ -102,6 +110,16 @@ class AddPartitionsToTxnManager:
         finally:
             del self._channels[channel.node_id]
             kept.close()
+
+    async def _ask(
+        self, node_id: int, kept: KeptPeer, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        """Raises PeerError."""
+        if node_id == self._runtime.node_id:
+            return await self._ask_here(request)
+        peer = await kept.connected(self._address_of(node_id))
+        response: AddPartitionsToTxnResponse = await peer.ask(request)
+        return response
 
     async def _is_woken(self, channel: "_Channel") -> bool:
         channel.wake = asyncio.get_running_loop().create_future()

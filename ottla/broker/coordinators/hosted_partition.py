@@ -44,6 +44,8 @@ EVENTS_PER_STEP = 64
 FACTS_PER_STEP = 32
 # Handling what was written takes as long again as it took to write it.
 LARGE_RECORD_BYTES = 32 << 10
+# A batch numbers its records itself.
+NO_OFFSET = -1
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -119,9 +121,22 @@ class HostedPartition(Generic[S]):
 
     def handle(self, event: Any) -> None:
         """Take an event: at once, or after those that are being taken."""
-        self._queue.append(event)
-        if not self._stepping:
-            self._take_queued()
+        if self._stepping or self._queue:
+            self._queue.append(event)
+            if not self._stepping:
+                self._take_queued()
+            return
+        self._stepping = True
+        try:
+            self._step(event)
+        except BaseException:
+            self._end_step()
+            raise
+        # What has come up goes on in the same step of the loop.
+        if self._queue or self.coordinator.rest:
+            self._take_queued(EVENTS_PER_STEP - 1)
+        else:
+            self._stepping = False
 
     def handle_once_loaded(self, event: Any) -> None:
         """Take an event that concerns what is still to be read as well."""
@@ -194,25 +209,33 @@ class HostedPartition(Generic[S]):
     # began later (`unload`) comes in between its effects.
 
     def _take_queued(self, most: int = EVENTS_PER_STEP) -> None:
-        clock = self._clock
         self._stepping = True
         try:
-            while self._queue and most:
+            while self._queue and most and not self.coordinator.rest:
                 most -= 1
-                event = self._queue.popleft()
-                now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
-                effects = self.coordinator.step(event, now_ms, wall_ms)
-                if len(effects) > FACTS_PER_STEP:
-                    effects = self._without_facts(effects, now_ms, wall_ms)
-                for effect in effects:
-                    self._perform(effect, now_ms, wall_ms)
-                if self.coordinator.rest:
-                    self._now_ms, self._wall_ms = now_ms, wall_ms
-                    break
+                self._step(self._queue.popleft())
         finally:
-            self._stepping = False
-            if self._queue or self.coordinator.rest:
-                self._go_on_later()
+            self._end_step()
+
+    def _step(self, event: Any) -> None:
+        clock = self._clock
+        now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+        effects = self.coordinator.step(event, now_ms, wall_ms)
+        if len(effects) > FACTS_PER_STEP:
+            effects = self._without_facts(effects, now_ms, wall_ms)
+        for effect in effects:
+            # Heartbeats have no other effect: none of the functions for those is called to see that.
+            if type(effect) is Reply:
+                self._deliver(effect.token, effect.result)
+            else:
+                self._perform(effect, now_ms, wall_ms)
+        if self.coordinator.rest:
+            self._now_ms, self._wall_ms = now_ms, wall_ms
+
+    def _end_step(self) -> None:
+        self._stepping = False
+        if self._queue or self.coordinator.rest:
+            self._go_on_later()
 
     def _go_on_later(self) -> None:
         """The rest of a long step comes in the next step of the loop; so do the many events that have waited for it."""
@@ -235,9 +258,7 @@ class HostedPartition(Generic[S]):
             for effect in self._without_facts(self.coordinator.go_on(), now_ms, wall_ms):
                 self._perform(effect, now_ms, wall_ms)
         finally:
-            self._stepping = False
-            if self._queue or self.coordinator.rest:
-                self._go_on_later()
+            self._end_step()
 
     def _perform_all(self, effects: list[Effect], now_ms: int, wall_ms: int) -> None:
         """Within another step, or by itself."""
@@ -249,11 +270,9 @@ class HostedPartition(Generic[S]):
             self._stepping = within
 
     def _perform(self, effect: Effect, now_ms: int, wall_ms: int) -> None:
-        # Heartbeats have no other effect, and a class pattern takes as long to see that as the delivery itself.
-        if isinstance(effect, Reply):
-            self._deliver(effect.token, effect.result)
-            return
         match effect:
+            case Reply(token, result):
+                self._deliver(token, result)
             case SetTimer(key, deadline_ms):
                 self._set_timer(key, deadline_ms)
             case CancelTimer(key):
@@ -329,7 +348,7 @@ class HostedPartition(Generic[S]):
             return
         producer = effect.producer or NO_PRODUCER
         batch = build_batch(
-            (Record(timestamp=wall_ms, key=key, value=value) for key, value in records),
+            [Record(NO_OFFSET, wall_ms, key, value) for key, value in records],
             codec=codec,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,

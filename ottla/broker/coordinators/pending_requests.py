@@ -42,32 +42,23 @@ class ParkingContext(Protocol):
 
 
 class _WaitingRequest:
-    """One request of a client, which may have asked for several results."""
+    """One request of a client."""
 
-    __slots__ = ("_build_response", "_context", "_is_parked", "_missing", "_outbox", "_response", "_results")
+    __slots__ = ("_build_response", "_context", "_is_parked", "_outbox", "response")
 
-    def __init__(
-        self, outbox: "_Outbox", context: ParkingContext, build_response: Callable[[list[Any]], Any], count: int
-    ) -> None:
+    def __init__(self, outbox: "_Outbox", context: ParkingContext, build_response: Callable[[Any], Any]) -> None:
         self._outbox = outbox
         self._context = context
         self._build_response = build_response
-        self._results: list[Any] = [None] * count
-        self._missing = count
-        self._response: Any = None
+        # If it is known before the request is parked.
+        self.response: Any = None
         self._is_parked = False
-
-    def put(self, index: int, result: Any) -> None:
-        self._results[index] = result
-        self._missing -= 1
-        if not self._missing:
-            self.answer(self._results)
 
     def answer(self, result: Any) -> None:
         if self._is_parked:
             self._outbox.complete(self, result)
         else:
-            self._response = self._build_response(result)
+            self.response = self._build_response(result)
 
     def complete(self, result: Any) -> None:
         response = self._build_response(result)
@@ -78,15 +69,34 @@ class _WaitingRequest:
 
     def response_or_park(self, pending: "PendingRequests", tokens: Sequence[int]) -> Any | None:
         """The response, or None after parking the request; its tokens are forgotten if its connection goes first."""
-        if self._response is None:
+        if self.response is None:
             self._is_parked = True
             self._context.on_disconnect = partial(pending.forget, tokens)
             self._context.park()
-        elif self._response.__class__ is CoroutineType:
+        elif self.response.__class__ is CoroutineType:
             self._context.park()
-            self._context.complete_later(self._outbox.spawn, self._response)
+            self._context.complete_later(self._outbox.spawn, self.response)
             return None
-        return self._response
+        return self.response
+
+
+class _WaitingForAll(_WaitingRequest):
+    """One request of a client that has asked for several results."""
+
+    __slots__ = ("_missing", "_results")
+
+    def __init__(
+        self, outbox: "_Outbox", context: ParkingContext, build_response: Callable[[list[Any]], Any], count: int
+    ) -> None:
+        super().__init__(outbox, context, build_response)
+        self._results: list[Any] = [None] * count
+        self._missing = count
+
+    def put(self, index: int, result: Any) -> None:
+        self._results[index] = result
+        self._missing -= 1
+        if not self._missing:
+            self.answer(self._results)
 
 
 class _Outbox:
@@ -139,10 +149,11 @@ class PendingRequests:
         self, send: Callable[[Any], None], context: ParkingContext, request: Any, build_response: Callable[[Any], Any]
     ) -> Any | None:
         """Hands the request to `send`; `build_response` makes the response of the result."""
-        waiting = _WaitingRequest(self._outbox, context, build_response, 1)
-        self._waiting[request.token] = waiting.answer
+        waiting = _WaitingRequest(self._outbox, context, build_response)
+        token = request.token
+        self._waiting[token] = waiting.answer
         send(request)
-        return waiting.response_or_park(self, (request.token,))
+        return waiting.response_or_park(self, (token,))
 
     def ask_each(
         self,
@@ -157,7 +168,7 @@ class PendingRequests:
         The requests are taken when they are sent."""
         if not count:
             return build_response([])
-        waiting = _WaitingRequest(self._outbox, context, build_response, count)
+        waiting = _WaitingForAll(self._outbox, context, build_response, count)
         tokens: list[int] = []
         self._send_some(send, waiting, iter(requests), count, tokens)
         return waiting.response_or_park(self, tokens)
@@ -165,7 +176,7 @@ class PendingRequests:
     def _send_some(
         self,
         send: Callable[[Any], None],
-        waiting: _WaitingRequest,
+        waiting: _WaitingForAll,
         requests: Iterator[Any],
         count: int,
         tokens: list[int],

@@ -1,11 +1,11 @@
 """A record batch for events, written as they come.
 
-`build_batch` makes any batch; here a record is only a time, a key and a value, and that takes a third of the time.
+`build_batch` makes any batch; here a record is only a time, a key and a value, and that takes less time.
 """
 
 from typing import Final
 
-from ottla.protocol.primitives import append_varint
+from ottla.protocol.primitives import build_varint
 from ottla.protocol.records.batch import (
     MAGIC,
     NO_PRODUCER_EPOCH,
@@ -17,16 +17,9 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.record import NO_LEADER_EPOCH
 
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    append_varint(out, number)
-    return bytes(out)
-
-
 # Lengths and deltas of nearly all events.
 _READY_BELOW: Final = 2048
-_READY: Final = tuple(_varint(number) for number in range(_READY_BELOW))
+_READY: Final = tuple(build_varint(number) for number in range(_READY_BELOW))
 
 
 class EventBatch:
@@ -47,11 +40,11 @@ class EventBatch:
         if max(numbers) < _READY_BELOW and numbers[0] >= 0:
             delta, offset, value_size, key_size = [_READY[number] for number in numbers]
         else:
-            delta, offset, value_size, key_size = map(_varint, numbers)
+            delta, offset, value_size, key_size = map(build_varint, numbers)
         # First the attributes of a record, which nothing uses yet; at the end, no headers.
         body = b"".join((b"\0", delta, offset, key_size, key, value_size, value, b"\0"))
         size = len(body)
-        self._parts += (_READY[size] if size < _READY_BELOW else _varint(size), body)
+        self._parts += (_READY[size] if size < _READY_BELOW else build_varint(size), body)
         self._last_ms = max(self._last_ms, wall_ms)
         self._count += 1
 

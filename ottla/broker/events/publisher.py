@@ -26,6 +26,7 @@ from ottla.broker.events.forwarding import Forwarding
 from ottla.broker.events.leadership import last_leader, leadership_facts
 from ottla.broker.events.samples import Commits, GroupOffsets, HangingTransactions, LagSamples
 from ottla.broker.events.schema import EVENTS_TOPIC, Fact, build_event, key_of
+from ottla.broker.replicas.partition_ends import EndsOfPartitions
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
@@ -84,6 +85,7 @@ class Publisher:
         self,
         runtime: Runtime,
         replicas: ReplicaManager,
+        ends: EndsOfPartitions,
         topic: EventsTopic,
         forwarding: Forwarding,
         committed_offsets: Callable[[], Iterable[GroupOffsets]],
@@ -94,6 +96,7 @@ class Publisher:
         config = runtime.config
         self._runtime = runtime
         self._replicas = replicas
+        self._ends = ends
         self._topic = topic
         self._forwarding = forwarding
         self._committed_offsets = committed_offsets
@@ -105,8 +108,7 @@ class Publisher:
         self._unsent: deque[_Unsent] = deque()
         self._unsent_count = 0
         self._commits = Commits(self._buffer_max)
-        self._lag = LagSamples()
-        self._follower_lag = FollowerLag()
+        self._lag, self._follower_lag = LagSamples(), FollowerLag()
         self._hanging = HangingTransactions(config.transaction_max_timeout_ms)
         # Of partitions of coordinator topics that are led here: who led them before.
         self._former_coordinators: dict[tuple[str, int], int | None] = {}
@@ -230,8 +232,8 @@ class Publisher:
             self._put(fact, now_ms)
 
     def _end_of(self, topic: str, partition: int) -> int | None:
-        replica = self._replicas.find(topic, partition)
-        return None if replica is None else replica.high_watermark
+        ends = self._ends.find(topic, partition)
+        return None if ends is None else ends.high_watermark
 
     # Writing.
 

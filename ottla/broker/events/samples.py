@@ -14,7 +14,7 @@ GroupOffsets: TypeAlias = tuple[str, bool, CommittedOffsets]
 """A group, whether it has members, and what it has committed."""
 _Lag: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
 EndOf: TypeAlias = Callable[[str, int], int | None]
-"""The high watermark of a partition, None where this broker has no replica of it."""
+"""The high watermark of a partition, None where it is not known."""
 
 
 class Commits:

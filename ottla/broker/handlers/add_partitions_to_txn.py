@@ -5,9 +5,11 @@ adding any (KIP-890). If one partition cannot be added, none of its transaction 
 flexible.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeAlias
 
+from ottla.broker.coordinators.pending_requests import ParkingContext, Spawn
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.end_txn import FENCED_SINCE
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -76,6 +78,46 @@ def _of_brokers(
 ) -> AddPartitionsToTxnResponse | None:
     if not context.connection.is_inter_broker:
         return AddPartitionsToTxnResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    return _ask_each(transactions, image, context, request)
+
+
+class _AskedHere:
+    """Waits as the context of a request does, for a leader on the coordinator's own broker."""
+
+    on_disconnect: Callable[[], object] | None = None
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
+
+    def park(self) -> None:
+        pass
+
+    def complete(self, response: AddPartitionsToTxnResponse) -> None:
+        if not self.answer.done():
+            self.answer.set_result(response)
+
+    def complete_later(self, spawn: Spawn, response: Coroutine[Any, Any, AddPartitionsToTxnResponse]) -> None:
+        spawn(self._complete_when_built(response), "answer about partitions of transactions")
+
+    async def _complete_when_built(self, response: Coroutine[Any, Any, AddPartitionsToTxnResponse]) -> None:
+        self.complete(await response)
+
+
+async def ask_here(
+    transactions: TransactionCoordinator, metadata: ClusterMetadata, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """For the leaders of partitions on this broker."""
+    asked = _AskedHere()
+    response = _ask_each(transactions, metadata.image, asked, request)
+    return await asked.answer if response is None else response
+
+
+def _ask_each(
+    transactions: TransactionCoordinator,
+    image: MetadataImage,
+    context: ParkingContext,
+    request: AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse | None:
     codes: dict[str, Codes] = {}
     events: list[AddPartitions | VerifyPartitions] = []
     for asked in request.transactions:

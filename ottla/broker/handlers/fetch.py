@@ -58,10 +58,12 @@ def handle(
         return None
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     targets = [_target(image, topic, each, uses_topic_ids) for topic in request.topics for each in topic.partitions]
-    fetch = _begin(fetch_sessions, runtime, context, request, targets, is_follower=is_follower)
-    refused = _refused_as_whole(replicas, context, request, fetch)
-    if refused is not None:
-        return refused
+    now_ms = runtime.clock.now_ms()
+    fetch = _begin(fetch_sessions, context, request, targets, now_ms, is_follower=is_follower)
+    if fetch.error or request.isolation_level not in ISOLATION_LEVELS:
+        refused = _refused_as_whole(replicas, context, request, fetch)
+        if refused is not None:
+            return refused
     if is_follower and fetch.session is not None:
         return DelayedFollowerFetch(
             replicas,
@@ -70,15 +72,15 @@ def handle(
             fetch,
             replica_id=replica_id,
             broker_epoch=broker_epoch,
-            deadline_ms=runtime.clock.now_ms() + max(request.max_wait_ms, 0),
-            min_bytes=_min_bytes(request),
+            deadline_ms=now_ms + max(request.max_wait_ms, 0),
+            min_bytes=request.min_bytes if request.max_wait_ms > 0 else 0,
             max_bytes=request.max_bytes,
         ).start()
     if len(fetch.targets) > ITEMS_PER_SLICE:
-        long = _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch)
+        long = _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch, now_ms)
         context.respond_later(runtime, long.run())
         return None
-    return _delayed(DelayedFetch, replicas, read_turns, runtime, context, request, fetch).start()
+    return _delayed(DelayedFetch, replicas, read_turns, runtime, context, request, fetch, now_ms).start()
 
 
 async def _fetch_in_slices(
@@ -93,11 +95,12 @@ async def _fetch_in_slices(
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     named = ((topic, each) for topic in request.topics for each in topic.partitions)
     targets = await in_slices(lambda pair: _target(replicas.image, *pair, uses_topic_ids), named)
-    fetch = _begin(fetch_sessions, runtime, context, request, targets, is_follower=False)
+    now_ms = runtime.clock.now_ms()
+    fetch = _begin(fetch_sessions, context, request, targets, now_ms, is_follower=False)
     refused = _refused_as_whole(replicas, context, request, fetch)
     if refused is not None:
         return refused
-    return await _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch).run()
+    return await _delayed(LongFetch, replicas, read_turns, runtime, context, request, fetch, now_ms).run()
 
 
 def _target(image: MetadataImage, topic: FetchTopic, asked: FetchPartition, uses_topic_ids: bool) -> FetchTarget:
@@ -120,19 +123,18 @@ def _target(image: MetadataImage, topic: FetchTopic, asked: FetchPartition, uses
 
 def _begin(
     fetch_sessions: FetchSessionCache,
-    runtime: Runtime,
     context: RequestContext,
     request: FetchRequest,
     targets: list[FetchTarget],
+    now_ms: int,
     *,
     is_follower: bool,
 ) -> FetchContext:
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    forgotten: list[PartitionKey] = [
-        (topic.topic_id if uses_topic_ids else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+    forgotten: list[PartitionKey] = []
+    for topic in request.forgotten_topics_data:
+        key = topic.topic_id if uses_topic_ids else topic.topic
+        forgotten += [(key, index) for index in topic.partitions]
     return fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
@@ -141,7 +143,7 @@ def _begin(
         connection=context.connection,
         uses_topic_ids=uses_topic_ids,
         is_follower=is_follower,
-        now_ms=runtime.clock.now_ms(),
+        now_ms=now_ms,
     )
 
 
@@ -166,23 +168,21 @@ def _delayed(
     context: RequestContext,
     request: FetchRequest,
     fetch: FetchContext,
+    now_ms: int,
 ) -> F:
+    config = runtime.config
     return kind(
         replicas,
         runtime,
         context,
         fetch,
         turns=read_turns,
-        deadline_ms=runtime.clock.now_ms() + max(request.max_wait_ms, 0),
-        min_bytes=_min_bytes(request),
-        max_bytes=min(request.max_bytes, runtime.config.fetch_max_bytes),
+        deadline_ms=now_ms + max(request.max_wait_ms, 0),
+        min_bytes=request.min_bytes if request.max_wait_ms > 0 else 0,
+        max_bytes=min(request.max_bytes, config.fetch_max_bytes),
         isolation_level=request.isolation_level,
-        rack=request.rack_id if runtime.config.replica_selector_class is not None else "",
+        rack=request.rack_id if config.replica_selector_class is not None else "",
     )
-
-
-def _min_bytes(request: FetchRequest) -> int:
-    return request.min_bytes if request.max_wait_ms > 0 else 0
 
 
 def _follower(request: FetchRequest) -> tuple[bool, int, int]:

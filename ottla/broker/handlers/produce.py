@@ -25,7 +25,7 @@ from ottla.broker.replicas.transaction_verification import (
     TransactionVerification,
     Verified,
 )
-from ottla.broker.runtime import ITEMS_PER_SLICE, Runtime, in_slices
+from ottla.broker.runtime import ITEMS_PER_SLICE, ONE_SLICE_BYTES, Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.protocol.errors import (
@@ -65,6 +65,7 @@ REFUSED_BY_LOG = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_TXN_STATE,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 )
 
@@ -81,15 +82,13 @@ def handle(
     if request.acks not in VALID_ACKS:
         why = f"acks={request.acks}, expected one of {VALID_ACKS}"
         return _refused(replicas, context, request, ErrorCode.INVALID_REQUIRED_ACKS, why)
-    named = 0
     for topic in request.topic_data:
-        named += len(topic.partition_data)
         for data in topic.partition_data:
             # Almost no request is transactional: no function is called to see that.
             records = data.records
             if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
                 return _in_transaction(replicas, runtime, transaction_verification, context, request)
-    if named > ITEMS_PER_SLICE:
+    if context.size_bytes > ONE_SLICE_BYTES and _names_many(request):
         _keep_records(request)
         context.respond_later(runtime, _append_in_slices(replicas, runtime, context, request, None))
         return None

@@ -49,6 +49,13 @@ class _AwaitedPartition:
 class DelayedFetch(FetchOperation):
     __slots__ = ("_follower_will_do", "_isolation_level", "_rack", "_readable_bytes", "_turns", "_watched", "_watches")
 
+    _watched: list[tuple[Partition, int, int, FetchTarget]]
+    """The partitions that are waited for, with leader and leader epoch when they were read."""
+    _watches: dict[Partition, _AwaitedPartition]
+    """The same while it waits."""
+    _readable_bytes: int
+    """Of all of them, while it waits."""
+
     def __init__(
         self,
         replicas: ReplicaManager,
@@ -78,11 +85,6 @@ class DelayedFetch(FetchOperation):
         self._isolation_level = isolation_level
         self._follower_will_do = context.api_version >= FOLLOWERS_SINCE
         self._rack = rack
-        # The partitions that are waited for, with leader and leader epoch when they were read.
-        self._watched: list[tuple[Partition, int, int, FetchTarget]] = []
-        # The same while it waits, and how much could be read of all of them.
-        self._watches: dict[Partition, _AwaitedPartition] = {}
-        self._readable_bytes = 0
 
     def start(self) -> FetchResponse | None:
         """The response, or None after parking the request."""
@@ -123,10 +125,15 @@ class DelayedFetch(FetchOperation):
             return
         purgatory = self._replicas.delayed_fetch
         self._context.on_disconnect = lambda: purgatory.cancel(self)
+        self._begin_to_watch()
         self._watch(self._watched)
         # They are made again when the wait is over.
         self._watched, self._answers = [], []
         purgatory.watch(self, self._watches)
+
+    def _begin_to_watch(self) -> None:
+        self._watches = {}
+        self._readable_bytes = 0
 
     def _watch(self, watched: Iterable[tuple[Partition, int, int, FetchTarget]]) -> None:
         self._watches.update((each[0], _AwaitedPartition(*each[1:])) for each in watched)

@@ -76,6 +76,8 @@ class DelayedFollowerFetch(FetchOperation):
         assert isinstance(session, FollowerSession), "a follower fetches in a session of its kind"
         session.replica_id = replica_id
         self._session = session
+        # A follower that has all waits without having read.
+        self._begin_reading()
         self._broker_epoch = broker_epoch
         self._is_noted = False
         self._throttles = replicas.throttles

@@ -80,6 +80,13 @@ class FetchOperation(DelayedOperation):
 
     is_of_follower: ClassVar = False
 
+    # Made when the reading begins.
+    _answers: list[Any]
+    _bytes_read: int
+    _bytes_to_read: int
+    """With those that come from the disk."""
+    _cold: list[ColdRead]
+
     __slots__ = (
         "_answers",
         "_bytes_read",
@@ -115,12 +122,7 @@ class FetchOperation(DelayedOperation):
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._lists_aborted = lists_aborted
-        self._answers: list[Any] = []
-        self._bytes_read: int = 0
-        # With those that come from the disk.
-        self._bytes_to_read = 0
         self._ends_wait = False
-        self._cold: list[ColdRead] = []
 
     @abstractmethod
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
@@ -170,8 +172,8 @@ class FetchOperation(DelayedOperation):
 
     def _response(self) -> FetchResponse:
         """To be sent; the session remembers it as sent."""
-        fetch, answers, throttles = self._fetch, self._answers, self._replicas.throttles
-        if self.is_of_follower and throttles.leader.is_active:
+        fetch, answers = self._fetch, self._answers
+        if self.is_of_follower and (throttles := self._replicas.throttles).leader.is_active:
             throttles.record_sent(fetch.targets, answers)
         included = fetch.answered(answers, self._runtime.clock.now_ms())
         response = FetchResponse(session_id=fetch.session_id)

@@ -75,6 +75,7 @@ class LongFetch(DelayedFetch):
     async def _wait_in_slices(self) -> None:
         self._begin_wait()
         purgatory = self._replicas.delayed_fetch
+        self._begin_to_watch()
         purgatory.watch(self, ())
         watched, self._watched, self._answers = iter(self._watched), [], []
         while not self.completed and (some := list(islice(watched, ITEMS_PER_SLICE))):

@@ -31,7 +31,8 @@ from ottla.timer.wheel import TimerEntry
 
 # Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
 HEADER_START = Struct(">iIih")
-SMALLEST_FRAME_SIZE = HEADER_START.size - 4
+HEADER_START_BYTES = HEADER_START.size
+SMALLEST_FRAME_SIZE = HEADER_START_BYTES - 4
 
 HELD_BY_PARKED, HELD_BY_WRITING, HELD_BY_THROTTLE, CLOSED, HELD_BY_START, HELD_BY_TURN = 1, 2, 4, 8, 16, 32
 
@@ -42,7 +43,7 @@ class Connection(asyncio.BufferedProtocol):
     # fmt: off
     __slots__ = (
         "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns", "_owner",
-        "_reading_paused", "_responses", "_routes", "_run_bytes", "_run_count", "_runs", "_runtime", "_times", "_turns",
+        "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
         "buffer", "client", "fetch_room", "holds", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name",
         "peer_host", "run_route", "transport",
     )
@@ -56,9 +57,9 @@ class Connection(asyncio.BufferedProtocol):
         self._runtime = owner.runtime
         self._now_ns = owner.runtime.clock.now_ns
         self._times = owner.times
-        # How many requests of the present read event had its last route, and their bytes; those before are in `_runs`.
+        # How many requests of the present read event had its last route; those before are in `_runs`.
         self.run_route: Route | None = None
-        self._run_count = self._run_bytes = 0
+        self._run_count = 0
         self._runs = owner.times.runs
         self._routes = owner.dispatcher.routes
         self._buffers = owner.receive_buffers
@@ -174,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._deferred:
                     self._append_deferred()
                 # The end of the event may have completed the very request that held the connection.
-                if self.holds or not held:
+                if not held or self.holds:
                     break
                 self._end_run()
         except Exception:
@@ -187,10 +188,9 @@ class Connection(asyncio.BufferedProtocol):
         route = self.run_route
         if route is not None:
             # All requests of the event have taken as long as the event: their answers have left together.
-            times = route.direct
-            times[(duration_ns >> UNIT_BITS).bit_length()] += self._run_count
-            times[SUM_NS] += self._run_count * duration_ns
-            route.request_bytes += self._run_bytes
+            times, count = route.direct, self._run_count
+            times[(duration_ns >> UNIT_BITS).bit_length()] += count
+            times[SUM_NS] += count * duration_ns
         if self._runs or duration_ns >= SLOW_EVENT_NS:
             self._times.count(duration_ns, self)
         self.run_route = None
@@ -208,15 +208,14 @@ class Connection(asyncio.BufferedProtocol):
         self.abort(CloseReason.UNHANDLED_ERROR, "its requests could not be handled")
 
     def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
-        size_max, handled = self._owner.request_bytes_max, 0
+        size_max, handled, run_start, run_position = self._owner.request_bytes_max, 0, 0, position
         run_route: Route | None = None
-        run_start, run_position = 0, position
-        while not self.holds and end - position >= HEADER_START.size:
+        while not self.holds and end - position >= HEADER_START_BYTES:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
             if not SMALLEST_FRAME_SIZE <= size <= size_max or frame_end > end:
                 break
-            body = position + HEADER_START.size
+            body = position + HEADER_START_BYTES
             route = self._routes.get(api_and_version)
             if route is None:
                 route = self._owner.dispatcher.resolve(api_and_version)
@@ -225,7 +224,8 @@ class Connection(asyncio.BufferedProtocol):
                     break
             if route is not run_route:
                 if run_route is not None:
-                    self._runs.append((run_route, handled - run_start, position - run_position))
+                    self._runs.append((run_route, handled - run_start))
+                    run_route.request_bytes += position - run_position
                 run_route, run_start, run_position = route, handled, position
             context = self._context
             if context is None:
@@ -241,26 +241,26 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(context, route, buffer, body, frame_end)
             position = frame_end
             handled += 1
-            if (
-                position < end
-                and (size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK)
-                and not self.holds
-                and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms())
-            ):
-                self._end_turn()
-        self.run_route, self._run_count, self._run_bytes = run_route, handled - run_start, position - run_position
+            if position == end:
+                break
+            if size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK:
+                self._end_turn_if_over()
+        if run_route is not None:
+            self.run_route, self._run_count = run_route, handled - run_start
+            run_route.request_bytes += position - run_position
         return position
 
     def _end_run(self) -> None:
         if self.run_route is not None:
-            self._runs.append((self.run_route, self._run_count, self._run_bytes))
+            self._runs.append((self.run_route, self._run_count))
             self.run_route = None
 
-    def _end_turn(self) -> None:
+    def _end_turn_if_over(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
-        self.holds |= HELD_BY_TURN
-        self._pause_reading()
-        self._turns.wait(self._take_turn)
+        if not self.holds and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms()):
+            self.holds |= HELD_BY_TURN
+            self._pause_reading()
+            self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self.holds &= ~HELD_BY_TURN
@@ -322,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             self._context = None
         # It is counted when it is answered.
         context.began_ns = self.last_event_ms * 1_000_000
-        self._runs.append((context.route, -1, 0))
+        self._runs.append((context.route, -1))
         if not self._responses.park(context):
             self.holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:

@@ -54,8 +54,8 @@ class ClientConnection(Protocol):
 class ConnectionTimes(Protocol):
     """What counts how long requests take."""
 
-    runs: list[tuple[Route, int, int]]
-    """Of the read event that is handled: how many requests in a row had one route, and their bytes, but for its last
+    runs: list[tuple[Route, int]]
+    """Of the read event that is handled: how many requests in a row had one route, but for its last
     run."""
 
     def count(self, duration_ns: int, connection: Any) -> None:

@@ -30,9 +30,9 @@ class TimedConnection(Protocol):
 
 class RequestTimes:
     def __init__(self, runtime: Runtime) -> None:
-        self.runs: list[tuple[Route, int, int]] = []
-        """Of the read event that is handled: how many requests in a row had one route, and their bytes, but for the
-        last run, which its connection counts itself. A negative number takes requests out that were parked."""
+        self.runs: list[tuple[Route, int]] = []
+        """Of the read event that is handled: how many requests in a row had one route, but for the last run, which its
+        connection counts itself. A negative number takes requests out that were parked."""
         self.slow_events = 0
         self.slowest_event_ns = 0
         """Since it was set to 0."""
@@ -43,8 +43,7 @@ class RequestTimes:
         """The read event is over, and its answers are with the transport: counts the runs that its connection has not,
         and notes whether it was slow."""
         bucket = (duration_ns >> UNIT_BITS).bit_length()
-        for route, count, size_bytes in self.runs:
-            route.request_bytes += size_bytes
+        for route, count in self.runs:
             route.direct[bucket] += count
             route.direct[SUM_NS] += count * duration_ns
         if duration_ns >= SLOW_EVENT_NS:
@@ -76,7 +75,7 @@ class RequestTimes:
         self.slowest_event_ns = max(self.slowest_event_ns, duration_ns)
         if self.is_slow(duration_ns):
             last = connection.run_route
-            routes = [route for route, _, _ in self.runs] + ([] if last is None else [last])
+            routes = [route for route, _ in self.runs] + ([] if last is None else [last])
             self._log.warning(
                 "slow requests",
                 apis=sorted({f"{route.api.name} v{route.version}" for route in routes}),

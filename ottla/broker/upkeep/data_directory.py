@@ -87,11 +87,19 @@ async def opened(runtime: Runtime, open_directory: Callable[..., LogDirectory]) 
 
     A broker by itself does it in a thread too: the loop may be its user's, who has other work on it."""
     notices: list[str] = []
-    try:
-        return await _opened_in_thread(runtime, partial(open_directory, notices=notices.append))
-    finally:
+
+    def say() -> None:
         for notice in notices:
             runtime.log.storage.warning("recovery", notice=notice)
+
+    try:
+        directory = await _opened_in_thread(runtime, partial(open_directory, notices=notices.append))
+    except (Exception, asyncio.CancelledError):
+        say()
+        raise
+    # Not in a `finally`: that would run for a coroutine that is only collected, whenever that is.
+    say()
+    return directory
 
 
 async def _opened_in_thread(runtime: Runtime, open_directory: Callable[[], LogDirectory]) -> LogDirectory:

@@ -9,7 +9,18 @@ import click
 
 from ottla.cli.arguments import parse_settings
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.launch import JOBS, environment, job_command, submit_command, submit_options
+from ottla.pipeline.jobs.options import PARSERS
+from ottla.pipeline.launch import JOBS, environment, fitting_spark, job_command, submit_command, submit_options
+from ottla.pipeline.versions import packages
+
+
+def print_packages(context: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        try:
+            click.echo(",".join(packages(fitting_spark())))
+        except PipelineError as error:
+            raise click.ClickException(str(error)) from error
+        context.exit()
 
 
 @click.command(
@@ -30,6 +41,10 @@ from ottla.pipeline.launch import JOBS, environment, job_command, submit_command
     callback=parse_settings,
     help="Of Spark's configuration.",
 )
+@click.option(
+    "--packages", is_flag=True, is_eager=True, expose_value=False, callback=print_packages,
+    help="Print the packages that fit the PySpark that is installed, for spark-submit, and do nothing.",
+)  # fmt: skip
 @click.option("--show", is_flag=True, help="Print the spark-submit command that does the same, and do nothing.")
 @click.argument("job", type=click.Choice(JOBS))
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
@@ -41,6 +56,9 @@ def pipeline(
     `run` makes the archive of ottla.events, the tables and the report with one start of Spark. `ottla pipeline archive
     --help` lists the options of a job. docs/pipeline.md says what it does.
     """
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        click.echo(PARSERS[job]().format_help(), nl=False)
+        return
     try:
         options = submit_options(master, jars=jars, settings=settings)
         command = submit_command(job, arguments, options) if show else job_command(job, arguments)

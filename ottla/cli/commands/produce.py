@@ -145,4 +145,5 @@ def _report(session: Session, topic: str, tally: Tally) -> None:
         session.output.say(f"aborted the transaction of {tally.sent:,} records to {topic}")
         return
     rate = records / tally.seconds if tally.seconds else 0.0
-    session.output.say(f"produced {records:,} records to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")
+    noun = "record" if records == 1 else "records"
+    session.output.say(f"produced {records:,} {noun} to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")

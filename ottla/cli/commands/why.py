@@ -91,7 +91,14 @@ def _print_partitions(output: Output, group: GroupRebalances) -> None:
     if group.unowned:
         output.say("")
         rows = [
-            (topic, index, each.times, _seconds(each.total_ms), _seconds(each.longest_ms), _now(each.since_ms))
+            (
+                topic,
+                index,
+                each.times,
+                _seconds(each.total_ms),
+                _seconds(each.longest_ms),
+                "no members" if group.is_empty else _now(each.since_ms),
+            )
             for (topic, index), each in sorted(group.unowned.items())
         ]
         output.table(("topic", "partition", "times", "without owner", "longest", "now"), rows)
@@ -159,6 +166,7 @@ def _as_json(group: GroupRebalances) -> dict[str, Any]:
         ],
         "removed_members": [{"member": member, "cause": cause} for member, cause in group.removals],
         "history": [asdict(each) for each in group.rebalances],
+        "is_empty": group.is_empty,
         "dropped_events": group.dropped_events,
     }
 

@@ -56,7 +56,7 @@ class Unowned:
     total_ms: int = 0
     longest_ms: int = 0
     since_ms: int | None = None
-    """The time of day since when it has had none; None: it has one."""
+    """The time of day since when it has had none; None: it has one, or the group has no members."""
 
     def add(self, duration_ms: int) -> None:
         self.times += 1
@@ -74,6 +74,8 @@ class GroupRebalances:
     """The members that were removed, each with the cause."""
     unowned: dict[TopicPartition, Unowned] = field(default_factory=dict[TopicPartition, Unowned])
     dropped_events: int = 0
+    is_empty: bool = False
+    """Whether the group had no members at the end."""
     moved: list[TopicPartition] = field(default_factory=list[TopicPartition])
     """The partitions that changed hands in the latest generation."""
     longest_unowned_ms: int = 0
@@ -144,7 +146,8 @@ class GroupRebalances:
 
     def _state_changed(self, event: Event) -> None:
         self._was_empty = event["from_state"] == "Empty"
-        if event["to_state"] in ("Empty", "Dead"):
+        self.is_empty = event["to_state"] in ("Empty", "Dead")
+        if self.is_empty:
             self._close("emptied")
             self._add_unowned(self._ownership.forget(self._clock.now_ms))
 

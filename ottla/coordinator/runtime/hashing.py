@@ -44,8 +44,14 @@ def _folded(units: bytes) -> int:
     return value & 0xFFFF_FFFF
 
 
+def _absolute_hash(text: str) -> int:
+    """Java's Math.abs leaves the smallest int negative; Kafka's own abs makes it 0."""
+    value = java_hash(text)
+    return 0 if value == _INT32_MIN else abs(value)
+
+
 # Every heartbeat asks. The limits keep clients that make up names from filling the memory.
-_hash_of_short = lru_cache(maxsize=4096)(java_hash)
+_absolute_hash_of_short = lru_cache(maxsize=4096)(_absolute_hash)
 
 
 def java_length(text: str) -> int:
@@ -55,6 +61,5 @@ def java_length(text: str) -> int:
 
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of `__consumer_offsets` that keeps `group_id`, of `partition_count` partitions."""
-    hash_code = _hash_of_short(group_id) if len(group_id) <= _SHORT else java_hash(group_id)
-    # Java's Math.abs leaves the smallest int negative; Kafka's own abs makes it 0.
-    return (0 if hash_code == _INT32_MIN else abs(hash_code)) % partition_count
+    absolute = _absolute_hash_of_short(group_id) if len(group_id) <= _SHORT else _absolute_hash(group_id)
+    return absolute % partition_count

@@ -1,7 +1,12 @@
 """Registering the partitions that a transaction writes to, and asking whether they are registered (§13.4)."""
 
 from ottla.coordinator.transactions.context import TransactionContext
-from ottla.coordinator.transactions.entry import TransactionalIdEntry, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.entry import (
+    NO_GROUPS,
+    TransactionalIdEntry,
+    TransactionMetadata,
+    TransactionState,
+)
 from ottla.coordinator.transactions.events import AddPartitions, VerifyPartitions, VerifyResult
 from ottla.coordinator.transactions.facts import NAMES_MAX, TransactionBegan
 from ottla.protocol.errors import ErrorCode
@@ -34,9 +39,9 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
 
 def _note_group(entry: TransactionalIdEntry, group_id: str | None, *, is_open: bool) -> None:
     if not is_open:
-        entry.group_ids.clear()
+        entry.group_ids = NO_GROUPS
     if group_id is not None and len(entry.group_ids) < NAMES_MAX:
-        entry.group_ids.add(group_id)
+        entry.group_ids |= {group_id}
 
 
 def _began(entry: TransactionalIdEntry, target: TransactionMetadata) -> TransactionBegan:

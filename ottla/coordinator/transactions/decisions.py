@@ -16,6 +16,7 @@ from ottla.coordinator.transactions.entry import (
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    NONE_MISSING,
     TransactionalIdEntry,
     TransactionMetadata,
     TransactionState,
@@ -137,7 +138,7 @@ def begin_markers(context: TransactionContext, entry: TransactionalIdEntry) -> N
         outcome=_outcome(target.state),
     )
     pending = context.prepare(entry, target, entry.last_epoch, fact)
-    entry.missing_markers = set(metadata.partitions)
+    entry.missing_markers = set(metadata.partitions) or NONE_MISSING
     if not entry.missing_markers:
         _append_completion(context, entry)
         return
@@ -176,6 +177,7 @@ def markers_written(context: TransactionContext, event: MarkersWritten) -> None:
         return
     entry.missing_markers -= event.partitions
     if not entry.missing_markers:
+        entry.missing_markers = NONE_MISSING
         _append_completion(context, entry)
 
 

@@ -6,29 +6,9 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ottla.pipeline import archive, cluster
-from ottla.pipeline.jobs.job import bootstrap_option, follow, run, say, settings, table_options
+from ottla.pipeline.jobs.job import follow, run, say, settings
+from ottla.pipeline.jobs.options import archive_parser
 from ottla.pipeline.session import master_of, open_session
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("archive", description="Keep topics in a Delta table, exactly once.")
-    bootstrap_option(made)
-    made.add_argument("--topic", action="append", required=True, dest="topics", help="Repeatable.")
-    made.add_argument("--table", required=True, metavar="PATH")
-    made.add_argument(
-        "--checkpoint", metavar="PATH", help="Where the job keeps its place; PATH/_checkpoint by default."
-    )
-    made.add_argument("--once", action="store_true", help="Everything that is there now, then end.")
-    made.add_argument("--interval", type=float, default=10, metavar="SECONDS", help="Between two commits of the table.")
-    made.add_argument("--schema", metavar="DDL", help="Of JSON values, as in 'id INT, name STRING': a column json.")
-    source_options(made)
-    table_options(made)
-    return made
-
-
-def source_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--allow-data-loss", action="store_true", help="Go on when retention was faster.")
-    made.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="Of Spark's Kafka source.")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -58,4 +38,4 @@ def keep(spark: SparkSession, arguments: argparse.Namespace, seen: cluster.Clust
 
 
 if __name__ == "__main__":
-    run(main, parser())
+    run(main, archive_parser())

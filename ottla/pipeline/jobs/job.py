@@ -2,14 +2,10 @@
 
 import argparse
 import logging
-import os
-import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import datetime
 from types import FrameType
 from typing import Any
 
@@ -22,8 +18,6 @@ from ottla.pipeline.failures import NO_TABLE, PipelineError, plainly, sentence_o
 LOOK_EVERY_S = 1
 # As shells count a process that SIGINT has ended: 128 and the signal's number.
 INTERRUPTED_STATUS = 130
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def run(main: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser) -> None:
@@ -43,37 +37,6 @@ def run(main: Callable[[argparse.Namespace], None], parser: argparse.ArgumentPar
 
 def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
-
-
-def bootstrap_option(parser: argparse.ArgumentParser) -> None:
-    default = os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092")
-    parser.add_argument(
-        "--bootstrap", default=default, metavar="HOST:PORT[,...]", help="Also from OTTLA_BOOTSTRAP, as everywhere."
-    )
-
-
-def table_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--shared-path", action="store_true", help="Paths without a scheme are mounted on every machine of the cluster."
-    )
-
-
-def span_options(parser: argparse.ArgumentParser, what: str) -> None:
-    since = f"Only {what} since a time like 2026-03-01T12:00, or since 30m, 12h or 7d ago."
-    parser.add_argument("--since", type=moment, dest="since_ms", metavar="TIME", help=since)
-    parser.add_argument("--until", type=moment, dest="until_ms", metavar="TIME", help=f"Only {what} before this time.")
-
-
-def moment(text: str) -> int:
-    """Milliseconds since 1970 of a time, which is the local one without an offset, or of so long ago: `12h`."""
-    age = _AGE.fullmatch(text)
-    if age is not None:
-        return round((time.time() - float(age[1]) * _UNITS_S[age[2]]) * 1000)
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        wrong = f"{text!r} is neither a duration like 12h or 30m, nor a time like 2026-03-01T12:00"
-        raise argparse.ArgumentTypeError(wrong) from None
 
 
 def load_table(spark: SparkSession, path: str) -> DataFrame:

@@ -7,25 +7,10 @@ from pyspark.sql import SparkSession
 
 from ottla.pipeline import cluster
 from ottla.pipeline.events import Period
-from ottla.pipeline.jobs.job import load_table, run, say, span_options, table_options
-from ottla.pipeline.observatory.tables import TABLES, write_tables
+from ottla.pipeline.jobs.job import load_table, run, say
+from ottla.pipeline.jobs.options import observatory_parser
+from ottla.pipeline.observatory.tables import write_tables
 from ottla.pipeline.session import master_of, open_session
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("observatory", description=f"Make the tables {', '.join(TABLES)}.")
-    made.add_argument("--archive", required=True, metavar="PATH", help="The table that ottla.events is archived in.")
-    made.add_argument("--tables", required=True, metavar="PATH", help="A directory; its tables are replaced.")
-    observatory_options(made)
-    table_options(made)
-    return made
-
-
-def observatory_options(made: argparse.ArgumentParser) -> None:
-    span_options(made, "events")
-    made.add_argument(
-        "--no-progress", type=float, default=60, metavar="SECONDS", help="After so long a member counts as stuck."
-    )
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -44,4 +29,4 @@ def observe(spark: SparkSession, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(main, parser())
+    run(main, observatory_parser())

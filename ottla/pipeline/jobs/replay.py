@@ -3,37 +3,10 @@
 import argparse
 
 from ottla.pipeline import cluster, replay
-from ottla.pipeline.jobs.job import bootstrap_option, load_table, run, say, span_options, table_options
+from ottla.pipeline.jobs.job import load_table, run, say
+from ottla.pipeline.jobs.options import replay_parser
 from ottla.pipeline.replay_transaction import ReplayTransaction, send_in_transaction
 from ottla.pipeline.session import master_of, open_session
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("replay", description="Write archived records to a topic as they were.")
-    bootstrap_option(made)
-    made.add_argument("--table", required=True, metavar="PATH")
-    made.add_argument("--from", required=True, dest="source", metavar="TOPIC", help="Whose records.")
-    made.add_argument("--to", required=True, dest="target", metavar="TOPIC", help="Where to; it must exist.")
-    span_options(made, "records")
-    made.add_argument("--first-offset", type=int, metavar="N")
-    made.add_argument("--end-offset", type=int, metavar="N", help="Before this offset.")
-    made.add_argument("--any-partition", action="store_true", help="By key and not by the partition they came from.")
-    transaction_options(made)
-    table_options(made)
-    return made
-
-
-def transaction_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
-        "--no-transaction", action="store_true", help="By all executors, and visible while it goes on; see the guide."
-    )
-    made.add_argument(
-        "--transaction-timeout", type=int, default=900, metavar="SECONDS",
-        help="How long the whole replay may take, as far as the broker's transaction.max.timeout.ms allows.",
-    )  # fmt: skip
-    made.add_argument(
-        "--transactional-id", metavar="ID", help="ottla-replay-TOPIC by default: a second replay ends the first."
-    )
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -58,4 +31,4 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(main, parser())
+    run(main, replay_parser())

@@ -1,31 +1,17 @@
 """spark-submit report.py --tables PATH --to DIRECTORY: the observatory's tables as a page (docs/pipeline.md)."""
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from ottla.pipeline import cluster
 from ottla.pipeline.events import Period
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jobs.job import load_table, run, say, span_options, table_options
+from ottla.pipeline.jobs.job import load_table, run, say
+from ottla.pipeline.jobs.options import report_parser
 from ottla.pipeline.report.page import write_report
 from ottla.pipeline.report.reading import TABLES, read_tables
 from ottla.pipeline.session import master_of, open_session
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("report", description="One page that needs nothing else.")
-    made.add_argument("--tables", required=True, metavar="PATH", help="Where the observatory has written its tables.")
-    made.add_argument("--to", required=True, metavar="DIRECTORY", type=Path, help="report.html goes here.")
-    span_options(made, "what happened")
-    group_option(made)
-    table_options(made)
-    return made
-
-
-def group_option(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--group", action="append", dest="groups", help="Only these groups; repeatable.")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -44,4 +30,4 @@ def report(spark: SparkSession, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(main, parser())
+    run(main, report_parser())

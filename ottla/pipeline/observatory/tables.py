@@ -15,8 +15,6 @@ from ottla.pipeline.observatory.sessions import member_sessions
 from ottla.pipeline.observatory.stuck import stuck_members
 from ottla.pipeline.observatory.transactions import transactions
 
-TABLES = ("rebalances", "member_sessions", "partition_ownership", "lag", "stuck_members", "leadership", "transactions")
-
 
 def tables_of(events: DataFrame, transaction_events: DataFrame, *, no_progress_ms: int) -> dict[str, DataFrame]:
     """Of events, of which the first are cached. The frames share what is cached, until `clearCache` of

@@ -5,10 +5,11 @@ may hold thousands. Lengths and counts are checked against the bytes that are th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
-from ottla.protocol.primitives import Buffer, append_varint, read_varint, read_varlong
+from ottla.protocol.primitives import Buffer, build_varint, read_varint, read_varlong
 from ottla.protocol.records.batch import (
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
@@ -150,9 +151,9 @@ def build_batch(
     Base and max timestamp are the first and the largest of the records; with `log_append_time_ms`, readers see that
     moment for all of them. There must be at least one record.
     """
-    numbered = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
-    assert numbered, "a batch is built of at least one record"
-    largest = max(record.timestamp for record in numbered)
+    found = records if isinstance(records, Sequence) else list(records)
+    assert found, "a batch is built of at least one record"
+    largest = max(record.timestamp for record in found)
     attributes = TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_BIT
@@ -163,15 +164,15 @@ def build_batch(
         magic=MAGIC,
         crc=0,
         attributes=attributes,
-        last_offset_delta=len(numbered) - 1,
-        base_timestamp=numbered[0].timestamp,
+        last_offset_delta=len(found) - 1,
+        base_timestamp=found[0].timestamp,
         max_timestamp=largest if log_append_time_ms is None else log_append_time_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(numbered),
+        record_count=len(found),
     )
-    return _assemble(header, codec, _block_of(numbered, header), level)
+    return _assemble(header, codec, _block_of(enumerate(found), header.base_timestamp), level)
 
 
 def rebuild_batch(
@@ -194,7 +195,8 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         record_count=len(records),
     )
-    return _assemble(kept, header.codec if codec is None else codec, _block_of(records, kept))
+    numbered = ((record.offset - header.base_offset, record) for record in records)
+    return _assemble(kept, header.codec if codec is None else codec, _block_of(numbered, base_timestamp))
 
 
 def recompress_batch(header: BatchHeader, block: Buffer, codec: int, level: int | None = None) -> bytearray:
@@ -210,29 +212,35 @@ def _assemble(header: BatchHeader, codec: int, block: Buffer, level: int | None 
     return batch
 
 
-def _block_of(records: Iterable[Record], header: BatchHeader) -> bytearray:
+_NULL = build_varint(-1)
+# The records of a batch have much the same lengths.
+_length = lru_cache(maxsize=1024)(build_varint)
+
+
+def _block_of(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+    """Of records and their offset deltas."""
     block = bytearray()
-    for record in records:
-        body = bytearray(1)  # The attributes of a record: a byte that nothing uses yet.
-        append_varint(body, record.timestamp - header.base_timestamp)
-        append_varint(body, record.offset - header.base_offset)
-        _append_bytes(body, record.key)
-        _append_bytes(body, record.value)
-        append_varint(body, len(record.headers))
-        for name, value in record.headers:
-            _append_bytes(body, name.encode("utf-8", "surrogateescape"))
-            _append_bytes(body, value)
-        append_varint(block, len(body))
-        block += body
+    for delta, (_, timestamp, key, value, headers) in records:
+        # The attributes of a record are a byte that nothing uses yet.
+        body = b"\0%b%b%b%b%b%b%b" % (
+            b"\0" if timestamp == base_timestamp else build_varint(timestamp - base_timestamp),
+            build_varint(delta),
+            _NULL if key is None else _length(len(key)),
+            key or b"",
+            _NULL if value is None else _length(len(value)),
+            value or b"",
+            _block_of_headers(headers) if headers else b"\0",
+        )
+        block += _length(len(body)) + body
     return block
 
 
-def _append_bytes(body: bytearray, part: bytes | None) -> None:
-    if part is None:
-        body.append(1)  # -1, zig-zag.
-        return
-    append_varint(body, len(part))
-    body += part
+def _block_of_headers(headers: Sequence[RecordHeader]) -> bytes:
+    parts = [_length(len(headers))]
+    for name, value in headers:
+        key = name.encode("utf-8", "surrogateescape")
+        parts += (_length(len(key)), key, _NULL if value is None else _length(len(value)), value or b"")
+    return b"".join(parts)
 
 
 def _bounds_at(block: Buffer, position: int) -> tuple[RecordBounds, int]:

@@ -31,6 +31,7 @@ SOUND = {
     'ottla_partitions{broker="1",instance="b1",role="leader"}': "10x130",
     'ottla_controller_active{broker="1",instance="b1"}': "1x130",
     'ottla_metadata_session_remaining_seconds{broker="1",instance="b1"}': "8x130",
+    'ottla_metadata_session_timeout_seconds{broker="1",instance="b1"}': "9x130",
     'ottla_log_directory_bytes{broker="1",instance="b1",kind="total"}': "100000x130",
     'ottla_log_directory_bytes{broker="1",instance="b1",kind="free"}': "24000x130",
     'ottla_log_failures{broker="1",instance="b1"}': "0x130",
@@ -140,6 +141,16 @@ def firing(name: str, table: dict[str, str]) -> list[int]:
         if minute - since >= minutes:
             found.append(minute)
     return found
+
+
+@pytest.mark.parametrize(("timeout_s", "remaining_s", "fires"), [(30, 9, True), (30, 11, False), (2, 1, False)])
+def test_session_at_risk_is_a_third_of_the_session(timeout_s: int, remaining_s: int, fires: bool) -> None:
+    labels = '{broker="1",instance="b1"}'
+    table = {
+        f"ottla_metadata_session_remaining_seconds{labels}": f"{remaining_s}x130",
+        f"ottla_metadata_session_timeout_seconds{labels}": f"{timeout_s}x130",
+    }
+    assert bool(firing("MetadataSessionAtRisk", table)) == fires
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.admin.metrics.families import FAMILIES
+from ottla.broker.admin.metrics.group_labels import GroupLabels
 from ottla.broker.admin.metrics.group_source import GroupSource
 from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.broker import Broker
@@ -178,7 +179,9 @@ async def committed(broker: Broker, group: str, offset: int) -> int:
 
 def test_rebalances_are_counted_by_cause_and_not_when_loaded() -> None:
     """Facts of a group that is loaded happened elsewhere."""
-    groups = GroupSource(SimpleNamespace(config=ServerConfig()), None, SimpleNamespace(loaded_shards=list))  # type: ignore[arg-type]
+    groups = GroupSource(
+        SimpleNamespace(config=ServerConfig()), None, SimpleNamespace(loaded_shards=list), GroupLabels()
+    )  # type: ignore[arg-type]
     started = {"group_id": "g", "generation": 1, "member_id": None, "client_reason": None, "members": 1}
     for cause in (Cause.MEMBER_JOINED, Cause.MEMBER_JOINED, Cause.SESSION_EXPIRED):
         groups.observe(RebalanceStarted(cause=cause, join_deadline_ms=5, **started), 0)  # type: ignore[arg-type]

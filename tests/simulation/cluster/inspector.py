@@ -203,12 +203,23 @@ class BrokerInspector:
                 continue
             self._loaded.add(hosted.index)
             try:
-                found = list(differences(live_state(hosted), replayed(self._broker, hosted.index)))
+                found = self._not_loaded(hosted)
             except CorruptMessage as error:
                 # The rot came after the load, or ended it.
                 found = [] if self._is_rotten() else [str(error)]
             for difference in found:
                 self._judge.violated("I-17", f"broker {self._node_id} has loaded {hosted.index}: {difference}")
+
+    def _not_loaded(self, hosted: Any) -> list[str]:
+        """A marker that came in the same step counts when it is committed, and not before."""
+        partition = self._broker.replicas.partition(CONSUMER_OFFSETS, hosted.index)
+        ends = (partition.log.log_end_offset, max(partition.high_watermark, partition.leader_epoch_start))
+        found: list[str] = []
+        for end_offset in ends:
+            found = differences(live_state(hosted), replayed(self._broker, hosted.index, end_offset))
+            if not found:
+                break
+        return found
 
     def _look_at_epochs(self, partition: Any, key: PartitionId, where: str) -> None:
         """I-5 and I-8, for what this life has received."""

@@ -11,8 +11,8 @@ from tests.simulation.cluster.world import ClusterWorld
 FOUND_BY = {
     "T-11": 1,
     "T-14": 0,
-    "T-16": 22,
-    "T-17": 21,
+    "T-16": 35,
+    "T-17": 15,
     "T-18": 0,
     "T-20": 0,
     "T-21": 3,
@@ -33,14 +33,14 @@ UPKEEP_FOUND_BY = {
     "reads without checksums": 42,
     "compacts beyond the high watermark": 16,
     "removes a tombstone before its record": 7,
-    "writes no tombstones for deleted groups": 7,
+    "writes no tombstones for deleted groups": 10,
     "deletes no offset": 4,
     "lets no offset expire": 19,
     "loses a change of the store": 6,
     "commits whatever was expected": 3,
 }
 TRANSACTIONS_FOUND_BY = {
-    "drops markers for leaders that moved": 1,
+    "drops markers for leaders that moved": 27,
     "does not go on with decisions": 1,
     "reads undecided records": 1,
     "forgets markers that are not replicated": 1,

@@ -11,13 +11,15 @@ from tests.simulation.cluster.world import ClusterWorld
 
 # Not every world writes so much that a compaction finds something to do.
 SEEDS_TRIED = 12
+# Worlds from here on are short.
+FIRST_SEED = 22
 
 
 def seeds_with(**wanted):
     """The seeds whose plan is as wanted, the first of them first."""
     return (
         seed
-        for seed in range(1_000)
+        for seed in range(FIRST_SEED, 1_000)
         if all(getattr(ClusterWorld(seed).plan, name) == value for name, value in wanted.items())
     )
 
@@ -35,10 +37,11 @@ def test_a_world_that_compacts_finds_nothing_wrong(monkeypatch):
         return log_success(cleaner, *arguments)
 
     monkeypatch.setattr(Cleaner, "_log_success", note)
-    outcome = ClusterWorld(seed_with(compacts=True)).run()
-
-    assert outcome.violations == []
-    assert compacted
+    for seed in islice(seeds_with(compacts=True), SEEDS_TRIED):
+        assert ClusterWorld(seed).run().violations == []
+        if compacted:
+            return
+    pytest.fail("no world has compacted anything")
 
 
 def test_a_compaction_that_loses_keys_is_found(monkeypatch):
@@ -50,7 +53,7 @@ def test_a_compaction_that_loses_keys_is_found(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["delete records", "configure"])
 def test_operations_on_logs_are_part_of_some_seeds(kind):
-    seed = next(seed for seed in range(100) if kind in ClusterWorld(seed).plan.faults)
+    seed = next(seed for seed in range(FIRST_SEED, 100) if kind in ClusterWorld(seed).plan.faults)
     assert ClusterWorld(seed).run().violations == []
 
 

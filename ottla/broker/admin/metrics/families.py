@@ -145,6 +145,7 @@ REPLICATION: Final = (
     _counter(
         "ottla_metadata_store_errors_total", "", "Calls that the metadata store did not answer. Rising: look at etcd."
     ),
+    _gauge("ottla_metadata_session_timeout_seconds", "", "How long the session lasts that is not renewed."),
     _gauge(
         "ottla_metadata_session_remaining_seconds", "", "Until the session of this broker ends if it is not renewed."
     ),
@@ -189,12 +190,12 @@ GROUPS: Final = (
     _gauge(
         "ottla_group_lag_records",
         "group topic partition",
-        "Records not yet committed, of partitions with a replica here; _other sums the rest up.",
+        "Records not yet committed; _other sums the rest up.",
     ),
     _gauge(
         "ottla_group_lag_seconds",
         "group topic",
-        "Age of the oldest record not yet committed, the largest of the topic's partitions with a replica here.",
+        "Age of the oldest record not yet committed, the largest of the topic's partitions.",
     ),
     _counter(
         "ottla_group_records_lost_total",

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from ottla.broker.admin.metrics.exposition import Sample, joined, labels
+from ottla.broker.admin.metrics.group_labels import GroupLabels
 from ottla.broker.admin.metrics.group_waits import GroupWaits
 from ottla.broker.admin.metrics.source import OTHER, Budget, Samples
 from ottla.broker.histogram import Histogram
-from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.partition_ends import EndsOfPartitions
 from ottla.broker.runtime import LoopRuntime
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.states import GroupState
@@ -28,14 +29,6 @@ from ottla.coordinator.group_shard import GroupShard
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
 PHASES = ("join", "sync", "total")
-
-
-def group_label(group: str) -> str:
-    return labels(group=group)
-
-
-def lag_label(group: str, topic: str, index: int) -> str:
-    return labels(group=group, topic=topic, partition=index)
 
 
 class GroupCounts:
@@ -63,13 +56,15 @@ class CoordinatedGroups(Protocol):
 
 
 class GroupSource:
-    def __init__(self, runtime: LoopRuntime, replicas: ReplicaManager, coordinators: CoordinatedGroups) -> None:
+    def __init__(
+        self, runtime: LoopRuntime, ends: EndsOfPartitions, coordinators: CoordinatedGroups, names: GroupLabels
+    ) -> None:
         config = runtime.config
         self._runtime = runtime
-        self._replicas = replicas
+        self._ends = ends
         self._coordinators = coordinators
-        self._groups = Budget(config.ottla_metrics_groups_max, group_label)
-        self._lags = Budget(config.ottla_metrics_lag_max, lag_label)
+        self._groups = Budget(config.ottla_metrics_groups_max, names.of)
+        self._lags = Budget(config.ottla_metrics_lag_max, names.of_partition)
         self._counts: dict[str, GroupCounts] = {}
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
@@ -261,12 +256,12 @@ class GroupSource:
         self._lags.end_pass()
 
     def lag(self, topic: str, index: int, logged: LoggedOffset) -> int | None:
-        """None where this broker has no replica. The end is read after the offset that was committed, in one step: so
-        it is never negative."""
-        replica = self._replicas.find(topic, index)
-        if replica is None:
+        """None where the end is not known. Where a replica is here, the end is read after the offset that was
+        committed, in one step."""
+        ends = self._ends.find(topic, index)
+        if ends is None:
             return None
-        return max(replica.high_watermark - max(logged.committed.offset, replica.log.log_start_offset), 0)
+        return max(ends.high_watermark - max(logged.committed.offset, ends.log_start_offset), 0)
 
 
 def _has_no_partition(assignment: bytes) -> bool:

@@ -1,17 +1,20 @@
 """Metrics of lag over time: its age, records that were deleted unread, and a verdict on each group.
 
-Samples are taken at scrapes, and not more often than `ottla.events.sample.interval.ms`. Of a partition without a
-replica here nothing is known.
+Samples are taken at scrapes, and not more often than `ottla.events.sample.interval.ms`. The log of a partition without
+a replica here is not read: its lag has an age once the ring of ends goes back so far.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 
-from ottla.broker.admin.metrics.exposition import Sample, labels
+from ottla.broker.admin.metrics.exposition import Sample
+from ottla.broker.admin.metrics.group_labels import GroupLabels
 from ottla.broker.admin.metrics.group_source import GroupSource
 from ottla.broker.admin.metrics.lag_history import SAMPLES, CommitSample, EndRing, Verdict, judge
 from ottla.broker.admin.metrics.source import Budget, Samples
+from ottla.broker.replicas.partition_ends import EndsOfPartitions, PartitionEnds
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
 from ottla.coordinator.durable_state import LoggedOffset
@@ -47,11 +50,20 @@ class _PlaceHistory:
 
 
 class LagSource:
-    def __init__(self, runtime: LoopRuntime, replicas: ReplicaManager, groups: GroupSource) -> None:
+    def __init__(
+        self,
+        runtime: LoopRuntime,
+        replicas: ReplicaManager,
+        ends: EndsOfPartitions,
+        groups: GroupSource,
+        names: GroupLabels,
+    ) -> None:
         self._runtime = runtime
         self._replicas = replicas
+        self._ends = ends
         self._groups = groups
-        self._topics = Budget(runtime.config.ottla_metrics_lag_max, _topic_label)
+        self._names = names
+        self._topics = Budget(runtime.config.ottla_metrics_lag_max, names.of_topic)
         self._sampled_ms: int | None = None
         self._reads = 0
         self._rings: dict[tuple[str, int], EndRing] = {}
@@ -64,7 +76,7 @@ class LagSource:
             "ottla_group_lag_seconds": self._ages,
             "ottla_group_records_lost_total": self._losses,
             "ottla_group_verdict": lambda: (
-                (labels(group=group, verdict=verdict.word), 1) for group, verdict in self._verdicts.items()
+                (names.of(group, verdict=verdict.word), 1) for group, verdict in self._verdicts.items()
             ),
         }
 
@@ -79,11 +91,12 @@ class LagSource:
 
     def _add_ends(self, now_ms: int) -> Iterator[None]:
         before, self._rings = self._rings, {}
-        for partition in list(self._replicas):
+        of_others = [(key, ends.high_watermark) for key, ends in self._ends.of_other_brokers().items()]
+        of_ours = (((each.topic, each.index), each.high_watermark) for each in list(self._replicas))
+        for key, end in chain(of_ours, of_others):
             yield
-            key = partition.topic, partition.index
             ring = self._rings[key] = before.get(key) or EndRing()
-            ring.add(now_ms, partition.high_watermark)
+            ring.add(now_ms, end)
 
     def _sample(self, now_ms: int) -> Iterator[None]:
         members = {group.group_id: bool(group.members) for _, group in self._groups.rows}
@@ -94,41 +107,46 @@ class LagSource:
         for group_id, offsets in self._groups.offsets():
             for (topic, index), logged in list(offsets.items()):
                 yield
-                replica = self._replicas.find(topic, index)
-                if replica is None or group_id not in members:
+                ends = self._ends.find(topic, index)
+                if ends is None or group_id not in members:
                     continue
                 place = group_id, topic, index
-                history = self._places.get(place) or _PlaceHistory(replica.log.log_start_offset)
+                history = self._places.get(place) or _PlaceHistory(ends.log_start_offset)
                 places[place] = history
-                history.count_lost(logged.committed.offset, replica.log.log_start_offset)
+                history.count_lost(logged.committed.offset, ends.log_start_offset)
                 lost[group_id, topic] += history.lost
-                age_ms = self._age_ms(history, logged, replica, now_ms)
+                age_ms = self._age_ms(history, place, max(logged.committed.offset, ends.log_start_offset), ends, now_ms)
                 if age_ms is not None:
                     ages[group_id, topic] = max(ages.get((group_id, topic), 0), age_ms)
-                verdict = self._judged(history, logged, replica, has_members=members[group_id])
+                verdict = self._judged(history, logged, ends, has_members=members[group_id])
                 verdicts[group_id] = max(verdict, verdicts.get(group_id, verdict))
         self._places, self._ages_ms, self._lost, self._verdicts = places, ages, lost, verdicts
 
     def _judged(
-        self, history: _PlaceHistory, logged: LoggedOffset, replica: Partition, *, has_members: bool
+        self, history: _PlaceHistory, logged: LoggedOffset, ends: PartitionEnds, *, has_members: bool
     ) -> Verdict:
         committed = logged.committed
-        lag = max(replica.high_watermark - max(committed.offset, replica.log.log_start_offset), 0)
+        lag = max(ends.high_watermark - max(committed.offset, ends.log_start_offset), 0)
         wall_ms = self._runtime.clock.wall_ms()
         history.commits.append(CommitSample(wall_ms, committed.offset, lag, committed.commit_timestamp_ms))
         return judge(history.commits, has_members=has_members)
 
     # The age of the oldest record that is not read.
 
-    def _age_ms(self, history: _PlaceHistory, logged: LoggedOffset, replica: Partition, now_ms: int) -> int | None:
-        offset = max(logged.committed.offset, replica.log.log_start_offset)
-        if offset >= replica.high_watermark:
+    def _age_ms(
+        self, history: _PlaceHistory, place: Place, offset: int, ends: PartitionEnds, now_ms: int
+    ) -> int | None:
+        """`offset` is that of the oldest unread record."""
+        if offset >= ends.high_watermark:
             return 0
-        ring = self._rings.get((replica.topic, replica.index))
+        _, topic, index = place
+        ring = self._rings.get((topic, index))
         since_ms = None if ring is None else ring.unread_since_ms(offset)
         if since_ms is not None:
             return now_ms - since_ms
-        if history.read_offset != offset and not history.is_reading and self._reads < READS_MAX:
+        replica = self._replicas.find(topic, index)
+        may_read = not history.is_reading and self._reads < READS_MAX
+        if replica is not None and history.read_offset != offset and may_read:
             self._read(history, offset, replica)
         if history.read_offset != offset or history.written_ms is None:
             return None
@@ -165,8 +183,4 @@ class LagSource:
     def _losses(self) -> Iterator[Sample]:
         for (group, topic), count in self._lost.items():
             if count:
-                yield _topic_label(group, topic), count
-
-
-def _topic_label(group: str, topic: str) -> str:
-    return labels(group=group, topic=topic)
+                yield self._names.of_topic(group, topic), count

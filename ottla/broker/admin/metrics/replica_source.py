@@ -118,6 +118,9 @@ class ReplicaSource:
             "ottla_metadata_apply_lag_seconds": lambda: [("", probe.metadata.apply_lag_ms / 1000)],
             "ottla_metadata_store_errors_total": lambda: [("", probe.store_errors)],
             "ottla_metadata_store_up": lambda: [("", int(probe.store_answers))],
+            "ottla_metadata_session_timeout_seconds": lambda: [
+                ("", self._runtime.config.broker_session_timeout_ms / 1000)
+            ],
             "ottla_metadata_session_remaining_seconds": lambda: [("", probe.session_remaining_ms / 1000)],
         }
 

@@ -1,0 +1,190 @@
+"""Money is transferred between accounts in several partitions while brokers are killed; audits always add up.
+
+OTTLA_BANK is how many seconds that goes on."""
+
+import json
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla import ClusterThread
+from tests.clients.test_confluent_kafka import consumer
+from tests.clients.test_transactions_on_failing_brokers import PROMPT, SETTINGS, WAIT_S, transactional
+
+SECONDS = int(os.environ.get("OTTLA_BANK", "10"))
+PARTITIONS = 3
+ACCOUNTS = 4
+"""In each partition."""
+TELLERS = 2
+BROKER_RESTS_S = 2.5
+pytestmark = pytest.mark.timeout(SECONDS + 240)
+
+Posting = tuple[str, int, int]
+"""The transfer, and how much it adds to which account."""
+
+
+class Teller(threading.Thread):
+    """One transactional producer, made again when it has failed. Every fifth transfer is aborted."""
+
+    def __init__(self, cluster: ClusterThread, number: int, stopping: threading.Event) -> None:
+        super().__init__()
+        self._cluster, self._stopping, self.id = cluster, stopping, f"teller-{number}"
+        self._rng = random.Random(number)
+        self.committed: set[str] = set()
+        self.aborted: set[str] = set()
+
+    def run(self) -> None:
+        numbers = count()
+        while not self._stopping.is_set():
+            try:
+                sender = transactional(self._cluster, self.id)
+                while not self._stopping.is_set():
+                    self._transfer(sender, f"{self.id}/{next(numbers)}")
+            except KafkaException:
+                continue
+
+    def _transfer(self, sender: Producer, transfer: str) -> None:
+        # Between two partitions, or within one.
+        amount, places = self._rng.randrange(1, 100), self._rng.choices(range(PARTITIONS), k=2)
+        sender.begin_transaction()
+        try:
+            for partition, signed in zip(places, (-amount, amount), strict=True):
+                posting: Posting = (transfer, self._rng.randrange(ACCOUNTS), signed)
+                sender.produce("accounts", json.dumps(posting), partition=partition)
+            if self._rng.random() < 0.2:
+                sender.flush(WAIT_S)
+                sender.abort_transaction(WAIT_S)
+                self.aborted.add(transfer)
+                return
+            sender.commit_transaction(WAIT_S)
+            self.committed.add(transfer)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            sender.abort_transaction(WAIT_S)
+            self.aborted.add(transfer)
+
+
+class Auditor(threading.Thread):
+    """Reads committed postings of one partition; at each end that it may read to, transfers within it are whole."""
+
+    def __init__(self, cluster: ClusterThread, partition: int, stopping: threading.Event) -> None:
+        super().__init__()
+        self._cluster, self._partition, self._stopping = cluster, partition, stopping
+        self.postings: list[Posting] = []
+        self.audits = 0
+        self.complaints: list[str] = []
+
+    def run(self) -> None:
+        reader: Consumer = consumer(
+            self._cluster, "audit", isolation_level="read_committed", enable_partition_eof=True, fetch_wait_max_ms=50
+        )
+        reader.assign([TopicPartition("accounts", self._partition, 0)])
+        while not self._stopping.is_set():
+            message: Any = reader.poll(0.2)
+            if message is None:
+                continue
+            if message.error() is None:
+                self.postings.append(tuple(json.loads(message.value())))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                self._audit()
+        reader.close()
+
+    def _audit(self) -> None:
+        """What one transaction wrote here is seen whole: twice a transfer within the partition, else once."""
+        self.audits += 1
+        within = Counter(transfer for transfer, _, _ in self.postings)
+        sums: Counter[str] = Counter()
+        for transfer, _, amount in self.postings:
+            sums[transfer] += amount
+        torn = [transfer for transfer, times in within.items() if times > 2 or (times == 2 and sums[transfer])]
+        if torn:
+            self.complaints.append(f"partition {self._partition}: {torn}")
+
+
+@contextmanager
+def working(*threads: threading.Thread, stopping: threading.Event) -> Iterator[None]:
+    for each in threads:
+        each.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for each in threads:
+            each.join(WAIT_S * 2)
+
+
+def strike(cluster: ClusterThread) -> None:
+    """Kills the brokers in turn; each comes back before the next one is killed."""
+    until = time.monotonic() + SECONDS
+    for turn in count():
+        if time.monotonic() > until:
+            return
+        node_id = turn % PARTITIONS
+        cluster.kill(node_id)
+        time.sleep(BROKER_RESTS_S)
+        cluster.restart(node_id)
+        time.sleep(BROKER_RESTS_S)
+
+
+def test_tx38_audits_add_up_while_brokers_are_killed() -> None:
+    with ClusterThread(brokers=3, settings=SETTINGS | {"min.insync.replicas": "2"}, log_level="error") as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("accounts", PARTITIONS, 3)])["accounts"].result(WAIT_S)
+        closing, closed = threading.Event(), threading.Event()
+        tellers = [Teller(cluster, number, closing) for number in range(TELLERS)]
+        auditors = [Auditor(cluster, partition, closed) for partition in range(PARTITIONS)]
+        with working(*auditors, stopping=closed):
+            with working(*tellers, stopping=closing):
+                strike(cluster)
+            # The next producer of an id ends what the last one has left open.
+            for each in tellers:
+                transactional(cluster, each.id)
+            wait_until_read_to_the_end(cluster, auditors)
+        judge(tellers, auditors)
+
+
+def wait_until_read_to_the_end(cluster: ClusterThread, auditors: list[Auditor]) -> None:
+    """Until each has audited twice since its partition has nothing undecided any more."""
+    deadline = time.monotonic() + WAIT_S
+    for partition, each in enumerate(auditors):
+        ends = [None, 0]
+        while ends[0] != ends[1]:
+            assert time.monotonic() < deadline, f"partition {partition} is read to {ends}"
+            ends = [end_of(cluster, partition, level) for level in ("read_committed", "read_uncommitted")]
+        seen = -1
+        while seen != len(each.postings):
+            seen = len(each.postings)
+            time.sleep(1)
+
+
+def end_of(cluster: ClusterThread, partition: int, level: str) -> int:
+    reader = consumer(cluster, "ends", isolation_level=level, **PROMPT)
+    try:
+        return reader.get_watermark_offsets(TopicPartition("accounts", partition), WAIT_S)[1]
+    finally:
+        reader.close()
+
+
+def judge(tellers: list[Teller], auditors: list[Auditor]) -> None:
+    committed, aborted = (set().union(*(getattr(each, name) for each in tellers)) for name in ("committed", "aborted"))
+    postings = [posting for each in auditors for posting in each.postings]
+    halves = Counter(transfer for transfer, _, _ in postings)
+
+    assert [each.complaints for each in auditors] == [[]] * PARTITIONS
+    assert sum(amount for _, _, amount in postings) == 0
+    assert set(halves.values()) == {2}
+    assert committed <= halves.keys()
+    assert not aborted & halves.keys()
+    assert len(committed) > TELLERS * SECONDS / 2
+    assert all(each.audits for each in auditors)
