@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
@@ -37,6 +38,7 @@ from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
+from ottla.security.client import LoginCredentials
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Parts:
         self.data = data
         self.network = network
         self.listeners = listeners
+        self.login = _inter_broker_login(runtime.config, listeners.inter_broker)
         self.log_directory = directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory)
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
@@ -219,6 +222,7 @@ class Parts:
             self.metadata,
             self.network,
             inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
             take_producer_id=self.producer_ids.take_now,
             write_markers_here=partial(write_markers, self.transaction_markers),
             ensure_topic=self._ensured(TRANSACTION_STATE),
@@ -234,6 +238,7 @@ class Parts:
             self.log_directory,
             self.network,
             inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
             log_ends=self.log_ends,
             checkpoints=self.checkpoints,
             log_failure=lambda topic, index: self.topic_logs.failed.error_of(topic, index),
@@ -248,7 +253,11 @@ class Parts:
         from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
 
         return AddPartitionsToTxnManager(
-            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+            self.runtime,
+            self.metadata,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
         )
 
     def _make_events(self) -> "Publisher":
@@ -259,7 +268,11 @@ class Parts:
 
         topic = EventsTopic(self.runtime, self.metadata, self.replicas, self.topics, is_alone=self.data.is_alone)
         forwarding = Forwarding(
-            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+            self.runtime,
+            self.metadata,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
         )
         events = Publisher(
             self.runtime,
@@ -293,3 +306,8 @@ class Parts:
             self.lifecycle,
             self.controller,
         )
+
+
+def _inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:  # noqa: ARG001 - as yet
+    """With which a broker logs in to others; None where `listener`, theirs, has no SASL: none has."""
+    return None

@@ -133,7 +133,9 @@ async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
             topic=lambda name: SimpleNamespace(partitions=[led] * 3), brokers={COORDINATOR: leader}
         )
         metadata: Any = SimpleNamespace(image=image)
-        manager = AddPartitionsToTxnManager(broker.runtime, metadata, broker.network, inter_broker_listener="PLAINTEXT")
+        manager = AddPartitionsToTxnManager(
+            broker.runtime, metadata, broker.network, inter_broker_listener="PLAINTEXT", login=None
+        )
         yield Asking(broker, manager, coordinator, image)
 
 

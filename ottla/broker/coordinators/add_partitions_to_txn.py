@@ -25,6 +25,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.security.client import LoginCredentials
 
 TopicPartition = tuple[str, int]
 Answered = Callable[[Mapping[TopicPartition, ErrorCode]], None]
@@ -50,12 +51,19 @@ class Question(NamedTuple):
 
 class AddPartitionsToTxnManager:
     def __init__(
-        self, runtime: Runtime, metadata: MetadataCache, network: Network, *, inter_broker_listener: str
+        self,
+        runtime: Runtime,
+        metadata: MetadataCache,
+        network: Network,
+        *,
+        inter_broker_listener: str,
+        login: LoginCredentials | None,
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
         self._network = network
         self._inter_broker_listener = inter_broker_listener
+        self._login = login
         self._channels: dict[int, _Channel] = {}
 
     def ask(
@@ -85,7 +93,7 @@ class AddPartitionsToTxnManager:
 
     async def _serve(self, channel: "_Channel") -> None:
         """Until the broker has not been asked for a while."""
-        kept = KeptPeer(self._runtime, self._network, "transactions")
+        kept = KeptPeer(self._runtime, self._network, self._login, "transactions")
         try:
             while channel.queue or await self._is_woken(channel):
                 asked = channel.queue.take()
