@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -87,6 +87,14 @@ def test_other_mechanisms_are_refused_by_name() -> None:
         login("GSSAPI")
 
 
+@st.composite
+def server_firsts(draw: st.DrawFn) -> bytes:
+    """Of SCRAM, right or nearly so."""
+    nonce = NONCE + draw(st.text("ab,é", max_size=3))
+    salt = draw(st.text("QA=", min_size=1, max_size=8))
+    return f"r={nonce},s={salt},i={draw(st.integers(-1, 5000))}{draw(st.sampled_from(['', ',x=y', ',']))}".encode()
+
+
 OK = SaslHandshakeResponse(mechanisms=["PLAIN"])
 
 
@@ -145,6 +153,22 @@ def test_a_server_that_does_not_know_the_user_is_found(tamper: Callable[[bytes],
 
     with pytest.raises(AuthenticationError, match="the server has not proved that it knows the user"):
         client.respond(proof)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(CLIENT_MECHANISMS), st.lists(st.binary(max_size=60) | server_firsts(), max_size=3))
+def test_no_token_of_a_server_does_more_than_fail(mechanism: str, tokens: list[bytes]) -> None:
+    """No token but the empty one at PLAIN ends a login with success."""
+    client = login(mechanism)
+    client.respond(OK)
+    for token in tokens:
+        try:
+            request = client.respond(SaslAuthenticateResponse(auth_bytes=token))
+        except AuthenticationError:
+            return
+        assert request is not None or (mechanism, token) == ("PLAIN", b"")
+        if request is None:
+            return
 
 
 def test_server_that_accepts_before_the_proof_is_refused() -> None:
