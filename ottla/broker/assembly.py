@@ -63,7 +63,7 @@ class Parts:
         self.data = data
         self.network = network
         self.listeners = listeners
-        self.login = _inter_broker_login(runtime.config, listeners.inter_broker)
+        self.login = inter_broker_login(runtime.config, listeners.inter_broker)
         self.log_directory = directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory)
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
@@ -308,6 +308,6 @@ class Parts:
         )
 
 
-def _inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:  # noqa: ARG001 - as yet
+def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:  # noqa: ARG001 - as yet
     """With which a broker logs in to others; None where `listener`, theirs, has no SASL: none has."""
     return None

@@ -34,6 +34,7 @@ _OPTIONS = (
     ),
     click.option(
         "--sasl-mechanism",
+        metavar="|".join(CLIENT_MECHANISMS),
         type=click.Choice(CLIENT_MECHANISMS, case_sensitive=False),
         help=f"How --user logs in.  [default: {DEFAULT_MECHANISM}]",
     ),

@@ -257,7 +257,7 @@ def test_brokers_of_a_cluster_log_in_to_each_other(monkeypatch: pytest.MonkeyPat
         SaslUser("kafka", PASSWORD), lifetime_ms=2000, must_log_in=lambda client_id: client_id.startswith("broker-")
     )
     monkeypatch.setattr(broker_module, "TcpNetwork", doors.network)
-    monkeypatch.setattr(assembly, "_inter_broker_login", lambda *_: KAFKA._replace(mechanism="SCRAM-SHA-512"))
+    monkeypatch.setattr(assembly, "inter_broker_login", lambda *_: KAFKA._replace(mechanism="SCRAM-SHA-512"))
     settings = {
         "ottla.events.enable": True,
         "ottla.events.num.partitions": 1,

@@ -55,7 +55,7 @@ def ottla(broker: BrokerThread, *arguments: str, stdin: str = "", status: int = 
 @pytest.mark.parametrize("mechanism", CLIENT_MECHANISMS)
 def test_commands_log_in_by_each_mechanism(broker: BrokerThread, as_alice: list[str], mechanism: str) -> None:
     topic = f"t-{mechanism}"
-    login = [*as_alice, "--sasl-mechanism", mechanism]
+    login = [*as_alice, "--sasl-mechanism", mechanism.lower()]
 
     ottla(broker, "topics", "create", topic, *login)
     ottla(broker, "produce", topic, *login, stdin="a\nb\n")
