@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,8 +33,8 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={protocol}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={protocol}://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 log.dirs={directory}/data
 offsets.topic.replication.factor=1
@@ -49,16 +49,27 @@ class ApacheKafka:
     Raises NotMeasured where there is no Java, no Maven, or no way to Kafka's jars."""
 
     def __init__(
-        self, directory: str, more: Mapping[str, str] | None = None, *, transaction_version: int = TRANSACTION_VERSION
+        self,
+        directory: str,
+        more: Mapping[str, str] | None = None,
+        *,
+        transaction_version: int = TRANSACTION_VERSION,
+        protocol: str = "PLAINTEXT",
+        scram: Sequence[str] = (),
     ) -> None:
-        """`more` are further properties of the node; `transaction_version` is the level of that feature."""
+        """`more` are further properties of the node; `transaction_version` is the level of that feature; `protocol`
+        that of the listener, which has its name; `scram` are users to begin with, each as kafka-storage takes them."""
         self.port, controller_port = processes.free_port(), processes.free_port()
         self._classpath = classpath()
         self._properties = Path(directory) / "server.properties"
-        text = PROPERTIES.format(port=self.port, controller_port=controller_port, directory=directory)
+        text = PROPERTIES.format(
+            port=self.port, controller_port=controller_port, directory=directory, protocol=protocol
+        )
         self._properties.write_text(text + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
         feature = f"transaction.version={transaction_version}"
         format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties), "--feature", feature]
+        for user in scram:
+            format_arguments += ["--add-scram", user]
         subprocess.run(self._java("kafka.tools.StorageTool", *format_arguments), check=True, capture_output=True)
 
     @contextmanager

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
@@ -37,6 +38,7 @@ from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
+from ottla.security.client import LoginCredentials
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Parts:
         self.data = data
         self.network = network
         self.listeners = listeners
+        self.login = inter_broker_login(runtime.config, listeners.inter_broker)
         self.log_directory = directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory)
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
@@ -223,6 +226,7 @@ class Parts:
             self.metadata,
             self.network,
             inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
             take_producer_id=self.producer_ids.take_now,
             write_markers_here=partial(write_markers, self.transaction_markers),
             ensure_topic=self._ensured(TRANSACTION_STATE),
@@ -238,6 +242,7 @@ class Parts:
             self.log_directory,
             self.network,
             inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
             log_ends=self.log_ends,
             checkpoints=self.checkpoints,
             log_failure=lambda topic, index: self.topic_logs.failed.error_of(topic, index),
@@ -258,6 +263,7 @@ class Parts:
             self.network,
             lambda request: ask_here(self.transactions, self.metadata, request),
             inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
         )
 
     @cached_property
@@ -271,6 +277,7 @@ class Parts:
             self.metadata,
             self.network,
             inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
         )
 
     def _make_events(self) -> "Publisher":
@@ -281,7 +288,11 @@ class Parts:
 
         topic = EventsTopic(self.runtime, self.metadata, self.replicas, self.topics, is_alone=self.data.is_alone)
         forwarding = Forwarding(
-            self.runtime, self.metadata, self.network, inter_broker_listener=self.listeners.inter_broker
+            self.runtime,
+            self.metadata,
+            self.network,
+            inter_broker_listener=self.listeners.inter_broker,
+            login=self.login,
         )
         events = Publisher(
             self.runtime,
@@ -316,3 +327,8 @@ class Parts:
             self.lifecycle,
             self.controller,
         )
+
+
+def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:  # noqa: ARG001 - as yet
+    """With which a broker logs in to others; None where `listener`, theirs, has no SASL: none has."""
+    return None

@@ -22,6 +22,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.schema import Message
+from ottla.security.client import LoginCredentials
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -43,30 +44,27 @@ Response = TypeVar("Response", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The brokers to ask first, and how long one request may take."""
+    """The brokers to ask first, how long one request may take, and who logs in, if that is wanted."""
 
     bootstrap: Sequence[Address]
     timeout_s: float
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses as the client library takes them."""
-        return ",".join(map(str, self.bootstrap))
+    login: LoginCredentials | None = None
 
     @property
     def timeout_ms(self) -> int:
         return int(self.timeout_s * 1000)
 
     def client(self) -> "Client":
-        return Client(self.bootstrap, self.timeout_s)
+        return Client(self.bootstrap, self.timeout_s, self.login)
 
 
 class Client:
     """Use as an asynchronous context manager. Every method raises ClientError, whose message is for the user."""
 
-    def __init__(self, bootstrap: Sequence[Address], timeout_s: float) -> None:
+    def __init__(self, bootstrap: Sequence[Address], timeout_s: float, login: LoginCredentials | None = None) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
+        self._login = login
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
@@ -234,7 +232,7 @@ class Client:
         connection = self._connections.get(address)
         if connection is None:
             try:
-                connection = await BrokerConnection.open(address, self._timeout_s)
+                connection = await BrokerConnection.open(address, self._timeout_s, self._login)
             except NoAnswer as error:
                 raise self._explained(address, error) from error
             self._connections[address] = connection

@@ -1,20 +1,28 @@
 """One connection to one broker, whichever Kafka-protocol broker that is.
 
-A connection begins with ApiVersions; from then on every request travels in the highest version that both sides speak.
+A connection begins with ApiVersions; from then on every request travels in the highest version that both sides speak. A
+login comes next, where there is one. A session that has a lifetime is renewed before it ends, between two requests.
 """
 
 import asyncio
 import contextlib
+import secrets
 import socket
+from random import random
 from typing import TypeVar
 
-from ottla.cli.failures import ClientError, NoAnswer
+from ottla.cli.failures import ClientError, LoginFailed, NoAnswer
 from ottla.protocol.address import Address
 from ottla.protocol.client import UnexpectedResponseError, WireClient, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
+from ottla.security.client import NONCE_BYTES, LoginCredentials
+from ottla.security.client_login import LOGIN_VERSIONS, NO_SASL, ClientLogin, renewal_ms
+from ottla.security.mechanism import AuthenticationError
 
 CLIENT_ID = "ottla"
 RESPONSE_SIZE_MIN = 6
@@ -22,6 +30,11 @@ RESPONSE_SIZE_MIN = 6
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
 # A TLS record begins with its type and a version whose first byte is 3.
 TLS_RECORD_TYPES = {0x14, 0x15, 0x16}
+# Where ApiVersions was answered, and the next request was not.
+WANTS_LOGIN = (
+    " at the first request, as a listener does that wants a login (SASL): give --user and --password-file, or "
+    "--command-config"
+)
 
 Response = TypeVar("Response", bound=Message)
 
@@ -40,10 +53,18 @@ class BrokerConnection:
         self.supported_features: dict[str, int] = {}
         self.finalized_features: dict[str, int] = {}
         self._turn = asyncio.Lock()
+        self._login: LoginCredentials | None = None
+        # When the session is to be renewed, by the clock of the loop; None: it does not end.
+        self._renewal_s: float | None = None
+        # What it means if the broker closes the connection now.
+        self._when_closed = "; is it a Kafka-protocol listener without TLS?"
 
     @classmethod
-    async def open(cls, address: Address, timeout_s: float) -> "BrokerConnection":
-        """Connect and agree on versions. Raises ClientError when there is no broker that answers."""
+    async def open(
+        cls, address: Address, timeout_s: float, login: LoginCredentials | None = None
+    ) -> "BrokerConnection":
+        """Connect, agree on versions, and log in if that is wanted. Raises ClientError when there is no broker that
+        answers, and LoginFailed."""
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -54,10 +75,18 @@ class BrokerConnection:
         connection = cls(address, reader, writer)
         try:
             await connection._agree_on_versions(timeout_s)
+            if login is not None:
+                await connection.log_in(login, timeout_s)
         except BaseException:
             await connection.close()
             raise
         return connection
+
+    async def log_in(self, credentials: LoginCredentials, timeout_s: float) -> None:
+        """Before the first request. Raises LoginFailed, and NoAnswer; the connection is of no use then."""
+        async with self._turn:
+            self._login = credentials
+            await self._authenticate(credentials, timeout_s)
 
     async def close(self) -> None:
         self._writer.close()
@@ -83,7 +112,42 @@ class BrokerConnection:
         if version is None:
             name = type(request).__name__.removesuffix("Request")
             raise ClientError(f"{self.address} does not offer {name} in a version that this command speaks")
-        return self._parse(answer, version, await self._exchange(request, version, timeout_s))
+        async with self._turn:
+            if self._login is not None and self._is_renewal_due():
+                await self._authenticate(self._login, timeout_s)
+            payload = await self._exchange(request, version, timeout_s)
+        self._when_closed = ""
+        return self._parse(answer, version, payload)
+
+    def _is_renewal_due(self) -> bool:
+        return self._renewal_s is not None and asyncio.get_running_loop().time() >= self._renewal_s
+
+    async def _authenticate(self, credentials: LoginCredentials, timeout_s: float) -> None:
+        user = credentials.user
+        self._when_closed = f" during the login of {user}"
+        try:
+            login = ClientLogin(credentials, secrets.token_hex(NONCE_BYTES))
+            request: SaslHandshakeRequest | SaslAuthenticateRequest | None = login.begin()
+            while request is not None:
+                answer = await self._login_answer(request, timeout_s)
+                request = await asyncio.to_thread(login.respond, answer)
+        except AuthenticationError as error:
+            raise LoginFailed(f"cannot log in to {self.address} as {user}: {error}") from None
+        wait_ms = renewal_ms(login.lifetime_ms, random())
+        self._renewal_s = None if wait_ms is None else asyncio.get_running_loop().time() + wait_ms / 1000
+        self._when_closed = ""
+
+    async def _login_answer(
+        self, request: SaslHandshakeRequest | SaslAuthenticateRequest, timeout_s: float
+    ) -> SaslHandshakeResponse | SaslAuthenticateResponse:
+        is_handshake = isinstance(request, SaslHandshakeRequest)
+        version = self.version_for(type(request))
+        if version is None or (is_handshake and version < LOGIN_VERSIONS[SaslHandshakeRequest]):
+            raise AuthenticationError(NO_SASL)
+        payload = await self._exchange(request, version, timeout_s)
+        if is_handshake:
+            return self._parse(SaslHandshakeResponse, version, payload)
+        return self._parse(SaslAuthenticateResponse, version, payload)
 
     async def _agree_on_versions(self, timeout_s: float) -> None:
         """Ask in our newest version; a broker that does not know it says so in version 0 and keeps the connection."""
@@ -99,22 +163,20 @@ class BrokerConnection:
         self.ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
         self.supported_features = {row.name: row.max_version for row in response.supported_features}
         self.finalized_features = {row.name: row.max_version_level for row in response.finalized_features}
+        self._when_closed = WANTS_LOGIN
 
     async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:
         """Send a request and return the answer to it, without its size."""
-        async with self._turn:
-            frame = self._wire.send(request, version)
-            try:
-                async with asyncio.timeout(timeout_s):
-                    self._writer.write(frame)
-                    await self._writer.drain()
-                    return await self._read_frame()
-            except TimeoutError:
-                raise NoAnswer(f"{self.address} did not answer within {timeout_s:g} s") from None
-            except (OSError, asyncio.IncompleteReadError):
-                raise NoAnswer(
-                    f"{self.address} closed the connection; is it a Kafka-protocol listener without TLS and SASL?"
-                ) from None
+        frame = self._wire.send(request, version)
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._writer.write(frame)
+                await self._writer.drain()
+                return await self._read_frame()
+        except TimeoutError:
+            raise NoAnswer(f"{self.address} did not answer within {timeout_s:g} s") from None
+        except (OSError, asyncio.IncompleteReadError):
+            raise NoAnswer(f"{self.address} closed the connection{self._when_closed}") from None
 
     async def _read_frame(self) -> bytes:
         head = await self._reader.readexactly(4)

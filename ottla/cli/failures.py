@@ -3,6 +3,7 @@
 Exception
 └── ClientError             the message is a whole sentence; a command prints it and ends with status 1
     ├── Interrupted         by Ctrl-C, and there was no orderly end; the status is 130
+    ├── LoginFailed             the listener wants no login, or not this one
     ├── NoAnswer            no connection, a lost one, or no answer in time: another attempt may do
     └── Refused             the broker answered with an error code
 """
@@ -70,6 +71,10 @@ class ClientError(Exception):
 
 
 class Interrupted(ClientError):
+    pass
+
+
+class LoginFailed(ClientError):
     pass
 
 

@@ -7,12 +7,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from os import environ
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
+from ottla.cli.login import FILE_VARIABLE, read_login
 from ottla.protocol.address import parse_addresses
 
 # Of the list of commands; click cuts a longer sentence.
@@ -101,7 +103,11 @@ def _matching(ctx: click.Context, incomplete: str, names: Callable[[Client], Awa
 
 
 async def _asked(ctx: click.Context, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
-    given: Any = ctx.params.get("bootstrap") or environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    file = ctx.params.get("command_config") or environ.get(FILE_VARIABLE)
+    login, properties = read_login({**ctx.params, "command_config": file and Path(file)})
+    given: Any = (
+        ctx.params.get("bootstrap") or environ.get("OTTLA_BOOTSTRAP") or properties.bootstrap or DEFAULT_BOOTSTRAP
+    )
     bootstrap = parse_addresses(given) if isinstance(given, str) else given
-    async with asyncio.timeout(WITHIN_S), Client(bootstrap, WITHIN_S) as client:
+    async with asyncio.timeout(WITHIN_S), Client(bootstrap, WITHIN_S, login) as client:
         return await names(client)

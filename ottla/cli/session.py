@@ -5,14 +5,16 @@ import functools
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ottla.cli.client import Client, ClientConfig
 from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
+from ottla.cli.login import LOGIN_PARAMETERS, login_options, read_login
 from ottla.cli.names import DEFAULT_BOOTSTRAP
 from ottla.cli.output import Output
 from ottla.protocol.address import Address, parse_addresses
@@ -72,7 +74,8 @@ def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: 
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--bootstrap`, `--timeout` and `--json`, and pass them as its first argument, a Session."""
+    """Give a command `--bootstrap`, the options of a login, `--request-timeout` and `--json`, and pass what they say as
+    its first argument, a Session."""
 
     @click.option(
         "--bootstrap",
@@ -84,6 +87,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         callback=_parse_bootstrap,
         help="Brokers to connect to first.",
     )
+    @login_options
     @click.option(
         "--request-timeout",
         "timeout_s",
@@ -96,6 +100,20 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
     @functools.wraps(command)
     def with_session(*, bootstrap: list[Address], timeout_s: float, as_json: bool, **values: Any) -> None:
-        command(Session(ClientConfig(bootstrap, timeout_s), Output(as_json)), **values)
+        login = {name: values.pop(name) for name in LOGIN_PARAMETERS}
+        command(Session(_client_config(bootstrap, timeout_s, login), Output(as_json)), **values)
 
     return with_session
+
+
+def _client_config(bootstrap: list[Address], timeout_s: float, login: Mapping[str, Any]) -> ClientConfig:
+    context = click.get_current_context()
+    try:
+        credentials, properties = read_login(login)
+        if context.get_parameter_source("bootstrap") is ParameterSource.DEFAULT:
+            bootstrap = properties.bootstrap or bootstrap
+    except ValueError as error:
+        raise click.UsageError(str(error), context) from error
+    for name in properties.without_meaning:
+        click.echo(f"Warning: {login['command_config']}: {name} means nothing to this command", err=True)
+    return ClientConfig(bootstrap, timeout_s, credentials)

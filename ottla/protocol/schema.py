@@ -45,6 +45,8 @@ _ZEROS: Final[dict[str, Any]] = {
     "records": None,
 }
 API_VERSIONS: Final = 18
+SECRET_FIELDS: Final = frozenset({"auth_bytes", "salt", "salted_password", "hmac"})
+"""A message that is shown, in a log or a traceback, does not show these."""
 
 _UNSET: Final[Any] = object()
 
@@ -122,7 +124,10 @@ class Message:
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields_of(type(self)))
+        values = ", ".join(
+            f"{field.name}={'[hidden]' if field.name in SECRET_FIELDS else repr(getattr(self, field.name))}"
+            for field in fields_of(type(self))
+        )
         return f"{type(self).__name__}({values})"
 
 

@@ -140,7 +140,7 @@ async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
         )
         metadata: Any = SimpleNamespace(image=image)
         manager = AddPartitionsToTxnManager(
-            broker.runtime, metadata, broker.network, asked_here, inter_broker_listener="PLAINTEXT"
+            broker.runtime, metadata, broker.network, asked_here, inter_broker_listener="PLAINTEXT", login=None
         )
         yield Asking(broker, manager, coordinator, image)
 

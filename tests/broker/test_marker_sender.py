@@ -121,7 +121,7 @@ def test_waiting_markers_are_counted_by_where_they_go() -> None:
     hosted: Any = SimpleNamespace(is_unloaded=False, handle=None, topic=TRANSACTION_STATE, index=0)
     nowhere: Any = None
     replicas: Any = SimpleNamespace(find=lambda *_: SimpleNamespace(high_watermark=0, leader_epoch_start=0))
-    sender = MarkerSender(runtime, replicas, metadata, nowhere, nowhere, inter_broker_listener="")
+    sender = MarkerSender(runtime, replicas, metadata, nowhere, nowhere, inter_broker_listener="", login=None)
     partitions = tuple(("t", index) for index in range(3))
     sender.send(hosted, WriteMarkers("tx", 1, 7, 0, True, 2, partitions))
 

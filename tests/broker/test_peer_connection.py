@@ -61,7 +61,7 @@ async def peer_that(tmp_path: Path, *answers: Answer, **settings: object) -> Asy
         writer.close()
 
     async with running_broker(tmp_path, **settings) as broker, serving(serve) as address:
-        peer = Peer(broker.runtime, broker.network, address, "broker-1-fetcher-0", SocketOptions())
+        peer = Peer(broker.runtime, broker.network, address, "broker-1-fetcher-0", SocketOptions(), None)
         await peer.connect()
         try:
             yield peer
@@ -115,7 +115,7 @@ async def test_the_loop_is_woken_late_only_within_a_long_answer(tmp_path: Path) 
         writer.close()
 
     async with running_broker(tmp_path) as broker, serving(serve) as address:
-        peer = Peer(broker.runtime, broker.network, address, "broker-1-fetcher-0", SocketOptions())
+        peer = Peer(broker.runtime, broker.network, address, "broker-1-fetcher-0", SocketOptions(), None)
         await peer.connect()
         assert peer._transport is not None
         tcp = peer._transport.get_extra_info("socket")
@@ -175,4 +175,4 @@ async def test_a_connection_that_breaks_ends_the_wait(tmp_path: Path) -> None:
 async def test_address_without_a_listener_is_one_sentence(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         with pytest.raises(PeerError, match="no connection: Connect call failed"):
-            await Peer(broker.runtime, broker.network, Address("127.0.0.1", 1), "c", SocketOptions()).connect()
+            await Peer(broker.runtime, broker.network, Address("127.0.0.1", 1), "c", SocketOptions(), None).connect()

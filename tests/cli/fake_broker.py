@@ -27,6 +27,8 @@ from ottla.protocol.messages import (
     metadata,
     offset_commit,
     offset_fetch,
+    sasl_authenticate,
+    sasl_handshake,
     unregister_broker,
 )
 from tests.fakes.frames import parse_request_header, response_frame
@@ -52,6 +54,8 @@ MODULES = (
     metadata,
     offset_commit,
     offset_fetch,
+    sasl_authenticate,
+    sasl_handshake,
     unregister_broker,
 )
 REQUESTS = {

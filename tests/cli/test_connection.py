@@ -77,7 +77,7 @@ async def test_an_unknown_host_is_said_to_be_unknown() -> None:
 @pytest.mark.parametrize(
     ("greeting", "sentence"),
     [
-        (b"", "127.0.0.1:PORT closed the connection; is it a Kafka-protocol listener without TLS and SASL?"),
+        (b"", "127.0.0.1:PORT closed the connection; is it a Kafka-protocol listener without TLS?"),
         (b"\x15\x03\x03\x00\x02\x02\x0a", "127.0.0.1:PORT speaks TLS, which this command does not"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "127.0.0.1:PORT speaks HTTP, not Kafka's protocol"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "127.0.0.1:PORT does not speak Kafka's protocol"),

@@ -46,6 +46,7 @@ NOT_PASTED_HERE = {
     "docs/benchmarks.md: make bench": "half an hour",
     f"{MONITORING}: curl": "tests/broker/admin/test_node_pages.py asks for the page",
     f"{MONITORING}: ottla serve --admin": "a broker starts with the documented arguments",
+    "docs/security-clients.md: $ ottla": "needs a listener with SASL: tests/cli/test_logged_in.py logs in at one",
     f"{CLIENTS}/spark.md: ": "needs Spark: tests/pipeline has the connector's tests",
     "docs/pipeline.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",

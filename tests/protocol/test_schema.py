@@ -16,6 +16,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import define, fields_of
 
@@ -28,6 +29,12 @@ Example  key none  versions 1-3  flexible none
     weight   uint32    0-2
   best       Row       3+  null = null
 """
+
+
+def test_a_message_that_is_shown_hides_a_password() -> None:
+    request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0her password")
+
+    assert repr(request) == "SaslAuthenticateRequest(auth_bytes=[hidden])"
 
 
 def test_a_message_has_its_apis_facts() -> None:

@@ -26,6 +26,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.security.client import LoginCredentials
 
 TopicPartition = tuple[str, int]
 Answered = Callable[[Mapping[TopicPartition, ErrorCode]], None]
@@ -59,6 +60,7 @@ class AddPartitionsToTxnManager:
         ask_here: AskedHere,
         *,
         inter_broker_listener: str,
+        login: LoginCredentials | None,
     ) -> None:
         """`ask_here` serves the request where this broker is the coordinator."""
         self._runtime = runtime
@@ -66,6 +68,7 @@ class AddPartitionsToTxnManager:
         self._network = network
         self._ask_here = ask_here
         self._inter_broker_listener = inter_broker_listener
+        self._login = login
         self._channels: dict[int, _Channel] = {}
 
     def ask(
@@ -95,7 +98,7 @@ class AddPartitionsToTxnManager:
 
     async def _serve(self, channel: "_Channel") -> None:
         """Until the broker has not been asked for a while."""
-        kept = KeptPeer(self._runtime, self._network, "transactions")
+        kept = KeptPeer(self._runtime, self._network, self._login, "transactions")
         try:
             while channel.queue or await self._is_woken(channel):
                 asked = channel.queue.take()

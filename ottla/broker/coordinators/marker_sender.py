@@ -35,6 +35,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.security.client import LoginCredentials
 from ottla.timer.wheel import TimerEntry
 
 # Some milliseconds of the leader's time; further markers wait for the next request.
@@ -101,6 +102,7 @@ class MarkerSender:
         write_here: MarkerWriter,
         *,
         inter_broker_listener: str,
+        login: LoginCredentials | None,
     ) -> None:
         """`write_here` serves the request for partitions that this broker leads."""
         self._runtime = runtime
@@ -109,6 +111,7 @@ class MarkerSender:
         self._network = network
         self._write_here = write_here
         self._inter_broker_listener = inter_broker_listener
+        self._login = login
         self._queues: dict[int, deque[_Markers]] = {}
         self._peers: dict[int, KeptPeer] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -242,7 +245,7 @@ class MarkerSender:
             raise PeerError("the broker is not in the metadata")
         kept = self._peers.get(leader)
         if kept is None:
-            kept = self._peers[leader] = KeptPeer(self._runtime, self._network, "markers")
+            kept = self._peers[leader] = KeptPeer(self._runtime, self._network, self._login, "markers")
         peer = await kept.connected(Address(*broker.endpoint(self._inter_broker_listener)))
         response: WriteTxnMarkersResponse = await peer.ask(request)
         return response

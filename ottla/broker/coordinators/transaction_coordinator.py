@@ -28,6 +28,7 @@ from ottla.coordinator.transactions.events import (
 from ottla.coordinator.transactions.shard import TransactionShard, transaction_request_error
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import Codec
+from ottla.security.client import LoginCredentials
 from ottla.timer.wheel import TimerEntry
 
 # Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
@@ -43,6 +44,7 @@ class TransactionCoordinator:
         network: Network,
         *,
         inter_broker_listener: str,
+        login: LoginCredentials | None,
         take_producer_id: Callable[[], int | None],
         write_markers_here: MarkerWriter,
         ensure_topic: Callable[[], None],
@@ -52,7 +54,13 @@ class TransactionCoordinator:
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         markers = self.markers = MarkerSender(
-            runtime, replicas, metadata, network, write_markers_here, inter_broker_listener=inter_broker_listener
+            runtime,
+            replicas,
+            metadata,
+            network,
+            write_markers_here,
+            inter_broker_listener=inter_broker_listener,
+            login=login,
         )
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,

@@ -18,6 +18,7 @@ from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.replication.partition import ACKS_ALL
+from ottla.security.client import LoginCredentials
 
 RETRY_S: Final = 1.0
 TIMEOUT_MS: Final = 30_000
@@ -33,13 +34,19 @@ class _Target(NamedTuple):
 
 class Forwarding:
     def __init__(
-        self, runtime: Runtime, metadata: ClusterMetadata, network: Network, *, inter_broker_listener: str
+        self,
+        runtime: Runtime,
+        metadata: ClusterMetadata,
+        network: Network,
+        *,
+        inter_broker_listener: str,
+        login: LoginCredentials | None,
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
         self._inter_broker_listener = inter_broker_listener
         self._task: asyncio.Task[None] | None = None
-        self._peer = KeptPeer(runtime, network, "events")
+        self._peer = KeptPeer(runtime, network, login, "events")
 
     @property
     def is_busy(self) -> bool:

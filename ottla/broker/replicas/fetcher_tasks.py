@@ -25,6 +25,7 @@ from ottla.replication.fetcher_requests import SYNC_WAIT_MS, FetcherConfig, Fetc
 from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, Fenced, Fetched, Restarted, Truncated
 from ottla.replication.partition import Partition
 from ottla.replication.replication_quota import ReplicationQuota
+from ottla.security.client import LoginCredentials
 from ottla.storage.durability import FlushWork
 from ottla.storage.log_producers import ProducersRestore
 
@@ -65,6 +66,7 @@ class FetcherTasks:
         metadata: Metadata,
         replicas: CopiedReplicas,
         network: Network,
+        login: LoginCredentials | None,
         recovery_points_fell: Callable[[Callable[[], None] | None], None],
         quota: ReplicationQuota,
     ) -> None:
@@ -76,7 +78,7 @@ class FetcherTasks:
         options = SocketOptions(
             receive_buffer_bytes=config.size_if_set(ReplicationOptions.replica_socket_receive_buffer_bytes)
         )
-        self._new_peer: Callable[[Address, str], Peer] = partial(Peer, runtime, network, options=options)
+        self._new_peer: Callable[[Address, str], Peer] = partial(Peer, runtime, network, options=options, login=login)
         self._manager = FetcherManager(
             FetcherConfig(
                 replica_id=runtime.node_id,

@@ -19,6 +19,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.security.client import LoginCredentials
 
 PARTITIONS_MAX: Final = 5000
 """Of other brokers; beyond it, who came first stays."""
@@ -50,12 +51,14 @@ class EndsOfPartitions:
         network: Network,
         *,
         inter_broker_listener: str,
+        login: LoginCredentials | None,
     ) -> None:
         self._runtime = runtime
         self._replicas = replicas
         self._metadata = metadata
         self._network = network
         self._inter_broker_listener = inter_broker_listener
+        self._login = login
         # Partitions without a replica here: when each was last looked for, and what its leader has answered.
         self._wanted_ms: dict[TopicPartition, int] = {}
         self._answered: dict[TopicPartition, PartitionEnds] = {}
@@ -102,7 +105,7 @@ class EndsOfPartitions:
         for node_id in peers.keys() - by_leader:
             peers.pop(node_id).close()
         for node_id, keys in by_leader.items():
-            kept = peers.get(node_id) or KeptPeer(self._runtime, self._network, "ends")
+            kept = peers.get(node_id) or KeptPeer(self._runtime, self._network, self._login, "ends")
             peers[node_id] = kept
             await self._ask(node_id, kept, keys)
 

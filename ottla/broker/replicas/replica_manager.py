@@ -24,6 +24,7 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leadership import FetchNoted, ReplicationRules
 from ottla.replication.partition import Partition, StateChange, TopicTraffic
+from ottla.security.client import LoginCredentials
 from ottla.storage.log import VerificationGuard
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
@@ -55,6 +56,7 @@ class ReplicaManager:
         network: Network,
         *,
         inter_broker_listener: str,
+        login: LoginCredentials | None,
         log_ends: LogEndReports,
         checkpoints: Checkpoints,
         log_failure: Callable[[str, int], KafkaError | None],
@@ -66,6 +68,7 @@ class ReplicaManager:
         self._directory = directory
         self._network = network
         self._inter_broker_listener = inter_broker_listener
+        self._login = login
         self._log_ends = log_ends
         self._checkpoints = checkpoints
         self._log_failure = log_failure
@@ -354,6 +357,7 @@ class ReplicaManager:
                 self._metadata,
                 self,
                 self._network,
+                self._login,
                 self._checkpoints.recovery_points_fell,
                 self.throttles.follower,
             )

@@ -3,10 +3,15 @@
 Records in an answer are parts of the receive buffer. They are the caller's until it asks for something else, so what a
 follower appends goes from there to the log as it came.
 
+Where the listener of the other broker has SASL, the connection begins with a login. A session that has a lifetime is
+renewed before it ends, between two requests.
+
 Brokers of one cluster speak the same versions; which ones is fixed here.
 """
 
 import asyncio
+import secrets
+from functools import partial
 from typing import Any
 
 from ottla.broker.runtime import Runtime
@@ -21,6 +26,9 @@ from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
+from ottla.security.client import NONCE_BYTES, LoginCredentials
+from ottla.security.client_login import LOGIN_VERSIONS, ClientLogin, renewal_ms
+from ottla.security.mechanism import AuthenticationError
 from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[type[Message], int] = {
@@ -30,6 +38,7 @@ VERSIONS: dict[type[Message], int] = {
     OffsetForLeaderEpochRequest: 4,
     ProduceRequest: 11,
     WriteTxnMarkersRequest: 2,
+    **LOGIN_VERSIONS,
 }
 
 # What the client ids of brokers begin with.
@@ -53,14 +62,25 @@ class Peer(asyncio.BufferedProtocol):
     """`await connect()` first. After a PeerError the connection is closed and not used again."""
 
     def __init__(
-        self, runtime: Runtime, network: Network, address: Address, client_id: str, options: SocketOptions
+        self,
+        runtime: Runtime,
+        network: Network,
+        address: Address,
+        client_id: str,
+        options: SocketOptions,
+        login: LoginCredentials | None,
     ) -> None:
+        """`login`: None where the listener at the address has no SASL."""
         config = runtime.config
         self._runtime = runtime
         self._network = network
         self._address = address
         self._wire = WireClient(client_id)
         self._options = options
+        self._login = login
+        # When the session is to be renewed; None: it does not end.
+        self._renewal_ms: int | None = None
+        self._has_answered = False
         self._timeout_ms = config.replica_socket_timeout_ms
         self._answer_bytes_max = (
             config.replica_fetch_response_max_bytes + config.socket_request_max_bytes + ANSWER_OVERHEAD_MAX
@@ -93,9 +113,35 @@ class Peer(asyncio.BufferedProtocol):
             raise PeerError(f"no connection: {error.strerror or error}") from None
         self._options.apply(self._transport)
         self._threshold = ReceiveThreshold(self._transport)
+        if self._login is not None:
+            await self._log_in()
+
+    async def _log_in(self) -> None:
+        """Raises PeerError. It closes the connection whatever it raises: the caller of `connect` has not got it yet."""
+        credentials = self._login
+        assert credentials is not None, "only where the other side has SASL"
+        self._renewal_ms = None
+        try:
+            login = ClientLogin(credentials, secrets.token_hex(NONCE_BYTES))
+            request: Message | None = login.begin()
+            while request is not None:
+                answer = await self.ask(request)
+                # The proof of a password takes thousands of hashes.
+                request = await self._runtime.in_thread(partial(login.respond, answer))
+        except (AuthenticationError, PeerError) as error:
+            self.close()
+            raise PeerError(f"no login as {credentials.user}: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+        wait_ms = renewal_ms(login.lifetime_ms, self._runtime.rng.random())
+        if wait_ms is not None:
+            self._renewal_ms = self._runtime.clock.now_ms() + wait_ms
 
     async def ask(self, request: Any) -> Any:
         """The answer to `request`, in the version that brokers speak. Raises PeerError."""
+        if self._renewal_ms is not None and self._runtime.clock.now_ms() >= self._renewal_ms:
+            await self._log_in()
         assert self._answer is None, "one request at a time"
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -146,7 +192,10 @@ class Peer(asyncio.BufferedProtocol):
     # What the transport calls.
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"the connection was lost: {exc or 'closed by the other side'}")
+        why = exc or "closed by the other side"
+        if exc is None and not self._has_answered and self._login is None:
+            why = f"{why} before its first answer, as by a listener that wants a login (SASL)"
+        self._fail(f"the connection was lost: {why}")
 
     def eof_received(self) -> bool:
         return False
@@ -178,6 +227,7 @@ class Peer(asyncio.BufferedProtocol):
             self._fail(f"an answer of {size} bytes, at most {self._answer_bytes_max} allowed")
             return
         self._size = SIZE_BYTES + size
+        self._has_answered = True
         # There is always room for a byte too many, so that it is seen.
         if self._size >= len(self._buffer):
             larger = memoryview(bytearray(self._size + 1))
@@ -189,10 +239,11 @@ class KeptPeer:
     """A connection that is kept from one request to the next, and made again where it is lost or the broker has
     another address."""
 
-    def __init__(self, runtime: Runtime, network: Network, purpose: str) -> None:
-        """`purpose` names the connection for the other side."""
+    def __init__(self, runtime: Runtime, network: Network, login: LoginCredentials | None, purpose: str) -> None:
+        """`purpose` names the connection for the other side; `login` as that of `Peer`."""
         self._runtime = runtime
         self._network = network
+        self._login = login
         self._client_id = f"{BROKER_CLIENT_ID}{runtime.node_id}-{purpose}"
         self._peer: Peer | None = None
         self._address: Address | None = None
@@ -202,7 +253,7 @@ class KeptPeer:
         if self._peer is not None and self._peer.is_open and self._address == address:
             return self._peer
         self.close()
-        peer = self._peer = Peer(self._runtime, self._network, address, self._client_id, SocketOptions())
+        peer = self._peer = Peer(self._runtime, self._network, address, self._client_id, SocketOptions(), self._login)
         self._address = address
         await peer.connect()
         return peer

@@ -16,13 +16,20 @@ def bootstrap(looks: Iterable[AddressLook]) -> Iterator[Diagnosis]:
         if look.problem is not None:
             subject = str(look.address)
             steps = tuple(look.steps)
-            yield Diagnosis("D1.cannot-connect", Severity.CRITICAL, subject, look.problem, look.advice, steps)
+            name = "D1.login-refused" if look.is_login_refused else "D1.cannot-connect"
+            yield Diagnosis(name, Severity.CRITICAL, subject, look.problem, look.advice, steps)
+
+
+def login_wanted(address: Address, mechanisms: Sequence[str]) -> Diagnosis:
+    text = f"{address} wants a login (SASL) by {' or '.join(mechanisms)}, and none was given"
+    advice = "give --user NAME and --password-file FILE, with --sasl-mechanism, or --command-config FILE"
+    return Diagnosis("D1.login-wanted", Severity.CRITICAL, str(address), text, advice)
 
 
 def no_metadata(address: Address, error: Exception) -> Diagnosis:
     """ApiVersions was answered and what came next was not."""
     text = f"{address} answers ApiVersions, and then: {error}"
-    advice = "most often the listener wants a login (SASL): use a listener without it, or ask from the broker's machine"
+    advice = "most often the listener wants a login that this command does not know, or the broker is about to stop"
     return Diagnosis("D1.no-metadata", Severity.CRITICAL, str(address), text, advice, is_sure=False)
 
 

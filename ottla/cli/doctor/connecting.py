@@ -1,4 +1,5 @@
-"""Looking at an address from here, step by step: its name, TCP, what is spoken (D1), and what time it is there."""
+"""Looking at an address from here, step by step: its name, TCP, what is spoken, whether the login succeeds (D1), and
+what time it is there."""
 
 import asyncio
 import ssl
@@ -10,8 +11,11 @@ from time import time
 from typing import TypeVar
 
 from ottla.cli.connection import BrokerConnection
-from ottla.cli.failures import ClientError, NoAnswer
+from ottla.cli.failures import ClientError, LoginFailed, NoAnswer
 from ottla.protocol.address import Address
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.security.client import LoginCredentials
 
 WITHIN_S = 5.0
 # The header Date has whole seconds: the time is up to one later.
@@ -28,14 +32,16 @@ class AddressLook:
     problem: str | None = None
     advice: str = ""
     does_resolve: bool = True
+    is_login_refused: bool = False
+    """Everything before the login succeeded."""
     steps: list[str] = field(default_factory=list[str])
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     supported: dict[str, int] = field(default_factory=dict[str, int])
     finalized: dict[str, int] = field(default_factory=dict[str, int])
 
 
-async def look_at(address: Address, timeout_s: float = WITHIN_S) -> AddressLook:
-    """Never raises for what is at the address."""
+async def look_at(address: Address, login: LoginCredentials | None = None, timeout_s: float = WITHIN_S) -> AddressLook:
+    """With a login, if there is one. Never raises for what is at the address."""
     look, loop = AddressLook(address), asyncio.get_running_loop()
     try:
         found = await _timed(look, "the name resolves", loop.getaddrinfo(address.host, address.port), timeout_s)
@@ -57,11 +63,15 @@ async def look_at(address: Address, timeout_s: float = WITHIN_S) -> AddressLook:
         look.advice = "start the broker, or look for its port: `listeners` in its properties"
         return look
     writer.close()
-    await _look_at_protocol(look, timeout_s)
+    connection = await _look_at_protocol(look, timeout_s)
+    if connection is not None:
+        if login is not None:
+            await _look_at_login(look, connection, login, timeout_s)
+        await connection.close()
     return look
 
 
-async def _look_at_protocol(look: AddressLook, timeout_s: float) -> None:
+async def _look_at_protocol(look: AddressLook, timeout_s: float) -> BrokerConnection | None:
     address = look.address
     try:
         connection = await _timed(look, "ApiVersions is answered", BrokerConnection.open(address, timeout_s), timeout_s)
@@ -77,10 +87,38 @@ async def _look_at_protocol(look: AddressLook, timeout_s: float) -> None:
             said = f"no answer to ApiVersions comes: {error}" if silent else str(error)
             look.problem = f"TCP to {address} works, but {said}"
             look.advice = "a broker before Kafka 0.10, one that is stopped or overloaded, or no broker at all"
-        return
+        return None
     look.ranges, look.supported = connection.ranges, connection.supported_features
     look.finalized = connection.finalized_features
-    await connection.close()
+    return connection
+
+
+async def _look_at_login(
+    look: AddressLook, connection: BrokerConnection, login: LoginCredentials, timeout_s: float
+) -> None:
+    what = f"the login as {login.user} by {login.mechanism} succeeds"
+    try:
+        await _timed(look, what, connection.log_in(login, timeout_s), timeout_s)
+    except (ClientError, TimeoutError) as error:
+        look.is_login_refused = isinstance(error, LoginFailed)
+        look.problem = str(error) or f"{look.address} does not answer the login within {timeout_s:g} s"
+        look.advice = "check the user, its password and the mechanism; the broker's log says more than its clients get"
+
+
+async def mechanisms_at(address: Address, timeout_s: float = WITHIN_S) -> list[str]:
+    """Those by which one can log in there; none where the listener wants no login, or does not say. A server names them
+    to a client that wants another one."""
+    try:
+        connection = await BrokerConnection.open(address, timeout_s)
+    except ClientError:
+        return []
+    try:
+        answer = await connection.ask(SaslHandshakeRequest(mechanism=""), SaslHandshakeResponse, timeout_s)
+    except ClientError:
+        return []
+    finally:
+        await connection.close()
+    return list(answer.mechanisms) if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else []
 
 
 async def _timed(look: AddressLook, what: str, doing: Awaitable[Result], timeout_s: float) -> Result:

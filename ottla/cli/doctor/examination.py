@@ -9,7 +9,7 @@ from ottla.cli.client import Client, ClientConfig
 from ottla.cli.doctor import address_checks, broker_checks, group_checks, partition_checks
 from ottla.cli.doctor.asker import Asker
 from ottla.cli.doctor.connecting import WITHIN_S as LOOK_WITHIN_S
-from ottla.cli.doctor.connecting import AddressLook, look_at
+from ottla.cli.doctor.connecting import AddressLook, look_at, mechanisms_at
 from ottla.cli.doctor.findings import Diagnosis, NotChecked, Report, counted
 from ottla.cli.doctor.histories import histories_if_any
 from ottla.cli.doctor.probing import could_probe, waiting_records
@@ -54,32 +54,39 @@ class Plan:
 
 async def examine(config: ClientConfig, plan: Plan) -> Report:
     report = Report()
-    looks = await asyncio.gather(*(look_at(address) for address in config.bootstrap))
+    looks = await asyncio.gather(*(look_at(address, config.login) for address in config.bootstrap))
     report.findings += address_checks.bootstrap(looks)
     answering = [look.address for look in looks if look.problem is None]
     if not answering:
         report.could_look = False
         return report
     try:
-        async with asyncio.timeout(WITHIN_S), Client(answering, config.timeout_s) as client:
-            await _examine_cluster(client, answering, plan, report)
+        async with asyncio.timeout(WITHIN_S), replace(config, bootstrap=answering).client() as client:
+            await _examine_cluster(client, replace(config, bootstrap=answering), plan, report)
     except TimeoutError:
         report.findings.append(address_checks.too_slow(WITHIN_S))
         report.could_look = False
     except ClientError as error:
-        report.findings.append(address_checks.no_metadata(answering[0], error))
+        report.findings.append(await _without_metadata(answering[0], config, error))
         report.could_look = False
     return report
 
 
-async def _examine_cluster(client: Client, bootstrap: list[Address], plan: Plan, report: Report) -> None:
+async def _without_metadata(address: Address, config: ClientConfig, error: ClientError) -> Diagnosis:
+    mechanisms = [] if config.login is not None else await mechanisms_at(address)
+    if mechanisms:
+        return address_checks.login_wanted(address, mechanisms)
+    return address_checks.no_metadata(address, error)
+
+
+async def _examine_cluster(client: Client, config: ClientConfig, plan: Plan, report: Report) -> None:
     cluster_id = (await client.metadata([])).cluster_id
     advertised = dict(client.brokers)
-    found = await asyncio.gather(*(look_at(address) for address in advertised.values()))
+    found = await asyncio.gather(*(look_at(address, config.login) for address in advertised.values()))
     looks = dict(zip(advertised, found, strict=True))
     reachable = {node_id: look.address for node_id, look in looks.items() if look.problem is None}
-    strangers = await _strangers(reachable, cluster_id)
-    report.findings += address_checks.advertised(looks, bootstrap, strangers)
+    strangers = await _strangers(reachable, config, cluster_id)
+    report.findings += address_checks.advertised(looks, config.bootstrap, strangers)
     asker = Asker(client, {node_id: address for node_id, address in reachable.items() if node_id not in strangers})
     exam = await _samples(asker, looks, plan)
     for check in CHECKS:
@@ -89,12 +96,12 @@ async def _examine_cluster(client: Client, bootstrap: list[Address], plan: Plan,
     report.looked_at = _looked_at(exam, asker.requests)
 
 
-async def _strangers(brokers: Mapping[int, Address], cluster_id: str | None) -> dict[int, str]:
+async def _strangers(brokers: Mapping[int, Address], config: ClientConfig, cluster_id: str | None) -> dict[int, str]:
     """Who answers at an advertised address although it is of another cluster, or another broker, in words."""
     found: dict[int, str] = {}
     for node_id, address in brokers.items():
         with suppress(ClientError):
-            async with Client([address], LOOK_WITHIN_S) as own:
+            async with ClientConfig([address], LOOK_WITHIN_S, config.login).client() as own:
                 there = await own.metadata([])
                 if there.cluster_id != cluster_id:
                     found[node_id] = f"a broker of another cluster ({there.cluster_id}, not {cluster_id})"

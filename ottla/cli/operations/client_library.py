@@ -1,4 +1,5 @@
-"""What produce and consume share: the log of aiokafka, their client library, and an orderly end at Ctrl-C."""
+"""What produce and consume share: the options and the log of aiokafka, their client library, and an orderly end at
+Ctrl-C."""
 
 import asyncio
 import logging
@@ -6,11 +7,31 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 from aiokafka.errors import GroupCoordinatorNotAvailableError, GroupLoadInProgressError
 
+from ottla.cli.client import ClientConfig
+
 # More would hide what the command itself prints.
 MESSAGES_MAX = 100
+
+
+def library_options(config: ClientConfig) -> dict[str, Any]:
+    """What a producer and a consumer are made with, whatever they do."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": ",".join(map(str, config.bootstrap)),
+        "client_id": "ottla",
+        "request_timeout_ms": config.timeout_ms,
+    }
+    if config.login is not None:
+        options |= {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": config.login.mechanism,
+            "sasl_plain_username": config.login.user,
+            "sasl_plain_password": config.login.password.reveal(),
+        }
+    return options
 
 
 class _OneLine(logging.Formatter):

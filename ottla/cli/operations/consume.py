@@ -5,13 +5,13 @@ import logging
 import re
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from ottla.cli.client import Client, ClientConfig
+from ottla.cli.client import ClientConfig
 from ottla.cli.failures import ClientError, Interrupted
-from ottla.cli.operations.client_library import on_signals, show_errors_only
+from ottla.cli.operations.client_library import library_options, on_signals, show_errors_only
 from ottla.cli.operations.record_source import Bounds, Offsets, RecordSource, find_bounds
 
 # How long one wait for records lasts; limits are looked at in between.
@@ -69,13 +69,11 @@ async def _started_consumer(config: ClientConfig, source: RecordSource, bounds: 
 
     show_errors_only()
     consumer: Any = AIOKafkaConsumer(
-        bootstrap_servers=config.bootstrap_servers,
-        client_id="ottla",
+        **library_options(config),
         group_id=source.group,
         auto_offset_reset="earliest" if source.start.from_beginning else "latest",
         enable_auto_commit=source.group is not None,
         isolation_level="read_committed" if source.committed_only else "read_uncommitted",
-        request_timeout_ms=config.timeout_ms,
     )
     if source.group is not None:
         if source.include is None:
@@ -114,7 +112,7 @@ async def _stop(config: ClientConfig, consumer: Any) -> bool:
 
 async def _is_reachable(config: ClientConfig) -> bool:
     try:
-        async with asyncio.timeout(STOP_WITHIN_S), Client(config.bootstrap, ANSWER_WITHIN_S):
+        async with asyncio.timeout(STOP_WITHIN_S), replace(config, timeout_s=ANSWER_WITHIN_S).client():
             return True
     except (ClientError, TimeoutError):
         return False

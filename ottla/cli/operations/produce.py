@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ottla.cli.client import ClientConfig
 from ottla.cli.failures import WORDS, ClientError
-from ottla.cli.operations.client_library import on_signals, show_errors_only
+from ottla.cli.operations.client_library import library_options, on_signals, show_errors_only
 from ottla.cli.operations.topics import reachable_partitions
 from ottla.cli.records import ProducerRecord
 from ottla.protocol.errors import ErrorCode
@@ -147,14 +147,12 @@ async def started_producer(config: ClientConfig, destination: Destination) -> An
 
     show_errors_only()
     producer: Any = AIOKafkaProducer(
-        bootstrap_servers=config.bootstrap_servers,
-        client_id="ottla",
+        **library_options(config),
         acks=destination.acks if destination.acks == "all" else int(destination.acks),
         compression_type=destination.compression,
         linger_ms=LINGER_MS,
         max_batch_size=BATCH_BYTES,
         max_request_size=REQUEST_BYTES_MAX,
-        request_timeout_ms=config.timeout_ms,
         transactional_id=destination.transactional_id,
         transaction_timeout_ms=destination.transaction_timeout_ms,
     )

@@ -1,0 +1,94 @@
+"""How a command logs in to brokers: the options for it, and what they mean together."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ottla.cli.client_properties import PLAINTEXT, PROTOCOL, ClientProperties
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials
+from ottla.security.secret import Secret
+
+PASSWORD_VARIABLE = "OTTLA_PASSWORD"
+FILE_VARIABLE = "OTTLA_COMMAND_CONFIG"
+# The strongest one: nothing weaker is tried by itself, for a false server would get at the password that way.
+DEFAULT_MECHANISM = "SCRAM-SHA-512"
+
+_OPTIONS = (
+    click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar=FILE_VARIABLE,
+        show_envvar=True,
+        help="Kafka's client properties: bootstrap.servers, security.protocol, sasl.mechanism, sasl.jaas.config.",
+    ),
+    click.option("--user", metavar="NAME", help="Log in (SASL) as this user."),
+    click.option(
+        "--password-file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=f"Its first line is the password of --user.  [default: the variable {PASSWORD_VARIABLE}]",
+    ),
+    click.option(
+        "--sasl-mechanism",
+        metavar="|".join(CLIENT_MECHANISMS),
+        type=click.Choice(CLIENT_MECHANISMS, case_sensitive=False),
+        help=f"How --user logs in.  [default: {DEFAULT_MECHANISM}]",
+    ),
+)
+
+LOGIN_PARAMETERS = ("command_config", "user", "password_file", "sasl_mechanism")
+
+
+def login_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that `read_login` reads."""
+    for decorate in reversed(_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+def read_login(
+    values: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> tuple[LoginCredentials | None, ClientProperties]:
+    """By whom to log in, if at all, and the properties that were read; `values` are those of the options, which go
+    before the file. Raises ValueError with a sentence."""
+    path: Path | None = values.get("command_config")
+    properties = ClientProperties({}) if path is None else ClientProperties.read(path)
+    user: str | None = values.get("user")
+    if user is None:
+        for option in ("password_file", "sasl_mechanism"):
+            if values.get(option) is not None:
+                raise ValueError(f"--{option.replace('_', '-')} needs --user")
+        return properties.login, properties
+    if properties.protocol == PLAINTEXT:
+        raise ValueError(f"--user logs in, but {PROTOCOL}={PLAINTEXT} of {path} has no login")
+    mechanism = values.get("sasl_mechanism") or properties.mechanism or DEFAULT_MECHANISM
+    return LoginCredentials(mechanism, user, _password(values.get("password_file"), environment)), properties
+
+
+def _password(path: Path | None, environment: Mapping[str, str]) -> Secret:
+    """Raises ValueError."""
+    if path is None:
+        where, text = f"the variable {PASSWORD_VARIABLE}", environment.get(PASSWORD_VARIABLE, "")
+        if not text:
+            raise ValueError(f"--user needs --password-file, or the password in {where}")
+    else:
+        where, text = str(path), _first_line(path)
+        if not text:
+            raise ValueError(f"{where} has no password in its first line")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the password in {where} is not UTF-8") from None
+    return Secret(text)
+
+
+def _first_line(path: Path) -> str:
+    """Raises ValueError."""
+    try:
+        return path.read_text(errors="surrogateescape").partition("\n")[0].removesuffix("\r")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
