@@ -115,7 +115,7 @@ class SaslExchange:
         return self._complete(result, now_ms, now_wall_ms)
 
     def _complete(self, known: Authenticated, now_ms: int, now_wall_ms: int) -> Reply:
-        lifetimes = []
+        lifetimes: list[int] = []
         if known.expires_wall_ms is not None:
             lifetimes.append(max(known.expires_wall_ms - now_wall_ms, 0))
         longest = self._reauthentication_ms(self._mechanism_name)

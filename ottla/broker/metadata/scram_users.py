@@ -1,0 +1,93 @@
+"""Users' SCRAM credentials as administrators alter and list them (§80); the metadata store keeps them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import in_slices
+from ottla.cluster.scram_users import (
+    ScramAlteration,
+    ScramUpsertion,
+    alter_scram_users,
+    check_alterations,
+    check_count,
+    derived_put,
+)
+from ottla.cluster.store import SCRAM, CommitResult, Put, Snapshot, TooLarge, Transaction, Unavailable
+from ottla.protocol.errors import ErrorCode, KafkaError, PolicyViolation, error_for
+from ottla.security.scram_credential import ScramHash
+
+
+class UserMechanism(NamedTuple):
+    """What may be shown of a credential."""
+
+    scram: ScramHash
+    iterations: int
+
+
+class ScramUserManager:
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+
+    async def alter(self, alterations: Sequence[ScramAlteration]) -> dict[str, KafkaError]:
+        """Deletions come first. Returns when this broker's image shows all that was altered, with why users are
+        refused; raises the KafkaError of all users, of whom none is altered then."""
+        check_count(alterations)
+        upsertions = [each for each in alterations if isinstance(each, ScramUpsertion)]
+        derived = await in_slices(derived_put, upsertions)
+        puts = {each: put for each, put in zip(upsertions, derived, strict=True) if put is not None}
+        await self._know_all_that_is_deleted(alterations)
+        change = _Change(self._metadata, alterations, puts)
+        await self._metadata.commit_planned(change.plan, _refusal)
+        return change.refused
+
+    async def mechanisms_of(self, users: Sequence[str]) -> list[list[UserMechanism]]:
+        """Of each user; of one who has no credential, nothing."""
+        return await in_slices(self._of_user, users)
+
+    async def all_mechanisms(self) -> dict[str, list[UserMechanism]]:
+        """Of everybody who has a credential, in order of their names."""
+        users = sorted({user for _, user in self._metadata.image.scram_credentials})
+        found = zip(users, await self.mechanisms_of(users), strict=True)
+        # Between two steps the last credential of a user may have gone.
+        return {user: mechanisms for user, mechanisms in found if mechanisms}
+
+    def _of_user(self, user: str) -> list[UserMechanism]:
+        credentials = self._metadata.image.scram_credentials
+        found = ((scram, credentials.get((scram, user))) for scram in ScramHash)
+        return [UserMechanism(scram, each.iterations) for scram, each in found if each is not None]
+
+    async def _know_all_that_is_deleted(self, alterations: Sequence[ScramAlteration]) -> None:
+        """A credential that this broker does not know may have been made at another one just now."""
+        credentials = self._metadata.image.scram_credentials
+        deletions = (each for each in alterations if not isinstance(each, ScramUpsertion))
+        # An int is as good as the ScramHash of its value.
+        if all((each.mechanism, each.user) in credentials for each in deletions):
+            return
+        stored = await self._metadata.read(SCRAM)
+        if isinstance(stored, Snapshot):
+            await self._metadata.applied(max((entry.revision for entry in stored.entries), default=0))
+
+
+class _Change:
+    """Planned again on every image until the store takes it."""
+
+    def __init__(
+        self, metadata: ClusterMetadata, alterations: Sequence[ScramAlteration], puts: dict[ScramUpsertion, Put]
+    ) -> None:
+        self.refused: dict[str, KafkaError] = {}
+        self._metadata = metadata
+        self._alterations = alterations
+        self._puts = puts
+
+    def plan(self) -> Transaction:
+        image = self._metadata.image
+        self.refused = check_alterations(image, self._alterations)
+        return alter_scram_users(image, self._alterations, self.refused, self._puts)
+
+
+def _refusal(result: CommitResult) -> KafkaError:
+    if isinstance(result, TooLarge):
+        return PolicyViolation(f"{result.reason}: alter fewer users in one request")
+    why = f"the metadata store does not answer: {result.reason}" if isinstance(result, Unavailable) else "try again"
+    return error_for(ErrorCode.REQUEST_TIMED_OUT, why)
