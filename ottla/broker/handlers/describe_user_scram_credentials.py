@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from ottla.broker.metadata.scram_users import ScramUserManager, UserMechanism
+from ottla.broker.metadata.scram_users import ScramMechanismInfo, ScramUserManager
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_user_scram_credentials import (
@@ -30,7 +30,7 @@ async def handle(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-def _described(user: str, mechanisms: Sequence[UserMechanism]) -> DescribeUserScramCredentialsResult:
+def _described(user: str, mechanisms: Sequence[ScramMechanismInfo]) -> DescribeUserScramCredentialsResult:
     if not mechanisms:
         why = f"Attempt to describe a user credential that does not exist: {user}"
         return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, why)

@@ -18,7 +18,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, PolicyViolation, error_
 from ottla.security.scram_credential import ScramHash
 
 
-class UserMechanism(NamedTuple):
+class ScramMechanismInfo(NamedTuple):
     """What may be shown of a credential."""
 
     scram: ScramHash
@@ -41,21 +41,21 @@ class ScramUserManager:
         await self._metadata.commit_planned(change.plan, _refusal)
         return change.refused
 
-    async def mechanisms_of(self, users: Sequence[str]) -> list[list[UserMechanism]]:
+    async def mechanisms_of(self, users: Sequence[str]) -> list[list[ScramMechanismInfo]]:
         """Of each user; of one who has no credential, nothing."""
         return await in_slices(self._of_user, users)
 
-    async def all_mechanisms(self) -> dict[str, list[UserMechanism]]:
+    async def all_mechanisms(self) -> dict[str, list[ScramMechanismInfo]]:
         """Of everybody who has a credential, in order of their names."""
         users = sorted({user for _, user in self._metadata.image.scram_credentials})
         found = zip(users, await self.mechanisms_of(users), strict=True)
         # Between two steps the last credential of a user may have gone.
         return {user: mechanisms for user, mechanisms in found if mechanisms}
 
-    def _of_user(self, user: str) -> list[UserMechanism]:
+    def _of_user(self, user: str) -> list[ScramMechanismInfo]:
         credentials = self._metadata.image.scram_credentials
         found = ((scram, credentials.get((scram, user))) for scram in ScramHash)
-        return [UserMechanism(scram, each.iterations) for scram, each in found if each is not None]
+        return [ScramMechanismInfo(scram, each.iterations) for scram, each in found if each is not None]
 
     async def _know_all_that_is_deleted(self, alterations: Sequence[ScramAlteration]) -> None:
         """A credential that this broker does not know may have been made at another one just now."""
