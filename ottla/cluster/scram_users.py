@@ -7,7 +7,6 @@ value, and have no cause that holds it.
 
 import json
 from base64 import b64decode, b64encode
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -131,12 +130,14 @@ def check_count(alterations: Sequence[ScramAlteration]) -> None:
 def check_alterations(image: MetadataImage, alterations: Sequence[ScramAlteration]) -> dict[str, KafkaError]:
     """Why users are refused: of each, what is wrong first. Nothing of a refused user is changed. `alterations` has the
     deletions first."""
-    times = Counter((each.user, each.mechanism) for each in alterations)
+    seen: set[tuple[str, int]] = set()
     refused: dict[str, KafkaError] = {}
     for each in alterations:
         if each.user in refused:
             continue
-        error = _twice(times[each.user, each.mechanism]) or _wrong_name_or_mechanism(each) or _wrong(image, each)
+        is_first = (each.user, each.mechanism) not in seen
+        seen.add((each.user, each.mechanism))
+        error = _wrong_name_or_mechanism(each) or _wrong(image, each) if is_first else _twice()
         if error is not None:
             refused[each.user] = error
     return refused
@@ -173,9 +174,7 @@ def derived_put(wanted: ScramUpsertion) -> Put | None:
     return Put(scram_key((scram, wanted.user)), scram_value(credential))
 
 
-def _twice(times: int) -> KafkaError | None:
-    if times == 1:
-        return None
+def _twice() -> KafkaError:
     return error_for(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 

@@ -102,7 +102,8 @@ async def test_refused_users_are_named_and_the_others_altered(tmp_path: Path) ->
                 upsertion("few", iterations=1),
                 upsertion("odd", 9),
                 upsertion("twice"),
-                deletions=(deletion("missing"), deletion("twice")),
+                upsertion("twice"),
+                deletions=(deletion("missing"), deletion("missing")),
             ),
             0,
         )

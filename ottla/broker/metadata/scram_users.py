@@ -7,13 +7,15 @@ from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import in_slices
 from ottla.cluster.scram_users import (
     ScramAlteration,
+    ScramDeletion,
     ScramUpsertion,
     alter_scram_users,
     check_alterations,
     check_count,
     derived_put,
+    scram_key,
 )
-from ottla.cluster.store import SCRAM, CommitResult, Put, Snapshot, TooLarge, Transaction, Unavailable
+from ottla.cluster.store import SCRAM, CommitResult, Put, TooLarge, Transaction, Unavailable
 from ottla.protocol.errors import ErrorCode, KafkaError, PolicyViolation, error_for
 from ottla.security.scram_credential import ScramHash
 
@@ -36,7 +38,7 @@ class ScramUserManager:
         upsertions = [each for each in alterations if isinstance(each, ScramUpsertion)]
         derived = await in_slices(derived_put, upsertions)
         puts = {each: put for each, put in zip(upsertions, derived, strict=True) if put is not None}
-        await self._know_all_that_is_deleted(alterations)
+        await self._know_those_deleted(alterations)
         change = _Change(self._metadata, alterations, puts)
         await self._metadata.commit_planned(change.plan, _refusal)
         return change.refused
@@ -57,16 +59,22 @@ class ScramUserManager:
         found = ((scram, credentials.get((scram, user))) for scram in ScramHash)
         return [ScramMechanismInfo(scram, each.iterations) for scram, each in found if each is not None]
 
-    async def _know_all_that_is_deleted(self, alterations: Sequence[ScramAlteration]) -> None:
-        """A credential that this broker does not know may have been made at another one just now."""
-        credentials = self._metadata.image.scram_credentials
-        deletions = (each for each in alterations if not isinstance(each, ScramUpsertion))
-        # An int is as good as the ScramHash of its value.
-        if all((each.mechanism, each.user) in credentials for each in deletions):
+    async def _know_those_deleted(self, alterations: Sequence[ScramAlteration]) -> None:
+        """Returns once the image has what the store has of them by now: another broker may have acknowledged what this
+        one has not heard of, and only what comes later may be a reason to find no credential."""
+        keys = [_key(each) for each in alterations if isinstance(each, ScramDeletion)]
+        if not keys:
             return
-        stored = await self._metadata.read(SCRAM)
-        if isinstance(stored, Snapshot):
-            await self._metadata.applied(max((entry.revision for entry in stored.entries), default=0))
+        stored = await self._metadata.read(keys[0] if len(keys) == 1 else SCRAM)
+        if isinstance(stored, Unavailable):
+            raise _refusal(stored)
+        await self._metadata.applied(max((entry.revision for entry in stored.entries), default=0))
+
+
+def _key(deletion: ScramDeletion) -> str:
+    """A prefix of its key where the mechanism is not known."""
+    known = deletion.mechanism in {*ScramHash}
+    return scram_key((ScramHash(deletion.mechanism), deletion.user)) if known else SCRAM
 
 
 class _Change:
