@@ -20,6 +20,7 @@ from ottla.broker.metadata.controller_role import ControllerRole
 from ottla.broker.metadata.deleted_topics import DeletedTopics
 from ottla.broker.metadata.dynamic_configs import ConfigPublisher
 from ottla.broker.metadata.producer_ids import ProducerIds
+from ottla.broker.metadata.scram_users import ScramUserManager
 from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.replicas.log_end_reports import LogEndReports
 from ottla.broker.replicas.offsets_verification import OffsetsVerification
@@ -82,6 +83,7 @@ class Parts:
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
+        self.scram_users = ScramUserManager(self.metadata)
         self.loggers = BrokerLoggers(runtime)
         self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.group_loader = self._make_group_loader()

@@ -9,6 +9,8 @@ they are not.
 """
 
 import asyncio
+import secrets
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
@@ -74,6 +76,7 @@ class Broker:
         self.config = config
         self._clock = clock or SystemClock()
         self._rng = rng or Random()
+        self._random_bytes = secrets.token_bytes if rng is None else _repeatable(rng)
         self.log = log or LazyLog()
         self._executor = executor
         self._data_dir = data_dir
@@ -96,6 +99,7 @@ class Broker:
             rng=self._rng,
             log=self.log,
             executor=self._executor,
+            random_bytes=self._random_bytes,
         )
         self.life.recovery = self.runtime.recovery
         if self.config.without_effect:
@@ -258,3 +262,10 @@ class Broker:
     def groups(self) -> "GroupCoordinator":
         """The group coordinator, imported here, which takes its time, unless that has been done."""
         return self.parts.groups
+
+
+def _repeatable(rng: Random) -> Callable[[int], bytes]:
+    """Secrets of a broker under test, which follow from its seed and leave what `rng` gives as it is."""
+    own = Random()
+    own.setstate(rng.getstate())
+    return own.randbytes

@@ -26,7 +26,7 @@ from ottla.broker.server.network import TcpNetwork
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
-from ottla.storage.files import reason_of
+from ottla.storage.files import DIRECTORY_MODE, reason_of
 
 if TYPE_CHECKING:
     from ottla.broker.admin.site import ProcessAdmin
@@ -183,7 +183,7 @@ class LocalCluster:
         loop = asyncio.get_running_loop()
         self._wheel = LoopWheel(loop, self._clock, lambda: None, self._report)
         try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
+            self._data_dir.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
             self._store = EmbeddedStore(
                 self._data_dir / METADATA_FILE,
                 clock=self._clock,

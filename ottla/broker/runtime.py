@@ -9,6 +9,7 @@ before a wait may be old behind it.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from itertools import islice
@@ -53,6 +54,11 @@ class Runtime(Protocol):
 
     @property
     def rng(self) -> Random: ...
+
+    @property
+    def random_bytes(self) -> Callable[[int], bytes]:
+        """So many bytes that no attacker can guess, for secrets; `rng` is for all else."""
+        ...
 
     @property
     def log(self) -> LazyLog: ...
@@ -112,11 +118,13 @@ class LoopRuntime:
         rng: Random,
         log: LazyLog,
         executor: Executor | None,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.config = config
         self.node_id = node_id
         self.clock = clock
         self.rng = rng
+        self.random_bytes = random_bytes
         self.log = log
         self.is_serving = False
         self.loop = loop

@@ -12,6 +12,7 @@ COMMANDS = {
     "partitions": "ottla.cli.commands.partitions:partitions",
     "groups": "ottla.cli.commands.groups:groups",
     "transactions": "ottla.cli.commands.transactions:transactions",
+    "users": "ottla.cli.commands.users:users",
     "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
     "doctor": "ottla.cli.commands.doctor:doctor",

@@ -56,6 +56,7 @@ WORDS = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still loading",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator at the moment",
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker could not write to its disk, which may be full; its log says why",
+    ErrorCode.RESOURCE_NOT_FOUND: "it does not exist",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "access is denied",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "access is denied",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "access is denied",

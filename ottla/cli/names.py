@@ -94,6 +94,15 @@ def complete_transactional_ids(ctx: click.Context, _parameter: click.Parameter, 
     return _matching(ctx, incomplete, names)
 
 
+def complete_users(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from ottla.cli.operations.users import list_users
+
+    async def names(client: Client) -> list[str]:
+        return [user.name for user in await list_users(client)]
+
+    return _matching(ctx, incomplete, names)
+
+
 def _matching(ctx: click.Context, incomplete: str, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
     """Nothing where no broker answers: an error would stand in the middle of what is being typed."""
     try:

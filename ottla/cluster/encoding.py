@@ -11,6 +11,10 @@ topics/<name>               topic id and number of partitions
 partitions/<name>/<index>   leader, epochs, replicas, ISR…; a key of its own, so that ISR changes do not collide
 configs/topics/<name>       the topic's own configs
 configs/brokers/<id>        properties altered at run time for one broker; with no id, for all brokers
+scram/<mechanism>/<user>    a user's SCRAM credential (`scram_users`); of the name, what is not a letter, a digit or one
+                            of `_.-~` is written as %XX
+secrets/decoy               random bytes that the salts of users who do not exist are made from, written by the first
+                            broker
 deleted/<topic id>          a deleted topic, and the brokers that may still have logs of it; each takes itself out
                             when it has none, and the mark goes with the last
 """
@@ -31,7 +35,7 @@ from ottla.cluster.image import (
     PartitionInfo,
     TopicInfo,
 )
-from ottla.cluster.store import Change, Delete, Entry, Put, StoreError
+from ottla.cluster.store import SECRETS, Change, Delete, Entry, Put, StoreError
 
 CLUSTER_ID = "cluster-id"
 CONTROLLER = "controller"
@@ -46,6 +50,8 @@ TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 ALL_BROKERS = ""
 DELETED = "deleted/"
+DECOY_SECRET = f"{SECRETS}decoy"
+DECOY_SECRET_BYTES_MIN = 16
 
 # At some 10 µs each, what a loop does in a few milliseconds.
 ENTRIES_PER_SLICE = 256
@@ -265,6 +271,21 @@ def _deletion_mark_of(entry: Entry) -> DeletionMark:
         return DeletionMark(topic_id, value["name"], tuple(value["brokers"]), entry.revision)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
+
+
+def decoy_secret_value(secret: bytes) -> bytes:
+    return _to_bytes({"secret": secret.hex()})
+
+
+def decoy_secret_of(entry: Entry) -> bytes:
+    """The error shows nothing of a secret, and has no cause that would."""
+    try:
+        secret = bytes.fromhex(_parse(entry.value.decode())["secret"])
+    except (KeyError, TypeError, ValueError):
+        secret = b""
+    if len(secret) < DECOY_SECRET_BYTES_MIN:
+        raise StoreError(f"the metadata under {entry.key} is damaged")
+    return secret
 
 
 def parsed(entry: Entry) -> Any:

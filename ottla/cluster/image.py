@@ -28,6 +28,9 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 K = TypeVar("K")
 V = TypeVar("V")
 
+ScramUser = tuple[ScramHash, str]
+"""A user has a credential for each mechanism."""
+
 # KIP-890, whose second part is level 2.
 TRANSACTION_VERSION = "transaction.version"
 
@@ -194,10 +197,9 @@ class MetadataImage:
     topics_by_id: Mapping[bytes, TopicInfo] = field(default_factory=lambda: Overlay[bytes, TopicInfo]())
     controller_epoch: int = 0
     features: FinalizedFeatures = FINALIZED_BEFORE
-    scram_credentials: Mapping[tuple[ScramHash, str], ScramCredential] = field(
-        default_factory=lambda: MappingProxyType({})
+    scram_credentials: Mapping[ScramUser, ScramCredential] = field(
+        default_factory=lambda: Overlay[ScramUser, ScramCredential]()
     )
-    """By mechanism and user."""
     decoy_secret: bytes = b""
     """Of the cluster: what the salts of users who do not exist are made from."""
     revision: int = field(default=0, compare=False)
@@ -249,6 +251,10 @@ class MetadataImage:
             topics=_overlay(self.topics).with_changes(changed),
             topics_by_id=_overlay(self.topics_by_id).with_changes(by_id),
         )
+
+    def with_scram_credentials(self, changed: Mapping[ScramUser, ScramCredential | None]) -> "MetadataImage":
+        """The image after credentials were written or, with None, deleted."""
+        return replace(self, scram_credentials=_overlay(self.scram_credentials).with_changes(changed))
 
     def with_brokers(self, changed: Mapping[int, BrokerInfo | None]) -> "MetadataImage":
         """The image after brokers were registered or altered, or (None) unregistered; in the order of their ids."""

@@ -1,7 +1,9 @@
 """The SQLite file of the embedded metadata store: what was committed, and the revision it was committed at."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -10,6 +12,7 @@ from ottla.cluster.store import NO_LEASE, Change, Entry, Put, StoreError
 # "otla", so that a foreign SQLite file is recognised; and the version of the table below.
 _APPLICATION_ID = 0x6F746C61
 _LAYOUT = 1
+FILE_MODE = 0o600
 
 
 class MetadataFile:
@@ -18,6 +21,7 @@ class MetadataFile:
     def __init__(self, path: Path) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store."""
         self._in_use = Lock()
+        _close_to_others(path)
         try:
             # Opened in one thread and written in others, one after the other.
             self._database = sqlite3.connect(path, isolation_level=None, timeout=0.0, check_same_thread=False)
@@ -65,6 +69,17 @@ class MetadataFile:
         """After a write that is under way."""
         with self._in_use:
             self._database.close()
+
+
+def _close_to_others(path: Path) -> None:
+    """It holds what users log in with. SQLite gives the files beside it the modes of this one."""
+    # What is wrong with the path SQLite says. A file that is there is not opened: closing it again would end the locks
+    # that another store of this process has on it.
+    with suppress(OSError):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        except FileExistsError:
+            path.chmod(FILE_MODE)
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:

@@ -21,6 +21,7 @@ from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
+    DECOY_SECRET,
     FEATURES,
     LOG_ENDS,
     LOST_DATA,
@@ -29,6 +30,7 @@ from ottla.cluster.encoding import (
     broker_of,
     config_value,
     controller_value,
+    decoy_secret_value,
     log_ends_value,
     partition_of,
     registration_value,
@@ -67,6 +69,8 @@ class Registration:
     min_insync_replicas: int | None = None
     """What a new cluster keeps for all brokers from the start; None: nothing."""
     features: Mapping[str, LevelRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
+    decoy_secret: bytes = field(default=b"", repr=False)
+    """Random: what a cluster gets that has none; empty: it gets none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,9 @@ def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> T
         raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
     if stored is not None:
         check_supports_finalized(wanted.features, found.get(FEATURES))
+    decided_on = (CLUSTER_ID, FEATURES, DECOY_SECRET, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}")
     return Transaction(
-        tuple(
-            Expect(key, found[key].revision if key in found else ABSENT)
-            for key in (CLUSTER_ID, FEATURES, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}")
-        ),
+        tuple(Expect(key, found[key].revision if key in found else ABSENT) for key in decided_on),
         tuple(_changes(wanted, found, known, lease_id)),
     )
 
@@ -200,6 +202,8 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
         changes += (Put(CLUSTER_ID, wanted.cluster_id.encode()), finalize_in_new_cluster(wanted.features))
         if wanted.min_insync_replicas is not None:
             changes.append(min_isr_of_cluster(wanted.min_insync_replicas))
+    if wanted.decoy_secret and DECOY_SECRET not in found:
+        changes.append(Put(DECOY_SECRET, decoy_secret_value(wanted.decoy_secret)))
     if known is None or broker_of(known).incarnation != wanted.incarnation:
         broker = BrokerInfo(
             wanted.node_id,

@@ -20,6 +20,10 @@ from ottla.protocol.address import Address, parse_addresses
 ABSENT = 0
 NO_LEASE = 0
 
+# Keys with secret values: no text shows them.
+SCRAM = "scram/"
+SECRETS = "secrets/"
+
 
 class StoreError(Exception):
     """The store cannot be opened or read: one sentence for the operator."""
@@ -31,6 +35,9 @@ class Entry(NamedTuple):
     key: str
     value: bytes
     revision: int
+
+    def __repr__(self) -> str:
+        return f"Entry(key={self.key!r}, value={_shown(self)}, revision={self.revision})"
 
 
 class Expect(NamedTuple):
@@ -46,6 +53,9 @@ class Put(NamedTuple):
     key: str
     value: bytes
     lease_id: int = NO_LEASE
+
+    def __repr__(self) -> str:
+        return f"Put(key={self.key!r}, value={_shown(self)}, lease_id={self.lease_id})"
 
 
 class Delete(NamedTuple):
@@ -168,6 +178,10 @@ class MetadataStore(Protocol):
     def close(self) -> None:
         """End the session: its watches end, and no callback comes any more."""
         ...
+
+
+def _shown(written: Entry | Put) -> str:
+    return "[hidden]" if written.key.startswith((SCRAM, SECRETS)) else repr(written.value)
 
 
 def parse_store_url(url: str) -> list[Address]:

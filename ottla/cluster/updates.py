@@ -11,6 +11,7 @@ from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
+    DECOY_SECRET,
     FEATURES,
     LOG_ENDS,
     LOST_DATA,
@@ -19,6 +20,7 @@ from ottla.cluster.encoding import (
     TOPIC_CONFIGS,
     TOPICS,
     broker_of,
+    decoy_secret_of,
     features_of,
     log_ends_of,
     parsed,
@@ -34,9 +36,13 @@ from ottla.cluster.image import (
     BrokerState,
     MetadataImage,
     PartitionInfo,
+    ScramUser,
     TopicInfo,
 )
-from ottla.cluster.store import Changes, Entry, Snapshot
+from ottla.cluster.overlay import Overlay
+from ottla.cluster.scram_users import scram_credential_of, scram_credentials_in_slices, scram_user
+from ottla.cluster.store import SCRAM, Changes, Entry, Snapshot
+from ottla.security.scram_credential import ScramCredential
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +56,32 @@ class ImageUpdate:
     controller_changed: bool
 
 
-def applied(image: MetadataImage, event: Snapshot | Changes, topics: Sequence[TopicInfo] | None = None) -> ImageUpdate:
-    """`topics` are those of a snapshot, where they are known already.
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The long parts of a snapshot, which can be parsed a few entries at a time."""
+
+    topics: Sequence[TopicInfo]
+    scram_credentials: Mapping[ScramUser, ScramCredential]
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> "Understood":
+        """Raises StoreError."""
+        credentials = {owner: each for some in scram_credentials_in_slices(entries) for owner, each in some.items()}
+        return cls(topics_of(entries), credentials)
+
+
+def applied(image: MetadataImage, event: Snapshot | Changes, understood: Understood | None = None) -> ImageUpdate:
+    """`understood` is of a snapshot, where that was parsed already.
 
     Raises StoreError when something in the event cannot be understood; the image is then as it was."""
     if isinstance(event, Changes):
         return _from_changes(image, event)
-    return _from_snapshot(image, event, topics_of(event.entries) if topics is None else topics)
+    return _from_snapshot(image, event, understood or Understood.of(event.entries))
 
 
-def _from_snapshot(image: MetadataImage, snapshot: Snapshot, topics: Sequence[TopicInfo]) -> ImageUpdate:
+def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Understood) -> ImageUpdate:
     """Everything was read again: what is not in it is gone."""
-    names = {topic.name: topic for topic in topics}
+    names = {topic.name: topic for topic in understood.topics}
     changed: dict[str, TopicInfo | None] = {
         name: names.get(name) for name in (*image.topics, *names) if _differs(image.topics.get(name), names.get(name))
     }
@@ -71,6 +91,8 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, topics: Sequence[To
         controller_id=NO_LEADER,
         controller_epoch=0,
         features=FINALIZED_BEFORE,
+        scram_credentials=Overlay(understood.scram_credentials),
+        decoy_secret=b"",
     )
     others = _Others(fresh, dict.fromkeys(image.brokers))
     others.put(snapshot.entries)
@@ -83,7 +105,9 @@ def _from_changes(image: MetadataImage, changes: Changes) -> ImageUpdate:
     others.put(changes.puts)
     others.delete(changes.deletes)
     topics = _topics_after(image, changes)
+    credentials = _scram_credentials_after(changes)
     after = others.image().with_topics(topics) if topics else others.image()
+    after = after.with_scram_credentials(credentials) if credentials else after
     return _update(image, after, {name: _partitions_changed(image, after, name) for name in topics})
 
 
@@ -185,6 +209,13 @@ def _topic_name(key: str) -> str | None:
     return None
 
 
+def _scram_credentials_after(changes: Changes) -> dict[ScramUser, ScramCredential | None]:
+    after: dict[ScramUser, ScramCredential | None] = {
+        scram_user(key): None for key in changes.deletes if key.startswith(SCRAM)
+    }
+    return after | dict(scram_credential_of(entry) for entry in changes.puts if entry.key.startswith(SCRAM))
+
+
 # Brokers and the rest.
 
 
@@ -215,6 +246,8 @@ class _Others:
                 self._image = replace(self._image, cluster_id=entry.value.decode())
             elif key == FEATURES:
                 self._image = replace(self._image, features=features_of(entry))
+            elif key == DECOY_SECRET:
+                self._image = replace(self._image, decoy_secret=decoy_secret_of(entry))
         for entry in sessions:
             self._put_session(entry)
 
@@ -224,6 +257,8 @@ class _Others:
                 self._image = replace(self._image, controller_id=NO_LEADER, controller_epoch=0)
             elif key == FEATURES:
                 self._image = replace(self._image, features=FINALIZED_BEFORE)
+            elif key == DECOY_SECRET:
+                self._image = replace(self._image, decoy_secret=b"")
             elif key.startswith(BROKERS):
                 self._brokers[int(key.removeprefix(BROKERS))] = None
             elif key.startswith(SESSIONS):

@@ -95,6 +95,10 @@ class Field(NamedTuple):
         return self.default if self.type_name == "string" else int(self.default)
 
 
+# Of whatever message: no text shows their values.
+SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
+
+
 class Message:
     """Base of all messages and their structures: keyword arguments, equality, a readable form.
 
@@ -124,10 +128,8 @@ class Message:
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        values = ", ".join(
-            f"{field.name}={'[hidden]' if field.name in SECRET_FIELDS else repr(getattr(self, field.name))}"
-            for field in fields_of(type(self))
-        )
+        shown = ((field.name, getattr(self, field.name)) for field in fields_of(type(self)))
+        values = ", ".join(f"{name}={'[hidden]' if name in SECRET_FIELDS else repr(value)}" for name, value in shown)
         return f"{type(self).__name__}({values})"
 
 

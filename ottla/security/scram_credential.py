@@ -2,8 +2,9 @@
 
 import hashlib
 import hmac
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
@@ -36,13 +37,17 @@ class ScramHash(IntEnum):
 SCRAM_MECHANISMS: Final = {each.mechanism: each for each in ScramHash}
 
 
-class ScramCredential(NamedTuple):
-    """What a broker keeps of one user and one mechanism: nothing of it is ever shown."""
+@dataclass(frozen=True, slots=True, repr=False)
+class ScramCredential:
+    """What a broker keeps of one user and one mechanism: nothing of it is ever shown.
+
+    `revision` is that of the metadata store which wrote it."""
 
     salt: bytes
     stored_key: bytes
     server_key: bytes
     iterations: int
+    revision: int = field(default=0, compare=False)
 
     def __repr__(self) -> str:
         return f"ScramCredential([hidden], iterations={self.iterations})"

@@ -21,6 +21,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 """How many buffers the kernel takes in one writev."""
 
+# Records and credentials are for the broker alone.
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -233,10 +237,10 @@ class OsLock:
 
 
 class OsFileSystem:
-    """The operating system's files."""
+    """The operating system's files. New ones are their owner's alone; those that are there keep their modes."""
 
     def open(self, path: Path) -> OsFile:
-        return OsFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
+        return OsFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE))
 
     def exists(self, path: Path) -> bool:
         return path.exists()
@@ -257,7 +261,7 @@ class OsFileSystem:
         return path.is_dir()
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
@@ -277,7 +281,7 @@ class OsFileSystem:
             os.close(fd)
 
     def lock(self, path: Path) -> OsLock | None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

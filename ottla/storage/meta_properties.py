@@ -68,6 +68,17 @@ def refuse_directory_of_kafka(files: FileSystem, path: Path) -> None:
         )
 
 
+def refuse_directory_of_others(files: FileSystem, path: Path) -> None:
+    """Of a directory without a metadata file: it must be empty, for the metadata of its brokers would be elsewhere.
+    Raises DataDirectoryError or OSError."""
+    refuse_directory_of_kafka(files, path)
+    if files.exists(path / checkpoints.META_PROPERTIES):
+        raise DataDirectoryError(
+            f"data directory {path} is that of a broker whose metadata is elsewhere: in etcd, or in the directory above"
+        )
+    _refuse_foreign(files, path)
+
+
 def known_cluster_id(files: FileSystem, path: Path) -> str | None:
     """Of the cluster the directory belongs to, as far as that can be read without claiming it."""
     try:

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.cluster.controller import BrokerChanged, is_unfinished, may_stop, transactions, unfinished
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.encoding import topic_values
+from ottla.cluster.encoding import DECOY_SECRET, topic_values
 from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, MetadataImage, TopicInfo
 from ottla.cluster.registration import (
     AlreadyRegistered,
@@ -306,3 +306,26 @@ def test_a_session_that_has_ended_is_not_moved_to_another_state() -> None:
     with pytest.raises(AssertionError):
         begin_shutdown(active, NO_LEASE)
     assert [change.lease_id for change in begin_shutdown(active, 7).changes if isinstance(change, Put)] == [7]
+
+
+def test_the_first_broker_makes_the_secret_of_the_decoys() -> None:
+    world = World()
+    first, second = (replace(wanted(node_id), decoy_secret=bytes([node_id]) * 32) for node_id in (1, 2))
+    at_once = [register(each, world.entries(), world.lease()) for each in (first, second)]
+
+    assert [type(world.commit(each)) for each in at_once] == [Committed, Conflict]
+    world.commit(register(second, world.entries(), world.lease()))
+    assert world.image.decoy_secret == bytes([1]) * 32
+    assert set(world.image.brokers) == {1, 2}
+
+
+def test_a_cluster_of_before_gets_the_secret_of_the_decoys() -> None:
+    world = World()
+    world.enter(1)
+    assert DECOY_SECRET not in [entry.key for entry in world.entries()]
+
+    transaction = register(replace(wanted(2), decoy_secret=bytes(32)), world.entries(), world.lease())
+
+    assert isinstance(world.commit(transaction), Committed)
+    assert world.image.decoy_secret == bytes(32)
+    assert repr(bytes(32)) not in repr((transaction, replace(wanted(2), decoy_secret=bytes(32))))

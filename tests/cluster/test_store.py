@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cluster.scram_users import scram_credential_of, scram_key, scram_value
 from ottla.cluster.store import (
     ABSENT,
+    SCRAM,
     Changes,
     Committed,
     Compacted,
@@ -21,6 +23,7 @@ from ottla.cluster.store import (
     Snapshot,
     StoreWatcher,
 )
+from ottla.security.scram_credential import ScramHash, decoy
 from tests.cluster.etcd_server import EtcdServer
 from tests.cluster.stores import TTL_MS, Backend, Embedded, Etcd, Seen, answer, commit, committed, entries, lease, read
 
@@ -66,6 +69,20 @@ async def test_a_read_is_limited_to_its_prefix_and_sorted(store: MetadataStore) 
     await committed(store, Put("t/b", b""), Put("t/a", b""), Put("u", b""), Put("t", b""))
 
     assert [entry.key for entry in await entries(store, "t/")] == ["t/a", "t/b"]
+
+
+async def test_names_of_users_are_data_in_their_keys(store: MetadataStore) -> None:
+    owners = [
+        (scram, name) for scram in ScramHash for name in ("a", "a/b", "../topics/t", "%2F", "ü\0\n", "'; --", "*")
+    ]
+    puts = [Put(scram_key((scram, name)), scram_value(decoy(scram, b"", name))) for scram, name in owners]
+    await committed(store, *puts)
+    found = dict(map(scram_credential_of, await entries(store, SCRAM)))
+    await committed(store, Delete(scram_key(owners[0])))
+
+    assert found == {(scram, name): decoy(scram, b"", name) for scram, name in owners}
+    assert len(await entries(store, SCRAM)) == len(owners) - 1
+    assert await entries(store, "topics/") == []
 
 
 async def test_transaction_with_a_failed_expectation_changes_nothing(store: MetadataStore) -> None:

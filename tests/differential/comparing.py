@@ -28,8 +28,19 @@ MAY_DIFFER = {
 # Their order is part of the answer.
 ORDERED = {"replica_nodes", "isr_nodes", "replicas", "isr", "synonyms"}
 _OF_AN_EPISODE = re.compile(r"^e\d+-")
-_KEYS = ("name", "topic", "group_id", "partition_index", "partition", "index", "api_key", "topic_id", "member_id")
-_NAMES = ("name", "topic", "topic_name", "group_id", "topic_id", "resource_name")
+_KEYS = (
+    "name",
+    "user",
+    "topic",
+    "group_id",
+    "partition_index",
+    "partition",
+    "index",
+    "api_key",
+    "topic_id",
+    "member_id",
+)
+_NAMES = ("name", "user", "topic", "topic_name", "group_id", "topic_id", "resource_name")
 
 
 class Difference(NamedTuple):

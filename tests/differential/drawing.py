@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.server.apis import Api
+from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Field, Message, fields_of
 from tests.differential.records import drawn_records
@@ -27,6 +28,7 @@ from tests.differential.world import World
 INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 TOPIC_RESOURCE = 2
 RESOURCES_OF_ALL = (4, 8)  # Brokers, their loggers: altered, they would not be the same for the next episode.
+SHA_512 = 2
 ARRAY_LENGTHS = (1, 1, 1, 1, 2, 2, 3)
 
 
@@ -72,8 +74,9 @@ class Drawing:
         if field.struct is not None:
             return self._message(field.struct, version)
         draw = self._rule(cls, field)
-        if is_wild and field.name in EDGES:
-            return self._rng.choice(EDGES[field.name])
+        edges = EDGES.get(f"{cls.__name__}.{field.name}") or EDGES.get(field.name)
+        if is_wild and edges is not None:
+            return self._rng.choice(edges)
         if draw is not None:
             return draw()
         if not is_wild and field.name in PLAIN:
@@ -100,7 +103,10 @@ class Drawing:
             "session_id": lambda: world.ids.session(rng),
             "resource_type": lambda: rng.choice(CONFIG_TYPES),
             "config_operation": lambda: rng.choice(OPERATIONS),
+            "salt": lambda: rng.choice((b"8 bytes.", b"a salt of seventeen")),
         }
+        users = ("UserName.name", "ScramCredentialDeletion.name", "ScramCredentialUpsertion.name")
+        rules |= dict.fromkeys(users, lambda: world.user(rng))
         rules |= dict.fromkeys(("name", "topic", "topic_names", "topic_name"), lambda: world.topic(rng))
         rules |= dict.fromkeys(("topic_id", "topic_ids"), lambda: world.ids.topic_id(world.topic(rng)))
         groups = ("group_id", "groups", "groups_names", "group_ids", "coordinator_keys", "key")
@@ -175,6 +181,8 @@ def names_something_twice(message: Any) -> bool:
 
 def harmless(request: Any) -> None:
     """Keeps what all episodes share as it is: the brokers and their configs, and the topics of the coordinators."""
+    if isinstance(request, AlterUserScramCredentialsRequest):
+        _take_back_what_differs(request)
     state = getattr(request, "replica_state", None)
     if hasattr(request, "session_id") and (request.replica_id != -1 or (state is not None and state.replica_id != -1)):
         # Who is no broker is refused here, before its session is looked at.
@@ -186,3 +194,14 @@ def harmless(request: Any) -> None:
         request, "validate_only"
     ):
         request.validate_only = True
+
+
+def _take_back_what_differs(request: Any) -> None:
+    """Both brokers are to go on with the same users: no user has two mechanisms in one request, and salted passwords
+    have the sizes that both take."""
+    alterations = (*request.upsertions, *request.deletions)
+    mechanisms = {each.name: each.mechanism for each in alterations}
+    for each in alterations:
+        each.mechanism = mechanisms[each.name]
+    for each in request.upsertions:
+        each.salted_password = bytes(64 if each.mechanism == SHA_512 else 32)

@@ -58,6 +58,8 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "offset": (0, 1, -1),
     "producer_id": (-1,),
     "producer_epoch": (-1,),
+    "mechanism": (1, 2),
+    "iterations": (4096, 8192, 16384),
     "count": (2, 3),
     "election_type": (0, 1),
     "endpoint_type": (1,),
@@ -70,6 +72,11 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 }
 
 EDGES: dict[str, tuple[Any, ...]] = {
+    "UserName.name": ("", "nowhere"),
+    "ScramCredentialDeletion.name": ("", "nowhere"),
+    "ScramCredentialUpsertion.name": ("",),
+    "mechanism": (0, 3, -1),
+    "iterations": (0, 4095, 16385, -1, INT32_MAX),
     "partition": _NOT_PARTITIONS,
     "partitions": _NOT_PARTITIONS,
     "partition_index": _NOT_PARTITIONS,

@@ -135,5 +135,8 @@ class World:
     def group(self, rng: random.Random) -> str:
         return rng.choice((*self.groups, f"{self.prefix}group-{rng.randrange(3, 12)}"))
 
+    def user(self, rng: random.Random) -> str:
+        return f"{self.prefix}user-{rng.randrange(3)}"
+
     def member(self, rng: random.Random) -> str:
         return rng.choice(("", "", *self.ids.members))

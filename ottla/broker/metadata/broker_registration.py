@@ -41,6 +41,7 @@ from ottla.storage.log_directory import LogDirectory
 SESSION_MARGIN_MS = 3000
 # How long a broker that stops waits for the store to end its session; it ends by itself otherwise.
 SESSION_CLOSE_TIMEOUT_S = 2.0
+DECOY_SECRET_BYTES = 32
 
 
 class BootRecord(Protocol):
@@ -260,6 +261,7 @@ class BrokerRegistration:
             listeners=self._endpoints,
             admin_url=self._admin_url,
             min_insync_replicas=self._runtime.config.min_insync_replicas,
+            decoy_secret=self._runtime.random_bytes(DECOY_SECRET_BYTES),
         )
 
     def _has_lost_nothing(self) -> bool:

@@ -28,7 +28,8 @@ from ottla.cluster.encoding import (
     deletion_marks,
     topics_in_slices,
 )
-from ottla.cluster.image import NO_LEADER, MetadataImage, TopicInfo
+from ottla.cluster.image import NO_LEADER, MetadataImage, ScramUser, TopicInfo
+from ottla.cluster.scram_users import scram_credentials_in_slices
 from ottla.cluster.store import (
     Changes,
     CommitResult,
@@ -42,8 +43,9 @@ from ottla.cluster.store import (
     Transaction,
     Unavailable,
 )
-from ottla.cluster.updates import ImageUpdate, applied
+from ottla.cluster.updates import ImageUpdate, Understood, applied
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
+from ottla.security.scram_credential import ScramCredential
 from ottla.timer.wheel import TimerEntry
 
 # Between two attempts to read a store that does not answer.
@@ -221,11 +223,15 @@ class ClusterMetadata:
     async def _understood(self, snapshot: Snapshot) -> ImageUpdate | None:
         """None where it cannot be understood: that is said when it is applied."""
         topics: list[TopicInfo] = []
+        credentials: dict[ScramUser, ScramCredential] = {}
         try:
             for some in topics_in_slices(snapshot.entries):
                 topics += some
                 await next_step()
-            update = applied(self.image, snapshot, topics)
+            for others in scram_credentials_in_slices(snapshot.entries):
+                credentials |= others
+                await next_step()
+            update = applied(self.image, snapshot, Understood(topics, credentials))
         except StoreError:
             return None
         await next_step()

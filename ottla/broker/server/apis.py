@@ -76,6 +76,8 @@ _ROWS = (
     Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
     Api(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     Api(47, "OffsetDelete", "offset_delete", 0, 0),
+    Api(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0),
+    Api(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0),
     Api(55, "DescribeQuorum", "describe_quorum", 0, 2),
     Api(57, "UpdateFeatures", "update_features", 0, 2),
     Api(60, "DescribeCluster", "describe_cluster", 0, 2),

@@ -11,6 +11,7 @@ from tests.simulation.cluster.admin import Admin
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.store import STORE_HOST, StoreConditions
+from tests.simulation.cluster.users import UserAdmin
 from tests.simulation.links import Cut
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Faults:
         self._world = world
         self._rng = rng
         self._admin = Admin(world, random.Random(rng.getrandbits(64)))
+        self._users = UserAdmin(world)
 
     @property
     def kinds(self) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -62,6 +64,7 @@ class Faults:
             "reboot": self._reboot,
             "rot": self._rot,
             "configure": lambda: self._administer("configure", self._admin.configure),
+            "users": lambda: self._administer("users", self._users.alter),
         }
 
     async def storm(self) -> None:
@@ -82,6 +85,7 @@ class Faults:
         if plan.throttles:
             await self._admin.raise_throttles()
         self._admin.client.close()
+        self._users.client.close()
 
     def _note(self, name: str, *words: object) -> None:
         self._world.judge.counts[name] += 1

@@ -148,6 +148,7 @@ class ClusterPlan:
         if self.throttles:
             self.faults |= {"configure"}
         self.orders_names = make_rng("order of names").random() < 0.5
+        self.faults |= {"users"} if make_rng("users").random() < 0.2 else set()
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""

@@ -51,6 +51,7 @@ class Rest:
         await self._wait("I-20", self._not_created, CATCH_UP_MS)
         await self._wait("I-28", self._leaderless, CATCH_UP_MS)
         await self._wait("I-20", self._not_in_sync, CATCH_UP_MS)
+        await self._wait("I-25", self._other_users, REACTION_MS)
 
     async def finish_writing(self) -> None:
         """Every batch is acknowledged in the end, and then all replicas are the same (R12)."""
@@ -149,6 +150,11 @@ class Rest:
             if state.leader == NO_LEADER or set(state.isr) != set(state.replicas) or state.is_reassigning:
                 wrong.append(f"{topic.name}-{index} is {state}")
         return wrong
+
+    def _other_users(self) -> list[str]:
+        """Every broker has the credentials that were acknowledged (§80.4)."""
+        users, nodes = self._world.users, self._world.nodes.values()
+        return [f"{node.host}: {wrong}" for node in nodes for wrong in users.wrong(node.broker.image)]
 
     def _leaderless(self) -> list[str]:
         """Partitions that a replica could lead which has never lost anything, as far as its disk goes."""

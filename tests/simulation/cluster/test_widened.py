@@ -5,6 +5,7 @@ from itertools import islice
 import pytest
 
 from ottla.broker.upkeep.log_cleaner import Cleaner
+from ottla.cluster import updates
 from ottla.storage import compaction
 from ottla.storage.log import Log
 from tests.simulation.cluster.world import ClusterWorld
@@ -116,3 +117,23 @@ def test_clients_of_some_worlds_get_what_they_ask_for(wanted, counted):
 
     assert [outcome.violations for outcome in outcomes] == [[], []]
     assert any(outcome.counts.get(counted) for outcome in outcomes)
+
+
+def test_users_that_are_altered_in_a_storm_are_what_was_answered():
+    seeds = islice((seed for seed in range(200) if "users" in ClusterWorld(seed).plan.faults), 3)
+    outcomes = [ClusterWorld(seed).run() for seed in seeds]
+
+    assert [outcome.violations for outcome in outcomes] == [[], [], []]
+    assert sum(outcome.counts["users altered"] for outcome in outcomes) > 10
+
+
+def test_a_broker_that_keeps_deleted_users_is_found(monkeypatch):
+    delete = updates._scram_credentials_after
+
+    def forgetful(changes):
+        return {owner: kept for owner, kept in delete(changes).items() if kept is not None}
+
+    monkeypatch.setattr(updates, "_scram_credentials_after", forgetful)
+    seeds = islice((seed for seed in range(200) if "users" in ClusterWorld(seed).plan.faults), 3)
+
+    assert any(ClusterWorld(seed).run().violations for seed in seeds)

@@ -56,6 +56,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(3056, id="name-of-the-mark-of-a-log-without-gaps-lost-alone"),
         pytest.param(20_020, id="coordinator-topic-asked-for-while-no-broker-is-active"),
         pytest.param(20_298, id="transaction-asked-about-in-an-earlier-term"),
+        pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
 )

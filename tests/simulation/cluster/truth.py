@@ -88,4 +88,6 @@ def _facts(known: MetadataImage, image: MetadataImage) -> list[tuple[str, Any, A
         ("controller", known.controller_id, image.controller_id),
         ("controller epoch", known.controller_epoch, image.controller_epoch),
         ("topics", dict(known.topics), dict(image.topics)),
+        ("users", dict(known.scram_credentials), dict(image.scram_credentials)),
+        ("decoy secret", known.decoy_secret, image.decoy_secret),
     ]

@@ -42,6 +42,7 @@ from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
 from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 from tests.simulation.cluster.truth import Truth
+from tests.simulation.cluster.users import UserBook
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
 from tests.simulation.member import PROMPT_MS, Habits, Member
@@ -96,6 +97,7 @@ class ClusterWorld:
             stack.callback(asyncio._set_running_loop, None)
             asyncio._set_running_loop(self.loop)
             self.store_machine = StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
+        self.users = UserBook()
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
         self.inspector = ClusterInspector(
