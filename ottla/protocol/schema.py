@@ -95,10 +95,6 @@ class Field(NamedTuple):
         return self.default if self.type_name == "string" else int(self.default)
 
 
-# Of whatever message: no text shows their values.
-SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
-
-
 class Message:
     """Base of all messages and their structures: keyword arguments, equality, a readable form.
 
