@@ -88,9 +88,7 @@ class Parts:
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
-        self.server = Server(
-            runtime, self.fetch_sessions, inter_broker_listener=listeners.inter_broker, part=self._part
-        )
+        self.server = self._make_server()
         self.read_turns = self.server.read_turns
         self.log_manager = LogManager(
             runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
@@ -242,6 +240,16 @@ class Parts:
     def _make_fetch_sessions(self) -> FetchSessionCache:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
+
+    def _make_server(self) -> Server:
+        listeners = self.listeners
+        return Server(
+            self.runtime,
+            self.fetch_sessions,
+            inter_broker_listener=listeners.inter_broker,
+            part=self._part,
+            sasl=listeners.sasl,
+        )
 
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""
