@@ -353,12 +353,27 @@ def test_st5_nothing_behind_a_wrong_token_is_served(world: SaslWorld) -> None:
     assert not world.server.connections
 
 
+@pytest.mark.parametrize("before", [b"", HANDSHAKE, VERSIONS + HANDSHAKE])
+def test_st5_nothing_before_the_token_is_served(world: SaslWorld, client: SaslClient, before: bytes) -> None:
+    client.send(before + ASK_FRAME + token_frame())
+    world.pass_ms(DELAY_MS)
+    assert world.asked == []
+    assert client.is_closed
+
+
 def test_st3_logins_side_by_side_do_not_mix(world: SaslWorld) -> None:
     one, two = world.connect(), world.connect()
     one.handshake()
     two.handshake()
-    assert one.authenticate(GOOD).error_code == 0
-    assert two.authenticate(b"\0bob\0builder").error_code == 0
+    answers = [one.authenticate(GOOD), two.authenticate(b"\0bob\0builder")]
+    assert [None if each is None else each.error_code for each in answers] == [0, 0]
     assert one.ask()
     assert two.ask()
     assert world.asked == [ALICE, BOB]
+
+
+def test_st2_the_principal_is_not_the_authorization_id(world: SaslWorld, client: SaslClient) -> None:
+    assert client.login(b"bob\0alice\0wonderland") is None
+    world.pass_ms(DELAY_MS)
+    assert client.is_closed
+    assert client.connection.principal == ANONYMOUS

@@ -173,6 +173,7 @@ async def test_held_connections_are_counted_by_what_holds_them(tmp_path: Path) -
             'reason="throttle"': 0,
             'reason="start"': 0,
             'reason="turn"': 1,
+            'reason="login"': 0,
         }
         assert samples(broker, "ottla_connections") == {'listener="PLAINTEXT"': 4}
         for connection in held:
