@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
-from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
@@ -39,7 +38,6 @@ from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
-from ottla.security.client import LoginCredentials
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ class Parts:
         self.data = data
         self.network = network
         self.listeners = listeners
-        self.login = inter_broker_login(runtime.config, listeners.inter_broker)
+        self.login = listeners.inter_broker_login
         self.log_directory = directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory)
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
@@ -94,9 +92,7 @@ class Parts:
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
-        self.server = Server(
-            runtime, self.fetch_sessions, inter_broker_listener=listeners.inter_broker, part=self._part
-        )
+        self.server = self._make_server()
         self.read_turns = self.server.read_turns
         self.log_manager = LogManager(
             runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
@@ -254,6 +250,16 @@ class Parts:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
 
+    def _make_server(self) -> Server:
+        listeners = self.listeners
+        return Server(
+            self.runtime,
+            self.fetch_sessions,
+            inter_broker_listener=listeners.inter_broker,
+            part=self._part,
+            sasl=listeners.sasl,
+        )
+
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""
         from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
@@ -329,8 +335,3 @@ class Parts:
             self.lifecycle,
             self.controller,
         )
-
-
-def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:  # noqa: ARG001 - as yet
-    """With which a broker logs in to others; None where `listener`, theirs, has no SASL: none has."""
-    return None

@@ -15,8 +15,8 @@ from ottla.broker.admin.metrics.families import GROUPS, PROCESS, REPLICATION, RE
 from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Option, Update
-from ottla.broker.config.refused import refused_properties
-from ottla.broker.config.without_effect import idle_properties
+from ottla.broker.config.refused import idle_properties, refused_properties
+from ottla.broker.config.server_security import listener_properties
 from ottla.broker.server.apis import APIS
 from ottla.cli.app import cli
 from ottla.cli.event_reference import envelope_rows, field_rows, type_rows
@@ -53,6 +53,13 @@ the default.
 for the cluster at once.
 """
 
+_LISTENERS_INTRODUCTION = """
+## Properties of one listener
+
+What stands here can be set for one listener, or for one mechanism of SASL on it, the names in small letters, as
+`listener.name.external.scram-sha-256.sasl.jaas.config`. It comes before the property of all listeners. None is altered
+while the broker runs, and a secret is never shown: [security](security.md).
+"""
 _TOPICS_INTRODUCTION = """\
 ## Topic configs
 
@@ -196,6 +203,8 @@ def configuration_text() -> str:
         _CONFIGURATION_INTRODUCTION,
         "## Server properties\n",
         _table(("property", "type", "default", "values", "dynamic", "meaning"), _server_rows()),
+        _LISTENERS_INTRODUCTION,
+        _table(("property", "type", "values", "meaning"), _listener_rows()),
         _TOPICS_INTRODUCTION,
         _table(("config", "type", "values", "server property", "meaning"), _topic_rows()),
         _IDLE_INTRODUCTION,
@@ -256,6 +265,11 @@ def _server_rows() -> Iterator[tuple[str, ...]]:
     for name in sorted(SERVER_OPTIONS):
         option = SERVER_OPTIONS[name]
         yield f"`{name}`", _kind(option), _default(option), _values(option), dynamic[option.update], option.meaning
+
+
+def _listener_rows() -> Iterator[tuple[str, ...]]:
+    for name, option in listener_properties().items():
+        yield f"`{name}`", _kind(option), _values(option), option.meaning
 
 
 def _topic_rows() -> Iterator[tuple[str, ...]]:

@@ -51,7 +51,13 @@ OPTIONS = (
         "HOST:PORT",
     ),
     ServeOption("--config", "File with Kafka's server properties.", "FILE"),
-    ServeOption("--set", "One of Kafka's server properties; repeatable.", "KEY=VALUE", (), is_repeated=True),
+    ServeOption(
+        "--set",
+        "One of Kafka's server properties; repeatable. KEY=@FILE for a secret.",
+        "KEY=VALUE",
+        (),
+        is_repeated=True,
+    ),
     ServeOption(
         "--log-format",
         "Format of the log. Default: console on a terminal, else json.",

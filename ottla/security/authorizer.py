@@ -72,7 +72,7 @@ class _AclsOfType:
 
 
 class Authorizer:
-    """Made from all ACLs at once and never changed: whoever reads it sees a whole set of them."""
+    """Made from all ACLs at once and never changed: who reads it sees a whole set of them."""
 
     def __init__(
         self, acls: Iterable[AclBinding], super_users: frozenset[Principal], *, allows_without_acl: bool = False

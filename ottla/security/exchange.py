@@ -35,7 +35,7 @@ class Handshake(NamedTuple):
     mechanisms: tuple[str, ...]
 
 
-class Session(NamedTuple):
+class SaslSession(NamedTuple):
     """What an authentication has brought."""
 
     principal: Principal
@@ -44,11 +44,11 @@ class Session(NamedTuple):
     """On the monotonic clock; None: it does not end."""
 
 
-class Reply(NamedTuple):
+class SaslReply(NamedTuple):
     """To a token. `session` is there once the client is known."""
 
     token: bytes
-    session: Session | None = None
+    session: SaslSession | None = None
     lifetime_ms: int = NO_LIFETIME
 
 
@@ -63,8 +63,9 @@ class SaslExchange:
         self._mechanisms = mechanisms
         self._reauthentication_ms = reauthentication_ms
         self._mechanism: Mechanism | None = None
-        self._mechanism_name = ""
-        self._before: Session | None = None
+        self.mechanism_name = ""
+        """What the client has named last, enabled or not."""
+        self._before: SaslSession | None = None
         self._began_ms: int | None = None
         self.state = SaslState.VERSIONS_OR_HANDSHAKE
 
@@ -78,11 +79,12 @@ class SaslExchange:
         Another mechanism than the first time is found out by the token that follows, as in Kafka."""
         if self.state is SaslState.COMPLETE and not self._may_begin_again(now_ms):
             return Handshake(ErrorCode.ILLEGAL_SASL_STATE, ())
+        self.mechanism_name = mechanism
         make = self._mechanisms.get(mechanism)
         if make is None:
             self.state = SaslState.FAILED
             return Handshake(ErrorCode.UNSUPPORTED_SASL_MECHANISM, tuple(self._mechanisms))
-        self._mechanism, self._mechanism_name, self._began_ms = make(), mechanism, now_ms
+        self._mechanism, self._began_ms = make(), now_ms
         self.state = SaslState.RAW_TOKENS if version == 0 else SaslState.TOKENS
         return Handshake(ErrorCode.NONE, tuple(self._mechanisms))
 
@@ -91,7 +93,7 @@ class SaslExchange:
             return False
         return self._began_ms is None or now_ms - self._began_ms >= REAUTHENTICATION_PAUSE_MS
 
-    def respond(self, token: bytes, now_ms: int, now_wall_ms: int) -> Reply:
+    def respond(self, token: bytes, now_ms: int, now_wall_ms: int) -> SaslReply:
         """Raises AuthenticationError. Sessions are measured on the monotonic clock, expiry in tokens by the wall."""
         assert self._mechanism is not None, "a handshake comes first"
         try:
@@ -101,32 +103,32 @@ class SaslExchange:
             self._mechanism = None
             raise
 
-    def _respond(self, mechanism: Mechanism, token: bytes, now_ms: int, now_wall_ms: int) -> Reply:
+    def _respond(self, mechanism: Mechanism, token: bytes, now_ms: int, now_wall_ms: int) -> SaslReply:
         before = self._before
-        if before is not None and before.mechanism != self._mechanism_name:
-            why = f"SASL mechanism '{self._mechanism_name}' does not match the one of the session, {before.mechanism}"
+        if before is not None and before.mechanism != self.mechanism_name:
+            why = f"SASL mechanism '{self.mechanism_name}' does not match the one of the session, {before.mechanism}"
             raise AuthenticationError(why, for_client=why, user=before.principal.name)
         result = mechanism.respond(token, now_wall_ms)
         if isinstance(result, Challenge):
-            return Reply(result.token)
+            return SaslReply(result.token)
         if before is not None and before.principal != result.principal:
             why = "Cannot change principals during re-authentication"
             raise AuthenticationError(why, for_client=why, user=result.principal.name)
         return self._complete(result, now_ms, now_wall_ms)
 
-    def _complete(self, known: Authenticated, now_ms: int, now_wall_ms: int) -> Reply:
+    def _complete(self, known: Authenticated, now_ms: int, now_wall_ms: int) -> SaslReply:
         lifetimes: list[int] = []
         if known.expires_wall_ms is not None:
             lifetimes.append(max(known.expires_wall_ms - now_wall_ms, 0))
-        longest = self._reauthentication_ms(self._mechanism_name)
+        longest = self._reauthentication_ms(self.mechanism_name)
         if longest > 0:
             lifetimes.append(longest)
         lifetime_ms = min(lifetimes, default=None)
         expires_ms = None if lifetime_ms is None else now_ms + lifetime_ms
-        self._before = Session(known.principal, self._mechanism_name, expires_ms)
+        self._before = SaslSession(known.principal, self.mechanism_name, expires_ms)
         self._mechanism = None
         self.state = SaslState.COMPLETE
-        return Reply(known.token, self._before, lifetime_ms or NO_LIFETIME)
+        return SaslReply(known.token, self._before, lifetime_ms or NO_LIFETIME)
 
 
 def sentence_for_client(error: AuthenticationError, mechanism: str) -> str:

@@ -27,7 +27,7 @@ class AuthenticationError(Exception):
     """The client has not proved who it is.
 
     `str()` is for the log, and says why. `for_client` says no more than everybody may know: None stands for one and the
-    same sentence about all that would tell whether a user exists. `user` is the name that was claimed, unproved.
+    same sentence about all that would show whether a user exists. `user` is the name that was claimed, unproved.
     """
 
     def __init__(self, why: str, *, for_client: str | None = None, user: str = "") -> None:

@@ -31,7 +31,7 @@ class PlainMechanism:
             why = "Authentication failed: password not specified"
             raise AuthenticationError("no password", for_client=why, user=user)
         self._check_password(user, password.encode())
-        # After the password: before it, the answer would tell a stranger which names exist (CVE-2017-12610).
+        # After the password: before it, the answer would show a stranger which names exist (CVE-2017-12610).
         if authorization_id not in ("", user):
             why = "Authentication failed: Client requested an authorization id that is different from username"
             raise AuthenticationError(f"claims the authorization id {authorization_id!r}", for_client=why, user=user)

@@ -21,7 +21,7 @@ FRACTION_MAX = 1e-6
 
 
 class Default(Enum):
-    """Stands for the name of whoever has none of its own."""
+    """Stands for the name of one who has none of its own."""
 
     DEFAULT = "<default>"
 

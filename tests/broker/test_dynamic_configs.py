@@ -18,7 +18,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import log_config
 from ottla.broker.metadata import dynamic_configs
 from ottla.broker.replicas.transaction_verification import TransactionalBatch, TransactionOperation
-from ottla.broker.server.connection import HELD_BY_THROTTLE
+from ottla.broker.server.connection_interfaces import HELD_BY_THROTTLE
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
 from ottla.replication.replication_quota import ReplicationQuota
 from ottla.storage.log_config import LogConfig

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ottla import ClusterThread
-from ottla.broker import assembly
 from ottla.broker import broker as broker_module
 from ottla.broker.broker import Broker
+from ottla.broker.server import listeners as listeners_module
 from ottla.broker.server.network import SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import parse_address
@@ -257,7 +257,7 @@ def test_brokers_of_a_cluster_log_in_to_each_other(monkeypatch: pytest.MonkeyPat
         SaslUser("kafka", PASSWORD), lifetime_ms=2000, must_log_in=lambda client_id: client_id.startswith("broker-")
     )
     monkeypatch.setattr(broker_module, "TcpNetwork", doors.network)
-    monkeypatch.setattr(assembly, "inter_broker_login", lambda *_: KAFKA._replace(mechanism="SCRAM-SHA-512"))
+    monkeypatch.setattr(listeners_module, "inter_broker_login", lambda *_: KAFKA._replace(mechanism="SCRAM-SHA-512"))
     settings = {
         "ottla.events.enable": True,
         "ottla.events.num.partitions": 1,

@@ -1,25 +1,28 @@
 """`python -m tests.fuzz --inputs N [--seed S]`: hostile bytes for every decoder and for a live broker.
 
-One input in twenty goes to the live broker, the rest to the decoders and the record batches, half each. A failure names
-the seed that repeats it.
+One input in twenty goes to the live broker, and one to a connection that has not logged in; the rest to the decoders
+and the record batches, half each. A failure names the seed that repeats it.
 """
 
 import argparse
 import tempfile
 from pathlib import Path
 
-from tests.fuzz import live
+from tests.fuzz import live, login
 from tests.protocol import fuzz_decoders, fuzz_records
 from tests.served import ServedBroker
 
 LIVE_SHARE = 20
+LOGIN_SHARE = 20
 
 
 def run(seed: int, inputs: int) -> None:
     to_broker = inputs // LIVE_SHARE
-    to_decoders = (inputs - to_broker) // 2
+    to_logins = inputs // LOGIN_SHARE
+    to_decoders = (inputs - to_broker - to_logins) // 2
+    login.run(seed, to_logins)
     fuzz_decoders.run(seed, to_decoders)
-    fuzz_records.run(seed, inputs - to_broker - to_decoders)
+    fuzz_records.run(seed, inputs - to_broker - to_logins - to_decoders)
     with tempfile.TemporaryDirectory() as directory, ServedBroker(Path(directory) / "data") as broker:
         live.run(broker, seed, to_broker)
 

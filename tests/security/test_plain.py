@@ -25,7 +25,7 @@ def test_passwords_are_utf_8() -> None:
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0Wonder", b"\0carol\0wonder", b"\0ANONYMOUS\0anybody", b"\0alice\0wonde"])
-def test_what_tells_whether_a_user_exists_is_one_sentence(token: bytes) -> None:
+def test_what_shows_whether_a_user_exists_is_one_sentence(token: bytes) -> None:
     with pytest.raises(AuthenticationError) as refused:
         login(token)
     assert refused.value.for_client == "Authentication failed: Invalid username or password"

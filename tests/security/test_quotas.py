@@ -62,7 +62,7 @@ def test_an_amount_can_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize(("size", "limit"), [(100, 1_000), (1_000, 10_000), (16_384, 1 << 20), (65_536, 1 << 20)])
-def test_who_rests_as_told_keeps_the_rate(size: int, limit: int) -> None:
+def test_who_rests_as_long_as_asked_keeps_the_rate(size: int, limit: int) -> None:
     """Within 1 % over five minutes; in the first of them by a window more."""
     rate, now_ms, amount = Rate(*WINDOW), 0, 0
     while now_ms < 300_000:

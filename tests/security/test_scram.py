@@ -106,6 +106,21 @@ def test_nonce_of_another_exchange_is_refused(nonce: str) -> None:
         at.respond(final.encode(), 0)
 
 
+def test_a_proof_does_not_make_another_nonce_right() -> None:
+    """ST-1: of one who knows the password, so that nothing else is wrong."""
+    scram, at = ScramHash.SHA_256, server()
+    first = client().first().decode()
+    challenge = at.respond(first.encode(), 0).token.decode()
+    without_proof = f"c=biws,r=another{SERVER_NONCE}"
+    message = f"{first.removeprefix('n,,')},{challenge},{without_proof}".encode()
+    key = scram.hmac(salted_password(scram, b"pencil", SALT, 4096), b"Client Key")
+    signature = scram.hmac(scram.digest(key), message)
+    proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+
+    with pytest.raises(AuthenticationError, match="nonce"):
+        at.respond(f"{without_proof},p={base64.b64encode(proof).decode()}".encode(), 0)
+
+
 def test_the_principal_is_not_the_authorization_id() -> None:
     """ST-2, CVE-2017-12610"""
     with pytest.raises(AuthenticationError) as refused:

@@ -33,6 +33,7 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import ListenerOptions, NetworkOptions
+from ottla.broker.config.server_security import SecurityOptions
 from ottla.broker.config.server_transaction import TransactionOptions
 
 _MINUTE_MS = 60_000
@@ -42,6 +43,7 @@ _HOUR_MS = 60 * _MINUTE_MS
 class ServerOptions(
     ListenerOptions,
     NetworkOptions,
+    SecurityOptions,
     ClusterOptions,
     ReplicationOptions,
     GroupOptions,

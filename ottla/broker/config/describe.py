@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Kind, Option, Update
@@ -35,13 +36,19 @@ def topic_entries(overrides: Mapping[str, str], server: ServerConfig) -> Iterato
 def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
     """All properties of this broker except those of BrokerIdentity, with the values set at run time for it or for all
     brokers."""
-    for option in SERVER_OPTIONS.values():
+    of_listeners = (each.option() for each in server.listener_properties)
+    for option in chain(SERVER_OPTIONS.values(), of_listeners):
         if option.name in OF_IDENTITY:
             continue
         synonyms = tuple(value for each in _family(option) for value in server.values_of(each))
         first = next(server.values_of(option))
         read_only = option.update is Update.READ_ONLY
-        given = tuple(value for value in synonyms if value.value is not None)
+        # Those of a secret have no value, like itself.
+        given = tuple(
+            value
+            for value in synonyms
+            if value.value is not None or (option.is_secret and value.source is not ConfigSource.DEFAULT)
+        )
         yield ConfigEntry(option.name, first.value, first.source, option.kind, read_only, option.meaning, given)
 
 

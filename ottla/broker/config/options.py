@@ -6,10 +6,12 @@ attribute, so `ServerConfig.num_partitions` is the option and `config.num_partit
 
 import re
 from collections.abc import Callable
+from copy import copy
 from enum import Enum, IntEnum
 from typing import Generic, TypeVar, cast, overload
 
 from ottla.protocol.address import Address
+from ottla.security.secret import Secret
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class Kind(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+    """A secret: never shown, nor a part of a sentence."""
 
 
 class Update(Enum):
@@ -79,16 +83,28 @@ class Option(Generic[T]):
         # Reached only through the class: an instance's own dictionary comes before a descriptor without __set__.
         return self if instance is None else self.default
 
+    def named(self, name: str) -> "Option[T]":
+        """The same under another name."""
+        option = copy(self)
+        option.name = name
+        return option
+
+    @property
+    def is_secret(self) -> bool:
+        return self.kind is Kind.PASSWORD
+
     def parse(self, text: str) -> T:
         """The value of `text`; ConfigError names the property, what was given and what would do."""
         try:
             return self._parse(text.strip())
         except ValueError as error:
+            if self.is_secret:
+                raise ConfigError(f"{self.name}: {error}") from None
             raise ConfigError(f"{self.name}={text}: {error}") from None
 
     def show(self, value: T) -> str | None:
         match value:
-            case None:
+            case None | Secret():
                 return None
             case bool():
                 return "true" if value else "false"
@@ -236,6 +252,12 @@ def optional_text(name: str, meaning: str, *, update: Update = Update.READ_ONLY)
         return text or None
 
     return Option[str | None](name, Kind.STRING, None, meaning, parse=parse, bounds="any text", update=update)
+
+
+def secret_option(name: str, meaning: str) -> Option[Secret | None]:
+    return Option[Secret | None](
+        name, Kind.PASSWORD, None, meaning, parse=Secret, bounds="a secret", update=Update.READ_ONLY
+    )
 
 
 def text_option(

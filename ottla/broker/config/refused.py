@@ -1,14 +1,23 @@
-"""Kafka's properties that the broker refuses, each with the reason: what they ask for is not to be had."""
+"""Kafka's properties that the broker does not have: those that it refuses, each with the reason, because what they ask
+for is not to be had; and those that mean nothing here and stand in many files, as in the sample `server.properties` of
+Kafka. The latter are accepted, and one warning lists them. Of a KRaft node's listeners, those of the controller go as
+well.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server_security import own_part
 
 _NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported"
-_NO_SECURITY = "TLS, SASL and ACLs are not supported"
+_NO_TLS = "TLS is not supported"
+_NO_ACLS = "ACLs are not supported"
+_NO_KERBEROS = "GSSAPI is not supported"
+_NO_OAUTH = "OAUTHBEARER is not supported"
+_NO_TOKENS = "delegation tokens are not supported"
 _NO_KRAFT = "metadata is kept in a metadata store, not in a KRaft controller quorum"
 _NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams protocols are not supported"
-_INTER_BROKER = "the protocol between brokers cannot be configured"
+_INTER_BROKER = "brokers of other versions are not served"
 _NO_PLUGINS = "Java classes cannot be loaded"
 _NO_TIERED_STORAGE = "tiered storage is not supported"
 _NO_QUOTAS = "quotas are not supported"
@@ -16,12 +25,14 @@ _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is s
 
 _REASONS = {
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
-    "authorizer.class.name": _NO_SECURITY,
-    "super.users": _NO_SECURITY,
-    "allow.everyone.if.no.acl.found": _NO_SECURITY,
-    "principal.builder.class": _NO_SECURITY,
-    "connection.failed.authentication.delay.ms": _NO_SECURITY,
-    "connections.max.reauth.ms": _NO_SECURITY,
+    "authorizer.class.name": _NO_ACLS,
+    "super.users": _NO_ACLS,
+    "allow.everyone.if.no.acl.found": _NO_ACLS,
+    "principal.builder.class": _NO_PLUGINS,
+    "sasl.jaas.config": "it is set for a mechanism of a listener, as "
+    "listener.name.<listener>.<mechanism>.sasl.jaas.config",
+    "java.security.auth.login.config": "files of JAAS are not read: set "
+    "listener.name.<listener>.<mechanism>.sasl.jaas.config",
     "log.message.format.version": _NO_OLD_FORMATS,
     "log.message.downconversion.enable": _NO_OLD_FORMATS,
     "message.format.version": _NO_OLD_FORMATS,
@@ -33,16 +44,19 @@ _REASONS = {
 }
 
 _REASON_OF_PREFIX = {
-    "listener.": _NO_SECURITY,
-    "ssl.": _NO_SECURITY,
-    "sasl.": _NO_SECURITY,
-    "security.": _NO_SECURITY,
-    "password.encoder.": _NO_SECURITY,
-    "delegation.token.": _NO_SECURITY,
+    "ssl.": _NO_TLS,
+    "sasl.kerberos.": _NO_KERBEROS,
+    "sasl.oauthbearer.": _NO_OAUTH,
+    "sasl.login.": _NO_PLUGINS,
+    "sasl.client.": _NO_PLUGINS,
+    "sasl.server.callback.": _NO_PLUGINS,
+    "security.providers": _NO_PLUGINS,
+    "password.encoder.": "passwords are not kept in the metadata store",
+    "delegation.token.": _NO_TOKENS,
     "transaction.two.phase.commit.": _NO_TWO_PHASE_COMMIT,
     "metadata.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
-    "inter.broker.": _INTER_BROKER,
+    "inter.broker.protocol.": _INTER_BROKER,
     "leader.imbalance.per.": "the controller moves every leadership back to its preferred replica, without a threshold",
     "group.consumer.": _NO_CONSUMER_PROTOCOL,
     "group.coordinator.": "the group coordinator has no threads, protocols or linger time to configure",
@@ -60,12 +74,41 @@ _REASON_OF_PREFIX = {
     "telemetry.": "client telemetry is not supported",
 }
 
+_IDLE = {
+    "background.threads",
+    "broker.id",
+    "early.start.listeners",
+    "group.coordinator.threads",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "log.dir",
+    "log.dirs",
+    "log.flush.scheduler.interval.ms",
+    "node.id",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
+    "process.roles",
+    "queued.max.request.bytes",
+    "queued.max.requests",
+}
+_IDLE_PREFIXES = ("controller.", "metadata.log.", "share.coordinator.")
+_CONTROLLER_LISTENERS = "controller.listener.names"
+_LISTENERS = ("listeners", "advertised.listeners")
+
 
 def unknown_property(name: str, known: Iterable[str], what: str = "property") -> ConfigError:
     """Why `name` cannot be set: an unsupported feature, or an unknown name, with the most similar known one."""
-    reason = _REASONS.get(name) or next(
-        (reason for prefix, reason in _REASON_OF_PREFIX.items() if name.startswith(prefix)), None
+    own = own_part(name)
+    reason = _REASONS.get(own) or next(
+        (reason for prefix, reason in _REASON_OF_PREFIX.items() if own.startswith(prefix)), None
     )
+    if reason is None and own != name and own in known:
+        reason = f"it cannot be set for one listener alone, but for all as {own}"
     if reason is not None:
         return ConfigError(f"{name}: {reason}")
     import difflib  # Only a refused start pays for it.
@@ -78,3 +121,24 @@ def unknown_property(name: str, known: Iterable[str], what: str = "property") ->
 def refused_properties() -> dict[str, str]:
     """Every name with its reason; a trailing `*` stands for all names with that prefix."""
     return _REASONS | {f"{prefix}*": reason for prefix, reason in _REASON_OF_PREFIX.items()}
+
+
+def without_idle_properties(static: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The properties that have an effect, and the names of the others."""
+    idle = tuple(name for name in static if name in _IDLE or name.startswith(_IDLE_PREFIXES))
+    kept = {name: text for name, text in static.items() if name not in idle}
+    controllers = {name.strip() for name in static.get(_CONTROLLER_LISTENERS, "").split(",") if name.strip()}
+    if controllers:
+        for name in _LISTENERS:
+            if name in kept:
+                kept[name] = ",".join(_others(kept[name], controllers, "://"))
+    return kept, idle
+
+
+def _others(text: str, names: set[str], separator: str) -> Iterator[str]:
+    return (part.strip() for part in text.split(",") if part.strip().partition(separator)[0] not in names)
+
+
+def idle_properties() -> list[str]:
+    """Every name; a trailing `*` stands for all names with that prefix."""
+    return sorted([*_IDLE, *(f"{prefix}*" for prefix in _IDLE_PREFIXES)])

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
 from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, Update
 from ottla.broker.config.properties import parse_properties, parse_setting
-from ottla.broker.config.refused import unknown_property
-from ottla.broker.config.without_effect import without_idle_properties
+from ottla.broker.config.refused import unknown_property, without_idle_properties
+from ottla.broker.config.server_security import listener_property
 
 
 class ConfigSource(IntEnum):
@@ -45,6 +45,9 @@ class ServerConfig(ServerOptions):
         problems = list(_problems(self._static))
         if problems:
             raise ConfigError("; ".join(problems))
+        properties = (listener_property(name) for name in self._static)
+        self.listener_properties = tuple(each for each in properties if each is not None)
+        """Those that were set for one listener, or a mechanism of it."""
         self._set_values()
         check_together(self)
 
@@ -101,6 +104,13 @@ class ServerConfig(ServerOptions):
         value: object = self.__dict__[option.attribute]
         return value
 
+    def listener_value(self, listener: str, mechanism: str | None, name: str) -> object:
+        """What was set for this listener alone, or for this mechanism of it; None where nothing was."""
+        for each in self.listener_properties:
+            if (each.listener, each.mechanism, each.own) == (listener, mechanism, name):
+                return each.option().parse(self._static[each.name])
+        return None
+
     def is_set(self, name: str) -> bool:
         """Whether somebody has given the property a value, be it the default's."""
         return next(self._texts(SERVER_OPTIONS[name]), None) is not None
@@ -112,9 +122,7 @@ class ServerConfig(ServerOptions):
         return value if first.source is not ConfigSource.DEFAULT and value > 0 else None
 
     def _checked(self, name: str, text: str) -> str:
-        option = SERVER_OPTIONS.get(name)
-        if option is None:
-            raise unknown_property(name, SERVER_OPTIONS)
+        option = _option(name)
         if option.update is Update.READ_ONLY:
             raise ConfigError(f"{name} cannot be changed while the broker runs")
         return option.show(option.parse(text)) or ""
@@ -149,12 +157,20 @@ def check_together(config: ServerConfig) -> None:
         )
 
 
+def _option(name: str) -> Option[object]:
+    """Raises ConfigError for a property that there is not."""
+    option = SERVER_OPTIONS.get(name)
+    if option is not None:
+        return option
+    of_listener = listener_property(name)
+    if of_listener is None:
+        raise unknown_property(name, SERVER_OPTIONS)
+    return of_listener.option()
+
+
 def _problems(static: Mapping[str, str]) -> Iterator[str]:
     for name, text in static.items():
-        option = SERVER_OPTIONS.get(name)
         try:
-            if option is None:
-                raise unknown_property(name, SERVER_OPTIONS)
-            option.parse(text)
+            _option(name).parse(text)
         except ConfigError as error:
             yield str(error)

@@ -8,7 +8,11 @@ from ottla.cluster.image import Listener
 from ottla.protocol.address import parse_address
 
 PLAINTEXT = "PLAINTEXT"
-"""The only security protocol; and the name of the default listener."""
+"""A security protocol, and the name of the default listener."""
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SERVED_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
+_PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
+"""Those that Kafka has."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _EVERYWHERE = ("", "0.0.0.0", "::")
@@ -45,10 +49,10 @@ class ListenerOptions:
     listener_security_protocol_map = Option[tuple[str, ...]](
         "listener.security.protocol.map",
         Kind.LIST,
-        (f"{PLAINTEXT}:{PLAINTEXT}",),
-        f"Security protocol of each listener; only {PLAINTEXT} is supported.",
-        parse=lambda text: _protocols(text),
-        bounds=f"a list of NAME:{PLAINTEXT}",
+        tuple(f"{protocol}:{protocol}" for protocol in _PROTOCOLS),
+        f"Security protocol of each listener; {' and '.join(SERVED_PROTOCOLS)} are supported.",
+        parse=lambda text: _protocol_map(text),
+        bounds="a list of NAME:PROTOCOL",
         update=Update.READ_ONLY,
     )
 
@@ -84,16 +88,23 @@ def _advertised(listener: Listener) -> None:
         raise ValueError(f"{listener} is not an address that clients can connect to")
 
 
-def _protocols(text: str) -> tuple[str, ...]:
+def _protocol_map(text: str) -> tuple[str, ...]:
+    """Protocols may be mapped that no listener uses, as in Kafka's sample."""
     found: dict[str, str] = {}
     for part in text.split(","):
         name, colon, protocol = (word.strip() for word in part.partition(":"))
         if not (colon and _NAME.fullmatch(name) and protocol):
-            raise ValueError(f"'{part.strip()}' is not NAME:{PLAINTEXT}")
-        if protocol.upper() != PLAINTEXT:
-            raise ValueError(f"{protocol} of {name} is not supported, only {PLAINTEXT} is")
-        found[name.upper()] = PLAINTEXT
+            raise ValueError(f"'{part.strip()}' is not NAME:PROTOCOL")
+        if protocol.upper() not in _PROTOCOLS:
+            raise ValueError(f"{protocol} of {name} is none of the protocols {', '.join(_PROTOCOLS)}")
+        found[name.upper()] = protocol.upper()
     return tuple(f"{name}:{protocol}" for name, protocol in found.items())
+
+
+def protocols(protocol_map: tuple[str, ...]) -> dict[str, str]:
+    """The protocol of each listener, by its name."""
+    pairs = (each.partition(":") for each in protocol_map)
+    return {name: protocol for name, _, protocol in pairs}
 
 
 def _per_ip_overrides(text: str) -> str:

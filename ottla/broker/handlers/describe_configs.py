@@ -12,6 +12,7 @@ from ottla.broker.config.describe import (
     logger_entries,
     topic_entries,
 )
+from ottla.broker.config.options import Kind
 from ottla.broker.handlers.config_resources import (
     ALL_BROKERS,
     WITHOUT_CONFIGS,
@@ -110,7 +111,7 @@ def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         value=entry.value,
         read_only=entry.read_only,
         config_source=int(entry.source),
-        is_sensitive=False,
+        is_sensitive=entry.kind is Kind.PASSWORD,
         synonyms=[
             DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=int(synonym.source))
             for synonym in synonyms

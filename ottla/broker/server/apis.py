@@ -36,7 +36,9 @@ class Api(NamedTuple):
 PRODUCE = 0
 FETCH = 1
 METADATA = 3
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
+SASL_AUTHENTICATE = 36
 
 _ROWS = (
     # librdkafka up to 2.11.0 looks for Produce v0 before it compresses with gzip, snappy or lz4 (KAFKA-18659).
@@ -53,6 +55,7 @@ _ROWS = (
     Api(14, "SyncGroup", "sync_group", 0, 5),
     Api(15, "DescribeGroups", "describe_groups", 0, 6),
     Api(16, "ListGroups", "list_groups", 0, 5),
+    Api(SASL_HANDSHAKE, "SaslHandshake", "sasl_handshake", 0, 1),
     Api(API_VERSIONS, "ApiVersions", "api_versions", 0, 4),
     Api(19, "CreateTopics", "create_topics", 2, 7),
     Api(20, "DeleteTopics", "delete_topics", 1, 6),
@@ -69,6 +72,7 @@ _ROWS = (
     Api(33, "AlterConfigs", "alter_configs", 0, 2),
     Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
     Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 4),
+    Api(SASL_AUTHENTICATE, "SaslAuthenticate", "sasl_authenticate", 0, 2),
     Api(37, "CreatePartitions", "create_partitions", 0, 3),
     Api(42, "DeleteGroups", "delete_groups", 0, 2),
     Api(43, "ElectLeaders", "elect_leaders", 0, 2),

@@ -13,12 +13,22 @@ requests take long has a turn, and others have theirs before it goes on (`Turns`
 """
 
 import asyncio
-from struct import Struct
 from typing import Any, cast
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
 from ottla.broker.server.close_reasons import CloseReason, why_no_frame, why_not_served
-from ottla.broker.server.connection_interfaces import ClientIdentity, ConnectionOwner
+from ottla.broker.server.connection_interfaces import (
+    CLOSED,
+    HEADER_START,
+    HEADER_START_BYTES,
+    HELD_BY_PARKED,
+    HELD_BY_TURN,
+    HELD_BY_WRITING,
+    SMALLEST_FRAME_SIZE,
+    ClientIdentity,
+    ConnectionOwner,
+    LoginGate,
+)
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
 from ottla.broker.server.request_context import RequestContext
@@ -27,14 +37,8 @@ from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
 from ottla.broker.server.turns import LONG_REQUEST, REQUESTS_PER_LOOK
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
+from ottla.security.principal import ANONYMOUS
 from ottla.timer.wheel import TimerEntry
-
-# Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
-HEADER_START = Struct(">iIih")
-HEADER_START_BYTES = HEADER_START.size
-SMALLEST_FRAME_SIZE = HEADER_START_BYTES - 4
-
-HELD_BY_PARKED, HELD_BY_WRITING, HELD_BY_THROTTLE, CLOSED, HELD_BY_START, HELD_BY_TURN = 1, 2, 4, 8, 16, 32
 
 NOTHING = memoryview(b"")
 
@@ -44,15 +48,14 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns", "_owner",
         "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
-        "buffer", "client", "fetch_room", "holds", "idle_timer", "is_inter_broker", "last_event_ms", "listener_name",
-        "peer_host", "run_route", "transport",
+        "buffer", "client", "fetch_room", "gate", "holds", "idle_timer", "is_inter_broker", "last_event_ms",
+        "listener_name", "peer_host", "principal", "run_route", "transport",
     )
     # fmt: on
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
         self._owner = owner
         self.listener_name = listener_name
-        # Whether it came by the listener that brokers have for each other.
         self.is_inter_broker = listener_name == owner.inter_broker_listener
         self._runtime = owner.runtime
         self._now_ns = owner.runtime.clock.now_ns
@@ -69,10 +72,11 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.client: ClientIdentity | None = None
+        self.gate: LoginGate | None = None
+        self.principal = ANONYMOUS
         self.last_event_ms = 0
         # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
-        # The bytes that the requests being handled lie in.
         self.buffer = NOTHING
         self._context: RequestContext | None = None
         # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
@@ -84,7 +88,6 @@ class Connection(asyncio.BufferedProtocol):
         # Invariant: empty when a request is parked, and while one is.
         self._deferred: list[tuple[Route, int, Any]] = []
         self._responses = ResponseQueue(owner.times.count_parked)
-        # As `ConnectionMemory` knows it.
         self._held_bytes = 0
 
     @property
@@ -112,9 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         parked = self._responses.drop()
         self._count_held()
         for context in parked:
-            if context.on_disconnect is not None:
-                context.on_disconnect()
-                context.on_disconnect = None
+            context.disconnected()
         self._context = None  # It refers to the connection.
         self._owner.disconnected(self)
 
@@ -142,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         elif kept.filled < KEPT_WHILE_HELD:
             self._keep(kept.view, 0, kept.filled)
         else:
-            self._pause_reading()
+            self.pause_reading()
 
     def eof_received(self) -> bool:
         # The transport closes itself, once it has sent what it has.
@@ -167,9 +168,10 @@ class Connection(asyncio.BufferedProtocol):
         began_ns = self._now_ns()
         self.last_event_ms = began_ns // 1_000_000
         self._handling = True
+        handle = self.handle_frames if self.gate is None else self.gate.handle_frames
         try:
             while True:
-                position = self._handle_frames(buffer, position, end)
+                position = handle(buffer, position, end)
                 held = self.holds
                 self._runtime.end_event()
                 if self._deferred:
@@ -177,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
                 # The end of the event may have completed the very request that held the connection.
                 if not held or self.holds:
                     break
-                self._end_run()
+                self.end_run()
         except Exception:
             self._runtime.log.exception("unhandled error in a connection", peer=self.peer_host)
             self._abandon_event()
@@ -202,12 +204,13 @@ class Connection(asyncio.BufferedProtocol):
         """After an error that is not of one request. Its appends are written while they are where they arrived; should
         that fail too, nothing is read to that place any more."""
         self._deferred.clear()
-        self._end_run()
+        self.end_run()
         self._runtime.guard(self._runtime.end_event)
         self._buffers.renew()
         self.abort(CloseReason.UNHANDLED_ERROR, "its requests could not be handled")
 
-    def _handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
+    def handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
+        """The complete frames of `buffer[position:end]`, as requests, until a hold; gives where the rest begins."""
         size_max, handled, run_start, run_position = self._owner.request_bytes_max, 0, 0, position
         run_route: Route | None = None
         while not self.holds and end - position >= HEADER_START_BYTES:
@@ -250,7 +253,8 @@ class Connection(asyncio.BufferedProtocol):
             run_route.request_bytes += position - run_position
         return position
 
-    def _end_run(self) -> None:
+    def end_run(self) -> None:
+        """The requests of the next `handle_frames` are counted apart from those before."""
         if self.run_route is not None:
             self._runs.append((self.run_route, self._run_count))
             self.run_route = None
@@ -259,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         """What has been received and not handled is handled when it is this connection's turn again."""
         if not self.holds and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms()):
             self.holds |= HELD_BY_TURN
-            self._pause_reading()
+            self.pause_reading()
             self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
@@ -326,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._responses.park(context):
             self.holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:
-                self._pause_reading()
+                self.pause_reading()
 
     def expect(self, more_bytes: int) -> None:
         self._responses.expect(more_bytes)
@@ -342,9 +346,6 @@ class Connection(asyncio.BufferedProtocol):
             responses.send()
         if self._held_bytes or self.holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
             self.count_unread()
-
-    def hold(self, reason: int) -> None:
-        self.holds |= reason
 
     def release(self, reason: int) -> None:
         if not self.holds & reason:
@@ -364,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
             assert self.transport is not None, "a connection without a transport reads nothing"
             self.transport.resume_reading()
 
-    def _pause_reading(self) -> None:
+    def pause_reading(self) -> None:
         if not self._reading_paused:
             self._reading_paused = True
             assert self.transport is not None, "a connection without a transport reads nothing"
@@ -389,17 +390,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
-        received = end - start
+        frame_bytes = KeptBytes.announced(view, start, end)
         if self.holds:
-            kept = KeptBytes.copied(view, start, end, received + KEPT_WHILE_HELD)
-        elif received < 4:
-            kept = KeptBytes.copied(view, start, end, 4)
+            kept = KeptBytes.copied(view, start, end, end - start + KEPT_WHILE_HELD)
+        elif end - start < 4 or (self.gate is not None and not self.gate.is_open):  # Which has looked at the size.
+            kept = KeptBytes.copied(view, start, end, frame_bytes)
+        elif SMALLEST_FRAME_SIZE <= frame_bytes - 4 <= self._owner.request_bytes_max:
+            kept = KeptBytes.begun_frame(self._buffers, view, start, end, frame_bytes)
         else:
-            size = int.from_bytes(view[start : start + 4], "big", signed=True)
-            if not SMALLEST_FRAME_SIZE <= size <= self._owner.request_bytes_max:
-                self.close(*why_no_frame(bytes(view[start : start + 4]), self._owner.request_bytes_max))
-                return
-            kept = KeptBytes.begun_frame(self._buffers, view, start, end, size + 4)
+            self.close(*why_no_frame(bytes(view[start : start + 4]), self._owner.request_bytes_max))
+            return
         self._kept = kept
         if self._held_bytes or len(kept.view) > SMALLEST_OWN_BUFFER:
             self._count_held()
@@ -409,9 +409,9 @@ class Connection(asyncio.BufferedProtocol):
         if kept is not None:
             kept.release()
 
-    def close(self, reason: CloseReason, why: str) -> None:
-        """Sends the responses that are ready, reads nothing more, and says why in the log. The server drops what the
-        client has not read in time."""
+    def close(self, reason: CloseReason, why: str | None) -> None:
+        """Sends the responses that are ready, reads nothing more, and says why in the log unless `why` is None. The
+        server drops what the client has not read in time."""
         if self.holds & CLOSED:
             return
         if self._deferred:

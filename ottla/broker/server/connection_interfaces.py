@@ -5,6 +5,7 @@ of connections share one of each of these parts. Requests are `RequestContext`s,
 """
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.runtime import Runtime
@@ -13,6 +14,17 @@ from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.turns import Turns
+from ottla.security.exchange import Handshake, SaslReply
+from ottla.security.mechanism import AuthenticationError
+from ottla.security.principal import Principal
+
+# Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
+HEADER_START = Struct(">iIih")
+HEADER_START_BYTES = HEADER_START.size
+SMALLEST_FRAME_SIZE = HEADER_START_BYTES - 4
+# Why a connection handles no requests now.
+HELD_BY_PARKED, HELD_BY_WRITING, HELD_BY_THROTTLE, CLOSED, HELD_BY_START, HELD_BY_TURN = 1, 2, 4, 8, 16, 32
+HELD_BY_LOGIN = 64
 
 
 class ClientIdentity(NamedTuple):
@@ -23,14 +35,50 @@ class ClientIdentity(NamedTuple):
     software_version: str
 
 
+class LoginGate(Protocol):
+    """What stands before the requests of a connection by SASL, as handlers and the connection know it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has logged in."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """The one that the client has named last."""
+        ...
+
+    def handshake(self, mechanism: str, version: int) -> Handshake: ...
+
+    def respond(self, token: bytes) -> SaslReply:
+        """Raises AuthenticationError."""
+        ...
+
+    def fail(self, context: Any, response: Any, error: AuthenticationError) -> None:
+        """The client gets the response to the request of this context later, and nothing after it."""
+        ...
+
+    def handle_frames(self, buffer: memoryview, position: int, end: int) -> int: ...
+
+    def end(self) -> None:
+        """The connection closes."""
+        ...
+
+
 class ClientConnection(Protocol):
     """The connection of a request, as handlers and the context know it."""
+
+    gate: LoginGate | None
+    """None on a listener without SASL."""
+    principal: Principal
+    """Who the client is."""
 
     client: ClientIdentity | None
     """None until it has said who it is."""
 
     listener_name: str
     is_inter_broker: bool
+    """Whether it came by the listener that brokers have for each other."""
     peer_host: str
     buffer: memoryview
     """Has the client id of the request that is being handled."""
@@ -48,7 +96,7 @@ class ClientConnection(Protocol):
 
     def send_completed(self, more_bytes: int) -> None: ...
 
-    def close(self, reason: CloseReason, why: str) -> None: ...
+    def close(self, reason: CloseReason, why: str | None) -> None: ...
 
 
 class ConnectionTimes(Protocol):

@@ -3,12 +3,15 @@
 from typing import NamedTuple
 
 from ottla.broker.config.options import ConfigError
+from ottla.broker.config.security import inter_broker_listener, inter_broker_login, sasl_of_listeners
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.config.server_network import PLAINTEXT
+from ottla.broker.config.server_network import PLAINTEXT, protocols
 from ottla.broker.runtime import StartError
 from ottla.broker.server.network import Network, address_for_clients
 from ottla.broker.server.socket_server import Server
 from ottla.cluster.image import Listener
+from ottla.protocol.address import is_loopback
+from ottla.security.plain import PLAIN
 from ottla.storage.files import reason_of
 
 Address = tuple[str, int]
@@ -36,8 +39,12 @@ class Listeners:
         listened_on = config.listeners or (Listener(PLAINTEXT, *(listen or (DEFAULT_HOST, DEFAULT_PORT))),)
         names = [each.name for each in listened_on]
         self.wanted = [WantedListener(*each, _advertised(config, names, each.name, advertise)) for each in listened_on]
-        self.inter_broker = _inter_broker(config, names)
+        self.inter_broker = inter_broker_listener(config, names)
         """The name of the listener by which brokers reach each other."""
+        self.sasl = sasl_of_listeners(config, names)
+        """How clients log in, on the listeners where they have to."""
+        self.inter_broker_login = inter_broker_login(config, self.inter_broker)
+        """How this broker logs in to others; None: it need not."""
         self.opened: list[Listener] = []
         """Where they are open."""
         self.endpoints: tuple[Listener, ...] = ()
@@ -56,7 +63,17 @@ class Listeners:
                 raise StartError(f"cannot listen on {address}: {reason_of(error)}") from None
             advertised = wanted.advertised or (address_for_clients(opened.host), opened.port)
             self.opened.append(Listener(wanted.name, opened.host, opened.port))
+            self._warn_of(server, self.opened[-1])
             self.endpoints += (Listener(wanted.name, *advertised),)
+
+    def _warn_of(self, server: Server, opened: Listener) -> None:
+        """Of what can be read, or changed, on its way over a network (§51.7)."""
+        log = server.runtime.log
+        if not is_loopback(opened.host):
+            log.warning("listener without encryption", listener=opened.name, address=opened.address)
+        sasl = self.sasl.get(opened.name)
+        if sasl is not None and PLAIN in sasl.mechanisms:
+            log.warning("passwords of PLAIN are not encrypted", listener=opened.name, address=opened.address)
 
     def admin_opened(self, url: str) -> None:
         """One on all interfaces is reached by the host that clients get."""
@@ -82,7 +99,7 @@ def _check_one_way(config: ServerConfig, listen: Address | None, advertise: Addr
 
 
 def _check_protocols(config: ServerConfig) -> None:
-    known = {each.partition(":")[0] for each in config.listener_security_protocol_map}
+    known = protocols(config.listener_security_protocol_map)
     for listener in config.listeners:
         if listener.name not in known:
             raise ConfigError(f"listener.security.protocol.map has no protocol for the listener {listener.name}")
@@ -99,12 +116,3 @@ def _advertised(config: ServerConfig, names: list[str], name: str, advertise: Ad
         # A client that came by it could learn the address of no broker at all.
         raise ConfigError(f"advertised.listeners has no address for the listener {name}")
     return advertised[name]
-
-
-def _inter_broker(config: ServerConfig, names: list[str]) -> str:
-    name = config.inter_broker_listener_name
-    if name is None:
-        return names[0]
-    if name.upper() not in names:
-        raise ConfigError(f"inter.broker.listener.name={name} is not among the listeners {', '.join(names)}")
-    return name.upper()

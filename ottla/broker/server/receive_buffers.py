@@ -99,6 +99,11 @@ class KeptBytes:
         lent = buffers.lend(view, start, end, frame_bytes) if frame_bytes >= LARGE_FRAME else None
         return cls.copied(view, start, end, frame_bytes) if lent is None else cls(lent, end - start, buffers)
 
+    @staticmethod
+    def announced(view: memoryview, start: int, end: int) -> int:
+        """The bytes of the frame that begins there, its size field included; 4 while not even that is there."""
+        return 4 if end - start < 4 else 4 + int.from_bytes(view[start : start + 4], "big", signed=True)
+
     @property
     def held_bytes(self) -> int:
         """What counts as memory of the connection: not what is lent to it, nor a buffer of the smallest size."""

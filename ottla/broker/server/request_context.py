@@ -16,6 +16,7 @@ from ottla.broker.server.connection_interfaces import ClientConnection
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
+from ottla.security.principal import ANONYMOUS, Principal
 
 # Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
 # DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. Each kind of resource has those that mean something for it; without
@@ -36,6 +37,7 @@ NOT_ASKED = -(2**31)
 class RequestContext:
     __slots__ = (
         "_client_id",
+        "_principal",
         "api_version",
         "began_ns",
         "client_id_length",
@@ -65,6 +67,7 @@ class RequestContext:
         self.client_id_position = 0
         self.client_id_length = -1
         self._client_id = b""
+        self._principal = ANONYMOUS
         self.is_parked = False
         # Whether the connection handles nothing more before this one is answered.
         self.mutes = True
@@ -93,6 +96,11 @@ class RequestContext:
         client_id = self._client_id if self.is_parked else self.connection.buffer[start : start + length]
         return str(client_id, "utf-8", "replace")
 
+    @property
+    def principal(self) -> Principal:
+        """Who has sent the request: a client that has logged in again since then counts as it did before (§54.16)."""
+        return self._principal if self.is_parked else self.connection.principal
+
     def is_broker(self, broker_id: int, node_id: int, image: MetadataImage) -> bool:
         """Whether the sender may act as broker `broker_id`, another one than this, which is `node_id` (§3.4).
 
@@ -106,6 +114,7 @@ class RequestContext:
         if self.client_id_length > 0:
             start = self.client_id_position
             self._client_id = bytes(self.connection.buffer[start : start + self.client_id_length])
+        self._principal = self.connection.principal
         self.is_parked = True
         self.mutes = mutes
         self.connection.park(self)
@@ -126,6 +135,12 @@ class RequestContext:
         expected_bytes = self.response_bytes
         self.response_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
         self.connection.send_completed(self.response_bytes - expected_bytes)
+
+    def disconnected(self) -> None:
+        """Its connection is lost: what waits for that is called, once."""
+        if self.on_disconnect is not None:
+            self.on_disconnect()
+            self.on_disconnect = None
 
     def respond_later(self, runtime: Runtime, response: Coroutine[Any, Any, Any]) -> None:
         """Parks until the coroutine returns the response, or raises the KafkaError of an error response. One that

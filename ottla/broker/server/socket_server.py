@@ -2,18 +2,23 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from ottla.broker.config.security import SaslSettings
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.broker.server.connection import HELD_BY_START, HELD_BY_THROTTLE, Connection
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.request_times import RequestTimes
+from ottla.broker.server.sasl_gate import SaslGate
+from ottla.broker.server.sasl_listener import SaslListener
 from ottla.broker.server.turns import ReadTurns, Turns
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimerEntry
@@ -54,11 +59,17 @@ class Server:
         *,
         inter_broker_listener: str,
         part: Callable[[str], Any],
+        sasl: Mapping[str, SaslSettings] = MappingProxyType({}),
     ) -> None:
-        """`part` gives handlers the parts of the broker by their names."""
+        """`part` gives handlers the parts of the broker by their names. `sasl`: of the listeners where clients log in
+        first."""
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
         self.dispatcher = Dispatcher(part)
+        self.sasl = {
+            name: SaslListener(name, settings, runtime, self.dispatcher, lambda: part("metadata").image)
+            for name, settings in sasl.items()
+        }
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
         self.turns = Turns(runtime.soon)
@@ -83,8 +94,7 @@ class Server:
         )
         self._listeners: list[ListeningSocket] = []
         self._all_closed: asyncio.Future[None] | None = None
-        # Pending while a session without a connection is kept.
-        self._sessions_timer: TimerEntry | None = None
+        self._sessions_timer: TimerEntry | None = None  # Pending while a session without a connection is kept.
         self._logged_second = 0
         self._logged_count = 0
 
@@ -131,6 +141,9 @@ class Server:
         assert transport is not None, "a new connection has its transport"
         peer = transport.get_extra_info("peername")
         host = connection.peer_host = str(peer[0]) if peer else ""
+        sasl = self.sasl.get(connection.listener_name)
+        if sasl is not None:
+            connection.gate = SaslGate(connection, sasl)
         refusal = self._refusal(host, transport)
         self.connections[connection] = None
         self.opened[connection.listener_name] += 1
@@ -142,7 +155,7 @@ class Server:
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         now_ms = connection.last_event_ms = self.runtime.clock.now_ms()
         if not self.runtime.is_serving:
-            connection.hold(HELD_BY_START)
+            connection.holds |= HELD_BY_START
         self._throttle(connection, now_ms)
         self._watch_idle(connection)
 
@@ -154,6 +167,8 @@ class Server:
         self.closed[connection.listener_name, reason] += 1
         if why is not None:
             self._log_closing(connection, why)
+        if connection.gate is not None:
+            connection.gate.end()
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
@@ -164,6 +179,9 @@ class Server:
 
     def disconnected(self, connection: Connection) -> None:
         del self.connections[connection]
+        if connection.gate is not None:
+            connection.gate.end()
+            connection.gate = None  # It refers to the connection.
         host = connection.peer_host
         remaining = self._connections_of_host[host] - 1
         if remaining:
@@ -216,7 +234,7 @@ class Server:
         # A second's worth may come at once.
         wait_ms = int((self._accept_debt - rate) * 1000 / rate)
         if wait_ms > 0:
-            connection.hold(HELD_BY_THROTTLE)
+            connection.holds |= HELD_BY_THROTTLE
             self.runtime.wheel.schedule(now_ms + wait_ms, lambda: connection.release(HELD_BY_THROTTLE))
 
     def _watch_idle(self, connection: Connection) -> None:

@@ -15,7 +15,9 @@ import uvloop
 from ottla.broker.broker import Broker
 from ottla.broker.broker_data import METADATA_FILE
 from ottla.broker.config.options import ConfigError
+from ottla.broker.config.security import read_secret
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_security import listener_property
 from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
@@ -90,7 +92,20 @@ def _server_config(options: ServeOptions) -> ServerConfig:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"cannot read {options.config}: {reason}") from None
     admin = () if options.admin is None else (f"ottla.admin.listener={options.admin}",)
-    return ServerConfig.parse(properties, (*options.settings, *admin))
+    return ServerConfig.parse(properties, (*map(_with_secret, options.settings), *admin))
+
+
+def _with_secret(setting: str) -> str:
+    """`KEY=@PATH` of a secret is the text of that file: arguments stand in the list of processes (§68.4)."""
+    if not _is_secret(setting):
+        return setting
+    name, _, value = setting.partition("=")
+    return f"{name}={read_secret(Path(value.strip()[1:]), name.strip())}" if value.strip().startswith("@") else setting
+
+
+def _is_secret(setting: str) -> bool:
+    found = listener_property(setting.partition("=")[0].strip())
+    return found is not None and found.option().is_secret
 
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
@@ -105,6 +120,12 @@ async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: 
     if options.brokers == 1:
         # Several in one process add their ids themselves.
         log = log.with_fields(broker=options.node_id or 0)
+    for setting in filter(_is_secret, options.settings):
+        name, _, value = setting.partition("=")
+        if not value.strip().startswith("@"):
+            log.warning(
+                "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
+            )
     loop = asyncio.get_running_loop()
     stop_requested = loop.create_future()
 

@@ -12,7 +12,8 @@ from ottla.broker.admin.metrics.exposition import labels
 from ottla.broker.admin.metrics.request_source import RequestSource
 from ottla.broker.broker import Broker
 from ottla.broker.server.close_reasons import CloseReason, why_no_frame
-from ottla.broker.server.connection import HELD_BY_PARKED, HELD_BY_TURN, HELD_BY_WRITING, Connection
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_interfaces import HELD_BY_PARKED, HELD_BY_TURN, HELD_BY_WRITING
 from ottla.broker.server.socket_server import OTHER_SOFTWARE, SOFTWARE_LENGTH_MAX, SOFTWARE_PAIRS_MAX, ClientSoftware
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchRequest
@@ -162,9 +163,9 @@ async def test_held_connections_are_counted_by_what_holds_them(tmp_path: Path) -
         held = [Connection(broker.server, "PLAINTEXT") for _ in range(4)]
         for connection in held:
             connection.connection_made(FakeTransport())  # type: ignore[arg-type]
-        held[0].hold(HELD_BY_PARKED)
-        held[1].hold(HELD_BY_PARKED | HELD_BY_WRITING)
-        held[2].hold(HELD_BY_TURN)
+        held[0].holds |= HELD_BY_PARKED
+        held[1].holds |= HELD_BY_PARKED | HELD_BY_WRITING
+        held[2].holds |= HELD_BY_TURN
 
         assert samples(broker, "ottla_connections_held") == {
             'reason="parked"': 2,
@@ -172,6 +173,7 @@ async def test_held_connections_are_counted_by_what_holds_them(tmp_path: Path) -
             'reason="throttle"': 0,
             'reason="start"': 0,
             'reason="turn"': 1,
+            'reason="login"': 0,
         }
         assert samples(broker, "ottla_connections") == {'listener="PLAINTEXT"': 4}
         for connection in held:

@@ -12,6 +12,8 @@ TWO = {
     "advertised.listeners": "INTERNAL://ottla1:9092,HOST://localhost:19092",
     "listener.security.protocol.map": "INTERNAL:PLAINTEXT,HOST:PLAINTEXT",
 }
+PROTOCOLS = "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
+BOTH_SAY = "both say which listener brokers use: give one of them"
 
 
 def config(**changed: str) -> ServerConfig:
@@ -65,21 +67,22 @@ def test_listeners_are_read_and_shown_as_kafka_writes_them() -> None:
             "advertised.listeners=HOST://0.0.0.0:1: HOST://0.0.0.0:1 is not an address that clients can connect to",
         ),
         (
-            {"listener.security.protocol.map": "HOST:SSL"},
-            "listener.security.protocol.map=HOST:SSL: SSL of HOST is not supported, only PLAINTEXT is",
+            {"listener.security.protocol.map": "HOST:TLS"},
+            f"listener.security.protocol.map=HOST:TLS: TLS of HOST is none of the protocols {PROTOCOLS}",
         ),
         (
             {"listener.security.protocol.map": "INTERNAL"},
-            "listener.security.protocol.map=INTERNAL: 'INTERNAL' is not NAME:PLAINTEXT",
+            "listener.security.protocol.map=INTERNAL: 'INTERNAL' is not NAME:PROTOCOL",
         ),
         ({"listener.name.host.ssl.keystore.location": "x"}, None),
+        ({"listener.name.host.plain.ssl.keystore.location": "x"}, None),
     ],
 )
 def test_what_cannot_be_a_listener_is_refused(changed: dict[str, str], sentence: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
         ServerConfig(TWO | changed)
 
-    assert str(refused.value) == (sentence or f"{next(iter(changed))}: TLS, SASL and ACLs are not supported")
+    assert str(refused.value) == (sentence or f"{next(iter(changed))}: TLS is not supported")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +124,24 @@ def test_what_cannot_be_a_listener_is_refused(changed: dict[str, str], sentence:
             None,
             None,
             "inter.broker.listener.name=EXTERNAL is not among the listeners INTERNAL, HOST",
+        ),
+        (
+            TWO | {"security.inter.broker.protocol": "PLAINTEXT"},
+            None,
+            None,
+            "security.inter.broker.protocol=PLAINTEXT is not among the listeners INTERNAL, HOST",
+        ),
+        (
+            TWO | {"security.inter.broker.protocol": "HOST", "inter.broker.listener.name": "HOST"},
+            None,
+            None,
+            f"inter.broker.listener.name and security.inter.broker.protocol {BOTH_SAY}",
+        ),
+        (
+            TWO | {"listener.security.protocol.map": "INTERNAL:PLAINTEXT,HOST:SASL_SSL"},
+            None,
+            None,
+            "SASL_SSL of the listener HOST is not supported: there is no TLS yet",
         ),
     ],
 )

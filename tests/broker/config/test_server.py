@@ -86,7 +86,7 @@ def test_every_option_has_a_reader() -> None:
         ("log.cleanup.policy=", "log.cleanup.policy=: expected a list of delete, compact"),
         ("log.cleanup.policy=compact,none", "log.cleanup.policy=compact,none: expected a list of delete, compact"),
         ("max.connections.per.ip.overrides=a:b", "max.connections.per.ip.overrides=a:b: expected a list of HOST:COUNT"),
-        ("ssl.keystore.location=x", "ssl.keystore.location: TLS, SASL and ACLs are not supported"),
+        ("ssl.keystore.location=x", "ssl.keystore.location: TLS is not supported"),
         (
             "transaction.two.phase.commit.enable=true",
             "transaction.two.phase.commit.enable: two-phase commit (KIP-939) is not supported",

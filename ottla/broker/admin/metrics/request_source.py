@@ -9,7 +9,8 @@ from ottla.broker.admin.metrics.source import Samples
 from ottla.broker.histogram import merged
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
-from ottla.broker.server.connection import (
+from ottla.broker.server.connection_interfaces import (
+    HELD_BY_LOGIN,
     HELD_BY_PARKED,
     HELD_BY_START,
     HELD_BY_THROTTLE,
@@ -27,6 +28,7 @@ HOLDS = {
     HELD_BY_THROTTLE: "throttle",
     HELD_BY_START: "start",
     HELD_BY_TURN: "turn",
+    HELD_BY_LOGIN: "login",
 }
 
 
@@ -89,11 +91,17 @@ class RequestSource:
             "ottla_connections_closed_total": lambda: [
                 (labels(listener=listener, reason=reason.value), n) for (listener, reason), n in server.closed.items()
             ],
+            "ottla_authentications_total": self._authentications,
             "ottla_connections_held": lambda: [(labels(reason=each), self._held[each]) for each in HOLDS.values()],
             "ottla_client_software_info": lambda: [
                 (labels(name=name, version=version), 1) for name, version in server.client_software.seen
             ],
         }
+
+    def _authentications(self) -> Iterator[Sample]:
+        for listener, sasl in self._server.sasl.items():
+            for (occasion, result), count in sasl.ended.items():
+                yield labels(listener=listener, occasion=occasion, result=result), count
 
     def prepare(self) -> Iterator[None]:
         open_now = Counter(dict.fromkeys(self._server.opened, 0))

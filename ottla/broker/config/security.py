@@ -1,0 +1,196 @@
+"""How clients log in on each listener, and how brokers do on each other's: what the properties say together.
+
+Nothing of it changes while a broker runs. What cannot work is refused at the start, with a sentence that shows no
+secret (§51.4–51.6).
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_network import PLAINTEXT, SASL_PLAINTEXT, SERVED_PROTOCOLS, protocols
+from ottla.broker.config.server_security import (
+    ENABLED_MECHANISMS,
+    INTER_BROKER_MECHANISM,
+    JAAS_CONFIG,
+    NO_MECHANISM,
+    USERS_FILE,
+)
+from ottla.security.client import LoginCredentials
+from ottla.security.jaas import JaasEntry, JaasError, LoginModule, parse_jaas
+from ottla.security.plain import PLAIN
+from ottla.security.secret import Secret
+
+_USER = "user_"
+_OWN_OPTIONS = {"username", "password"}
+_READABLE_BY_OTHERS = 0o077
+
+
+class MechanismSettings(NamedTuple):
+    reauthentication_ms: int
+    """After which a client has to log in again; 0: never."""
+    passwords: Mapping[str, Secret]
+    """Of PLAIN, by user. SCRAM's users are in the metadata store."""
+
+
+class SaslSettings(NamedTuple):
+    """Of one listener."""
+
+    mechanisms: Mapping[str, MechanismSettings]
+    """Those enabled, in order."""
+    receive_bytes_max: int
+    """Of a frame before the login."""
+    failure_delay_ms: int
+
+
+def inter_broker_listener(config: ServerConfig, names: list[str]) -> str:
+    """The name of the listener by which brokers reach each other: by default the first of `names`."""
+    name, protocol = config.inter_broker_listener_name, config.security_inter_broker_protocol
+    if name is not None and protocol is not None:
+        raise ConfigError(
+            "inter.broker.listener.name and security.inter.broker.protocol both say which listener brokers use: give "
+            "one of them"
+        )
+    key = "inter.broker.listener.name" if name is not None else "security.inter.broker.protocol"
+    wanted = name or protocol
+    if wanted is None:
+        return names[0]
+    if wanted.upper() not in names:
+        raise ConfigError(f"{key}={wanted} is not among the listeners {', '.join(names)}")
+    return wanted.upper()
+
+
+def sasl_of_listeners(config: ServerConfig, names: Iterable[str]) -> dict[str, SaslSettings]:
+    """Of the listeners with SASL. Raises ConfigError for any that cannot be served."""
+    names = list(names)
+    for each in config.listener_properties:
+        if each.listener not in names:
+            raise ConfigError(f"{each.name}: there is no listener {each.listener}, only {', '.join(names)}")
+    found: dict[str, SaslSettings] = {}
+    for name in names:
+        protocol = protocol_of(config, name)
+        if protocol not in SERVED_PROTOCOLS:
+            raise ConfigError(f"{protocol} of the listener {name} is not supported: there is no TLS yet")
+        if protocol == SASL_PLAINTEXT:
+            found[name] = _sasl_settings(config, name)
+    if found and config.connection_failed_authentication_delay_ms >= config.connections_max_idle_ms:
+        raise ConfigError("connection.failed.authentication.delay.ms is not less than connections.max.idle.ms")
+    return found
+
+
+def protocol_of(config: ServerConfig, listener: str) -> str:
+    return protocols(config.listener_security_protocol_map).get(listener, PLAINTEXT)
+
+
+def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:
+    """What this broker logs in with to others; None where `listener`, theirs, has no SASL. Raises ConfigError."""
+    if protocol_of(config, listener) != SASL_PLAINTEXT:
+        return None
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    if mechanism is None:
+        raise ConfigError(f"brokers log in to each other on {listener}; {INTER_BROKER_MECHANISM}: {NO_MECHANISM}")
+    if mechanism not in _enabled(config, listener):
+        raise ConfigError(f"{INTER_BROKER_MECHANISM}={mechanism} is not among the {ENABLED_MECHANISMS} of {listener}")
+    name = _property_name(listener, mechanism, JAAS_CONFIG)
+    entry = _jaas_entry(config, listener, mechanism)
+    options: Mapping[str, str] = {} if entry is None else entry.options
+    if not (options.get("username") and options.get("password")):
+        raise ConfigError(f"{name} needs username and password: brokers log in to each other on {listener}")
+    return LoginCredentials(mechanism, options["username"], Secret(options["password"]))
+
+
+def _sasl_settings(config: ServerConfig, listener: str) -> SaslSettings:
+    enabled = _enabled(config, listener)
+    if not enabled:
+        raise ConfigError(f"{ENABLED_MECHANISMS} of the listener {listener}: {NO_MECHANISM}")
+    return SaslSettings(
+        {mechanism: _mechanism_settings(config, listener, mechanism) for mechanism in enabled},
+        _number(config, listener, None, "sasl.server.max.receive.size", config.sasl_server_max_receive_size),
+        config.connection_failed_authentication_delay_ms,
+    )
+
+
+def _enabled(config: ServerConfig, listener: str) -> tuple[str, ...]:
+    own = cast("tuple[str, ...] | None", config.listener_value(listener, None, ENABLED_MECHANISMS))
+    return config.sasl_enabled_mechanisms if own is None else own
+
+
+def _mechanism_settings(config: ServerConfig, listener: str, mechanism: str) -> MechanismSettings:
+    key = "connections.max.reauth.ms"
+    of_listener = _number(config, listener, None, key, config.connections_max_reauth_ms)
+    entry = _jaas_entry(config, listener, mechanism)
+    passwords = _passwords(config, listener, entry) if mechanism == PLAIN else {}
+    return MechanismSettings(_number(config, listener, mechanism, key, of_listener), passwords)
+
+
+def _number(config: ServerConfig, listener: str, mechanism: str | None, name: str, otherwise: int) -> int:
+    own = cast("int | None", config.listener_value(listener, mechanism, name))
+    return otherwise if own is None else own
+
+
+def _passwords(config: ServerConfig, listener: str, entry: JaasEntry | None) -> dict[str, Secret]:
+    options: Mapping[str, str] = {} if entry is None else entry.options
+    users = {key[len(_USER) :]: Secret(password) for key, password in options.items() if key.startswith(_USER)}
+    path = cast("str | None", config.listener_value(listener, None, USERS_FILE))
+    file_name, jaas_name = _property_name(listener, None, USERS_FILE), _property_name(listener, PLAIN, JAAS_CONFIG)
+    if path is not None:
+        if users:
+            raise ConfigError(f"{file_name} and {jaas_name} both have users: give them in one of them")
+        users = read_users(Path(path), file_name)
+    if not users:
+        raise ConfigError(
+            f"PLAIN on the listener {listener} has no users: set {file_name}, or user_NAME in {jaas_name}"
+        )
+    return users
+
+
+def read_users(path: Path, name: str) -> dict[str, Secret]:
+    """Of a file with a line NAME:PASSWORD for each; `name` is the property that has named it. Raises ConfigError."""
+    users: dict[str, Secret] = {}
+    for number, line in enumerate(read_secret(path, name).splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        user, colon, password = line.partition(":")
+        if not (colon and user and password):
+            raise ConfigError(f"{name}: line {number} of {path} is not NAME:PASSWORD")
+        if user in users:
+            raise ConfigError(f"{name}: line {number} of {path} has a user that an earlier line has")
+        users[user] = Secret(password)
+    return users
+
+
+def read_secret(path: Path, name: str) -> str:
+    """The text of a file that only its owner may read (§68.5). Raises ConfigError."""
+    try:
+        if path.stat().st_mode & _READABLE_BY_OTHERS:
+            raise ConfigError(f"{name}: {path} can be read by others than its owner; chmod 600 mends that")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name}: {path} is not UTF-8 text") from None
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
+
+
+def _jaas_entry(config: ServerConfig, listener: str, mechanism: str) -> JaasEntry | None:
+    value = cast("Secret | None", config.listener_value(listener, mechanism, JAAS_CONFIG))
+    if value is None:
+        return None
+    name = _property_name(listener, mechanism, JAAS_CONFIG)
+    try:
+        entry = parse_jaas(value.reveal())
+    except JaasError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    wanted = LoginModule.PLAIN if mechanism == PLAIN else LoginModule.SCRAM
+    if entry.module is not wanted:
+        raise ConfigError(f"{name}: the login module of {mechanism} is {wanted.value}, not {entry.module.value}")
+    for option in entry.options:
+        if option not in _OWN_OPTIONS and not (mechanism == PLAIN and option.startswith(_USER)):
+            raise ConfigError(f"{name}: {wanted.value} has no option {option}")
+    return entry
+
+
+def _property_name(listener: str, mechanism: str | None, name: str) -> str:
+    middle = "" if mechanism is None else f"{mechanism.lower()}."
+    return f"listener.name.{listener.lower()}.{middle}{name}"

@@ -1,0 +1,154 @@
+"""Server properties of how clients and brokers log in, and those that a listener, or a mechanism of it, has by itself.
+
+Kafka's names for the latter are `listener.name.<listener>.<property>` and
+`listener.name.<listener>.<mechanism>.<property>`, listener and mechanism in small letters (§51.5).
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from ottla.broker.config.options import (
+    INT_MAX,
+    Kind,
+    Option,
+    Update,
+    integer,
+    long,
+    optional_text,
+    secret_option,
+)
+from ottla.security.plain import PLAIN
+from ottla.security.scram_credential import SCRAM_MECHANISMS
+
+MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+"""Those that are served."""
+_NOT_SERVED = ("GSSAPI", "OAUTHBEARER")
+NO_MECHANISM = f"Kafka's default, {_NOT_SERVED[0]}, is not supported: name some of {', '.join(MECHANISMS)}"
+
+JAAS_CONFIG = "sasl.jaas.config"
+USERS_FILE = "plain.users.file"
+ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
+INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+
+
+def _mechanism(text: str) -> str:
+    name = text.strip().upper()
+    if name not in MECHANISMS:
+        raise ValueError(f"{name or 'an empty name'} is not supported, only {', '.join(MECHANISMS)} are")
+    return name
+
+
+def _mechanisms(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(_mechanism, text.split(",")))) if text else ()
+
+
+class SecurityOptions:
+    sasl_enabled_mechanisms = Option[tuple[str, ...]](
+        ENABLED_MECHANISMS,
+        Kind.LIST,
+        (),
+        "Mechanisms by which clients log in on listeners with SASL, in the order in which clients get them.",
+        parse=_mechanisms,
+        bounds=f"a list of {', '.join(MECHANISMS)}",
+        update=Update.READ_ONLY,
+    )
+    sasl_mechanism_inter_broker_protocol = Option[str | None](
+        INTER_BROKER_MECHANISM,
+        Kind.STRING,
+        None,
+        "Mechanism by which brokers log in to each other, where their listener has SASL.",
+        parse=lambda text: _mechanism(text) if text else None,
+        bounds=f"one of {', '.join(MECHANISMS)}",
+        update=Update.READ_ONLY,
+    )
+    security_inter_broker_protocol = optional_text(
+        "security.inter.broker.protocol",
+        "Brokers use the listener of this name among each other, as with inter.broker.listener.name: Kafka names a "
+        "listener by its protocol where nothing else is said.",
+    )
+    sasl_server_max_receive_size = integer(
+        "sasl.server.max.receive.size",
+        524288,
+        "Maximum size of a request before the login, in bytes.",
+        at_least=1024,
+    )
+    connections_max_reauth_ms = long(
+        "connections.max.reauth.ms",
+        0,
+        "After this many milliseconds a client has to log in again, on the same connection, or is cut off; 0: never.",
+        at_least=0,
+    )
+    connection_failed_authentication_delay_ms = integer(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "A failed login is answered, and its connection closed, after this many milliseconds.",
+        at_least=0,
+        at_most=INT_MAX,
+    )
+
+
+_LISTENER_OPTIONS: dict[str, Option[object]] = {
+    option.name: option  # type: ignore[misc]
+    for option in (
+        SecurityOptions.sasl_enabled_mechanisms,
+        SecurityOptions.connections_max_reauth_ms,
+        SecurityOptions.sasl_server_max_receive_size,
+        optional_text(
+            USERS_FILE,
+            "File with the users of PLAIN, one name:password a line, that only its owner can read (mode 0600).",
+        ),
+    )
+}
+_MECHANISM_OPTIONS: dict[str, Option[object]] = {
+    option.name: option  # type: ignore[misc]
+    for option in (
+        secret_option(JAAS_CONFIG, "The login module of the mechanism with its options, as Java's clients write it."),
+        SecurityOptions.connections_max_reauth_ms,
+    )
+}
+_PREFIXED = re.compile(
+    r"listener\.name\.(?P<listener>[a-z0-9_-]+)\.(?:(?P<mechanism>"
+    rf"{'|'.join(each.lower() for each in MECHANISMS)})\.)?(?P<property>.+)"
+)
+
+
+class ListenerProperty(NamedTuple):
+    """One that a listener has by itself, by the parts of its name."""
+
+    name: str
+    listener: str
+    """In capitals, as listeners are named."""
+    mechanism: str | None
+    own: str
+    """Of the name, what is neither listener nor mechanism."""
+
+    def option(self) -> Option[object]:
+        options = _LISTENER_OPTIONS if self.mechanism is None else _MECHANISM_OPTIONS
+        return options[self.own].named(self.name)
+
+
+def listener_property(name: str) -> ListenerProperty | None:
+    """What `name` means; None for one that no listener, and no mechanism, has."""
+    match = _PREFIXED.fullmatch(name)
+    if match is None:
+        return None
+    mechanism, own = match["mechanism"], match["property"]
+    if f"{mechanism}.{own}" == USERS_FILE:
+        mechanism, own = None, USERS_FILE
+    if own not in (_LISTENER_OPTIONS if mechanism is None else _MECHANISM_OPTIONS):
+        return None
+    return ListenerProperty(name, match["listener"].upper(), None if mechanism is None else mechanism.upper(), own)
+
+
+def listener_properties() -> dict[str, Option[object]]:
+    """All of them, by their names in the manner of `listener.name.<listener>.…`, for the documents."""
+    return {
+        **{f"listener.name.<listener>.{name}": option for name, option in _LISTENER_OPTIONS.items()},
+        **{f"listener.name.<listener>.<mechanism>.{name}": option for name, option in _MECHANISM_OPTIONS.items()},
+    }
+
+
+def own_part(name: str) -> str:
+    """The property without the listener and the mechanism that it is for."""
+    match = _PREFIXED.fullmatch(name)
+    return name if match is None else match["property"]

@@ -1,0 +1,64 @@
+"""What all connections of a listener with SASL share: its mechanisms, its limits, and what has come of them."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ottla.broker.config.security import MechanismSettings, SaslSettings
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.dispatch import Dispatcher
+from ottla.cluster.image import MetadataImage
+from ottla.security.exchange import SaslExchange
+from ottla.security.mechanism import Mechanism
+from ottla.security.plain import PLAIN, PlainMechanism
+from ottla.security.scram import ScramMechanism
+from ottla.security.scram_credential import SCRAM_MECHANISMS, ScramCredential, ScramHash
+
+_NONCE_BYTES = 24
+_SECRET_BYTES = 32
+
+
+class SaslListener:
+    def __init__(
+        self,
+        name: str,
+        settings: SaslSettings,
+        runtime: Runtime,
+        dispatcher: Dispatcher,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        """`image` has the users of SCRAM at the time of each login."""
+        self.name = name
+        self.runtime = runtime
+        self.dispatcher = dispatcher
+        self.receive_bytes_max = min(settings.receive_bytes_max, runtime.config.socket_request_max_bytes)
+        self.failure_delay_ms = settings.failure_delay_ms
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """Authentications by occasion (`login`, `renewal`) and result (`success`, `failure`)."""
+        self._image = image
+        # Until the cluster has a secret, which it has with its first user.
+        self._decoy_secret = secrets.token_bytes(_SECRET_BYTES)
+        self._reauthentication_ms = {each: of.reauthentication_ms for each, of in settings.mechanisms.items()}
+        self._mechanisms: Mapping[str, Callable[[], Mechanism]] = {
+            each: self._maker(each, of) for each, of in settings.mechanisms.items()
+        }
+
+    def new_exchange(self) -> SaslExchange:
+        return SaslExchange(self._mechanisms, self._reauthentication_ms.__getitem__)
+
+    def _maker(self, mechanism: str, settings: MechanismSettings) -> Callable[[], Mechanism]:
+        """What makes the object for one exchange."""
+        if mechanism == PLAIN:
+            passwords = {user: password.reveal().encode() for user, password in settings.passwords.items()}
+            return partial(PlainMechanism, passwords)
+        return partial(self._new_scram, SCRAM_MECHANISMS[mechanism])
+
+    def _new_scram(self, scram: ScramHash) -> ScramMechanism:
+        image = self._image()
+
+        def find(user: str) -> ScramCredential | None:
+            return image.scram_credentials.get((scram, user))
+
+        secret = image.decoy_secret or self._decoy_secret
+        return ScramMechanism(scram, find, secrets.token_urlsafe(_NONCE_BYTES), secret)
