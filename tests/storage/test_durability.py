@@ -158,6 +158,14 @@ def test_log_is_overdue_after_flush_ms_or_a_complete_segment() -> None:
     log.roll()
     assert log.is_flush_overdue(NOW)
 
+    log = new_log(FakeDisk())
+    append(log, batch("a"))
+    log.flush()
+    log.roll()
+    assert log.is_flush_overdue(NOW), "its indexes are not on the disk"
+    log.flush()
+    assert not log.is_flush_overdue(NOW)
+
 
 def test_what_a_closed_log_flushes_survives_a_power_failure() -> None:
     disk = FakeDisk()
