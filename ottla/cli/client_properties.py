@@ -10,10 +10,9 @@ from pathlib import Path
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.properties import parse_properties
 from ottla.protocol.address import Address, parse_addresses
-from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials
+from ottla.security.authentication import PLAIN
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 from ottla.security.jaas import JaasError, LoginModule, parse_jaas
-from ottla.security.plain import PLAIN
-from ottla.security.secret import Secret
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 BOOTSTRAP = "bootstrap.servers"

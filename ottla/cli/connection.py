@@ -20,9 +20,9 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
+from ottla.security.authentication import AuthenticationError
 from ottla.security.client import NONCE_BYTES, LoginCredentials
 from ottla.security.client_login import LOGIN_VERSIONS, NO_SASL, ClientLogin, renewal_ms
-from ottla.security.mechanism import AuthenticationError
 
 CLIENT_ID = "ottla"
 RESPONSE_SIZE_MIN = 6

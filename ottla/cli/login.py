@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from ottla.cli.client_properties import PLAINTEXT, PROTOCOL, ClientProperties
-from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials
-from ottla.security.secret import Secret
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 
 PASSWORD_VARIABLE = "OTTLA_PASSWORD"
 FILE_VARIABLE = "OTTLA_COMMAND_CONFIG"

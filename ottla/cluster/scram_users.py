@@ -16,7 +16,7 @@ from ottla.cluster.encoding import ENTRIES_PER_SLICE
 from ottla.cluster.image import MetadataImage, ScramUser
 from ottla.cluster.store import SCRAM, Change, Delete, Entry, Expect, Put, StoreError, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError, PolicyViolation, error_for
-from ottla.security.principal import ANONYMOUS
+from ottla.security.authentication import ANONYMOUS
 from ottla.security.scram_credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,

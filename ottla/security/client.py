@@ -6,15 +6,34 @@ line.
 
 from typing import Final, NamedTuple, Protocol
 
-from ottla.security.mechanism import AuthenticationError
-from ottla.security.plain import PLAIN
+from ottla.security.authentication import PLAIN, AuthenticationError
 from ottla.security.scram import ScramClient
 from ottla.security.scram_credential import SCRAM_MECHANISMS
-from ottla.security.secret import Secret
 
 CLIENT_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 """By which a client can log in."""
 NONCE_BYTES: Final = 16
+
+
+class Secret:
+    """`str`, `repr` and formatting hide it; `reveal` is the only way to it, so that a search finds who uses it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
 
 
 class LoginCredentials(NamedTuple):

@@ -13,8 +13,8 @@ from typing import Final
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.security.authentication import AuthenticationError
 from ottla.security.client import LoginCredentials, client_mechanism
-from ottla.security.mechanism import AuthenticationError
 
 LOGIN_VERSIONS: Final = {SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2}
 """The newest of each; the handshake in this one alone, for after version 0 the tokens have no headers."""

@@ -11,8 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
-from ottla.security.mechanism import Authenticated, AuthenticationError, Challenge, Mechanism
-from ottla.security.principal import Principal
+from ottla.security.authentication import Authenticated, AuthenticationError, Challenge, Mechanism, Principal
 
 REAUTHENTICATION_PAUSE_MS = 1_000
 NO_LIFETIME = 0

@@ -11,8 +11,15 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.security.mechanism import Authenticated, AuthenticationError, Challenge, text_of
-from ottla.security.principal import ANONYMOUS, USER, Principal
+from ottla.security.authentication import (
+    ANONYMOUS,
+    USER,
+    Authenticated,
+    AuthenticationError,
+    Challenge,
+    Principal,
+    text_of,
+)
 from ottla.security.scram_credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,

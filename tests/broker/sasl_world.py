@@ -17,10 +17,10 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.schema import Message
 from ottla.replication.fetch_session_cache import FetchSessionCache
-from ottla.security.principal import Principal
+from ottla.security.authentication import Principal
+from ottla.security.client import Secret
 from ottla.security.scram import ScramClient
 from ottla.security.scram_credential import ScramHash, credential_of, salted_password
-from ottla.security.secret import Secret
 from ottla.timer.wheel import TimingWheel
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import RecordingLog

@@ -22,9 +22,8 @@ from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsets
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.schema import Message
-from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 from ottla.security.scram import ScramClient
-from ottla.security.secret import Secret
 from tests.broker.test_peer_connection import serving
 from tests.broker.wire import running_broker
 from tests.cluster_processes import wait_for

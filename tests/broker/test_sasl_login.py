@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from ottla.security.principal import ANONYMOUS, parse_principal
+from ottla.security.authentication import ANONYMOUS, parse_principal
 from tests.broker.sasl_world import (
     ASK_FRAME,
     ASK_VERSION,

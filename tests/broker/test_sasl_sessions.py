@@ -8,7 +8,7 @@ from ottla.broker.server.close_reasons import CloseReason
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from ottla.security.principal import parse_principal
+from ottla.security.authentication import parse_principal
 from tests.broker.sasl_world import (
     ASK_FRAME,
     ASK_VERSION,

@@ -10,10 +10,8 @@ from ottla.broker.server.connection import Connection
 from ottla.broker.server.sasl_gate import SaslGate
 from ottla.broker.server.sasl_listener import SaslListener
 from ottla.security import plain, scram
+from ottla.security.authentication import USER, Authenticated, PlainMechanism, Principal
 from ottla.security.exchange import SaslExchange
-from ottla.security.mechanism import Authenticated
-from ottla.security.plain import PlainMechanism
-from ottla.security.principal import USER, Principal
 from tests.broker import test_sasl_login, test_sasl_sessions
 from tests.broker.sasl_world import HANDSHAKE, SaslClient, SaslWorld
 from tests.security import test_scram

@@ -14,8 +14,7 @@ from ottla.protocol.address import Address, parse_address
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials
-from ottla.security.secret import Secret
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 from tests.cli.fake_broker import FakeBroker
 from tests.cli.runner import run
 from tests.security.servers import SaslDoors, SaslUser

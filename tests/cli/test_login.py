@@ -9,8 +9,7 @@ import pytest
 from ottla.cli.app import cli
 from ottla.cli.client_properties import ClientProperties
 from ottla.cli.login import LOGIN_PARAMETERS, read_login
-from ottla.security.client import LoginCredentials
-from ottla.security.secret import Secret
+from ottla.security.client import LoginCredentials, Secret
 from tests.cli.fake_broker import FakeBroker
 from tests.cli.runner import run
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.config.options import ConfigError
 from ottla.cli.operations.serve import ServeOptions, _server_config
-from ottla.security.secret import Secret
+from ottla.security.client import Secret
 from tests.cli.runner import run
 
 NAME = "listener.name.ext.plain.sasl.jaas.config"

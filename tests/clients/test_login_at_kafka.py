@@ -19,8 +19,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials
-from ottla.security.secret import Secret
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 from tests.broker.wire import running_broker
 from tests.cli.runner import run
 from tests.differential.brokers import JVM_OPTIONS, SHARED

@@ -29,7 +29,7 @@ from ottla.cluster.scram_users import (
 from ottla.cluster.store import Changes, Delete, Entry, Expect, Put, Snapshot, StoreError, Transaction
 from ottla.cluster.updates import applied
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.security.principal import ANONYMOUS
+from ottla.security.authentication import ANONYMOUS
 from ottla.security.scram_credential import ScramCredential, ScramHash, credential_of
 
 EMPTY = MetadataImage("c", NO_LEADER)

@@ -8,7 +8,7 @@ import random
 from ottla.broker.server.connection_interfaces import HELD_BY_LOGIN
 from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD
 from ottla.broker.server.sasl_gate import LOGIN_TIMEOUT_MS
-from ottla.security.principal import ANONYMOUS
+from ottla.security.authentication import ANONYMOUS
 from tests.broker.sasl_world import (
     ASK_FRAME,
     HANDSHAKE,

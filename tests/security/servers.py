@@ -17,9 +17,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.security.authentication import PLAIN, AuthenticationError, Mechanism, PlainMechanism
 from ottla.security.exchange import SaslExchange, SaslState, sentence_for_client
-from ottla.security.mechanism import AuthenticationError, Mechanism
-from ottla.security.plain import PLAIN, PlainMechanism
 from ottla.security.scram import ScramMechanism
 from ottla.security.scram_credential import SCRAM_MECHANISMS, ScramHash, credential_of, salted_password
 from tests.fakes.frames import FrameBuffer, parse_request_header, response_frame

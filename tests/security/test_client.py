@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, client_mechanism
+from ottla.security.authentication import AuthenticationError
+from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret, client_mechanism
 from ottla.security.client_login import ClientLogin, renewal_ms
 from ottla.security.exchange import SaslExchange
-from ottla.security.mechanism import AuthenticationError
-from ottla.security.secret import Secret
 from tests.security.servers import SaslUser, exchange_of
 
 NONCE = "a" * 32

@@ -3,9 +3,8 @@
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.security.authentication import USER, Authenticated, AuthenticationError, Challenge, Principal
 from ottla.security.exchange import SaslExchange, SaslState, sentence_for_client
-from ottla.security.mechanism import Authenticated, AuthenticationError, Challenge
-from ottla.security.principal import USER, Principal
 
 ALICE, BOB = Principal(USER, "alice"), Principal(USER, "bob")
 

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.security.mechanism import Authenticated, AuthenticationError
-from ottla.security.plain import PlainMechanism
-from ottla.security.principal import USER, Principal
+from ottla.security.authentication import USER, Authenticated, AuthenticationError, PlainMechanism, Principal
 
 PASSWORDS = {"alice": b"wonder", "bob": "grün".encode(), "ANONYMOUS": b"anybody"}
 

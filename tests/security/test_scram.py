@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.security.mechanism import Authenticated, AuthenticationError, Challenge
-from ottla.security.principal import USER, Principal
+from ottla.security.authentication import USER, Authenticated, AuthenticationError, Challenge, Principal
 from ottla.security.scram import ScramClient, ScramMechanism
 from ottla.security.scram_credential import ScramCredential, ScramHash, credential_of, decoy, salted_password
 

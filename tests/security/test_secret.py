@@ -1,6 +1,6 @@
 """Secrets do not show themselves."""
 
-from ottla.security.secret import Secret
+from ottla.security.client import Secret
 
 
 def test_a_secret_is_shown_to_who_asks_for_it_alone() -> None:

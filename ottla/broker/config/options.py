@@ -11,7 +11,7 @@ from enum import Enum, IntEnum
 from typing import Generic, TypeVar, cast, overload
 
 from ottla.protocol.address import Address
-from ottla.security.secret import Secret
+from ottla.security.client import Secret
 
 T = TypeVar("T")
 

@@ -18,10 +18,9 @@ from ottla.broker.config.server_security import (
     NO_MECHANISM,
     USERS_FILE,
 )
-from ottla.security.client import LoginCredentials
+from ottla.security.authentication import PLAIN
+from ottla.security.client import LoginCredentials, Secret
 from ottla.security.jaas import JaasEntry, JaasError, LoginModule, parse_jaas
-from ottla.security.plain import PLAIN
-from ottla.security.secret import Secret
 
 _USER = "user_"
 _OWN_OPTIONS = {"username", "password"}

@@ -17,7 +17,7 @@ from ottla.broker.config.options import (
     optional_text,
     secret_option,
 )
-from ottla.security.plain import PLAIN
+from ottla.security.authentication import PLAIN
 from ottla.security.scram_credential import SCRAM_MECHANISMS
 
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)

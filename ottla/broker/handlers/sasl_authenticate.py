@@ -3,8 +3,8 @@
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.security.authentication import AuthenticationError
 from ottla.security.exchange import sentence_for_client
-from ottla.security.mechanism import AuthenticationError
 
 
 def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse | None:

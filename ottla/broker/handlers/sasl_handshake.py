@@ -3,7 +3,7 @@
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.security.mechanism import AuthenticationError
+from ottla.security.authentication import AuthenticationError
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse | None:

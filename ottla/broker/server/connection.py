@@ -37,7 +37,7 @@ from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
 from ottla.broker.server.turns import LONG_REQUEST, REQUESTS_PER_LOOK
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
-from ottla.security.principal import ANONYMOUS
+from ottla.security.authentication import ANONYMOUS
 from ottla.timer.wheel import TimerEntry
 
 NOTHING = memoryview(b"")

@@ -14,9 +14,8 @@ from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.turns import Turns
+from ottla.security.authentication import AuthenticationError, Principal
 from ottla.security.exchange import Handshake, SaslReply
-from ottla.security.mechanism import AuthenticationError
-from ottla.security.principal import Principal
 
 # Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
 HEADER_START = Struct(">iIih")

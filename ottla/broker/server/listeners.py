@@ -11,7 +11,7 @@ from ottla.broker.server.network import Network, address_for_clients
 from ottla.broker.server.socket_server import Server
 from ottla.cluster.image import Listener
 from ottla.protocol.address import is_loopback
-from ottla.security.plain import PLAIN
+from ottla.security.authentication import PLAIN
 from ottla.storage.files import reason_of
 
 Address = tuple[str, int]

@@ -26,9 +26,9 @@ from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
+from ottla.security.authentication import AuthenticationError
 from ottla.security.client import NONCE_BYTES, LoginCredentials
 from ottla.security.client_login import LOGIN_VERSIONS, ClientLogin, renewal_ms
-from ottla.security.mechanism import AuthenticationError
 from ottla.timer.wheel import TimerEntry
 
 VERSIONS: dict[type[Message], int] = {

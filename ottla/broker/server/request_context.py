@@ -16,7 +16,7 @@ from ottla.broker.server.connection_interfaces import ClientConnection
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
-from ottla.security.principal import ANONYMOUS, Principal
+from ottla.security.authentication import ANONYMOUS, Principal
 
 # Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
 # DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. Each kind of resource has those that mean something for it; without

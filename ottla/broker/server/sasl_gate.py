@@ -28,8 +28,8 @@ from ottla.broker.server.dispatch import VERSION_BITS, Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.sasl_listener import SaslListener
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.security.authentication import AuthenticationError
 from ottla.security.exchange import Handshake, SaslReply, SaslSession, SaslState
-from ottla.security.mechanism import AuthenticationError
 from ottla.timer.wheel import TimerEntry
 
 # From the accept to the end of the login.

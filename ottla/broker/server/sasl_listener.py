@@ -9,9 +9,8 @@ from ottla.broker.config.security import MechanismSettings, SaslSettings
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.cluster.image import MetadataImage
+from ottla.security.authentication import PLAIN, Mechanism, PlainMechanism
 from ottla.security.exchange import SaslExchange
-from ottla.security.mechanism import Mechanism
-from ottla.security.plain import PLAIN, PlainMechanism
 from ottla.security.scram import ScramMechanism
 from ottla.security.scram_credential import SCRAM_MECHANISMS, ScramCredential, ScramHash
 

@@ -17,8 +17,8 @@ from ottla.cli.operations.first_user import exists_already, store_users
 from ottla.cli.output import confirm, progress
 from ottla.cli.session import Session, broker_options
 from ottla.cluster.scram_users import ScramUpsertion
+from ottla.security.client import Secret
 from ottla.security.scram_credential import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_MECHANISMS, ScramHash
-from ottla.security.secret import Secret
 
 PASSWORD_BYTES_MAX = 1024
 

@@ -22,8 +22,8 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from ottla.security.client import Secret
 from ottla.security.scram_credential import ScramHash, salted_password
-from ottla.security.secret import Secret
 
 SALT_BYTES = 32
 

@@ -9,8 +9,7 @@ from ottla.broker.config.options import ConfigError, Kind
 from ottla.broker.config.security import MechanismSettings, SaslSettings
 from ottla.broker.config.server import ConfigSource, ServerConfig
 from ottla.broker.server.listeners import Listeners
-from ottla.security.client import LoginCredentials
-from ottla.security.secret import Secret
+from ottla.security.client import LoginCredentials, Secret
 
 JAAS = "listener.name.ext.plain.sasl.jaas.config"
 SCRAM_JAAS = "listener.name.ext.scram-sha-256.sasl.jaas.config"

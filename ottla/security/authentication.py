@@ -1,14 +1,77 @@
-"""PLAIN: the client sends its name and its password as they are (RFC 4616). For listeners with TLS."""
+"""Who a client is, and how it shows that: principals, SASL mechanisms as the server sees them, and the simplest, PLAIN.
+
+A mechanism takes tokens of the client and gives tokens for it, until the client is known or is not. One object serves
+one authentication of one connection. Sources: RFC 4422, KIP-43. PLAIN, by which the client sends its name and its
+password as they are (RFC 4616), is for listeners with TLS.
+"""
 
 import hashlib
 import hmac
 from collections.abc import Mapping
-
-from ottla.security.mechanism import Authenticated, AuthenticationError, text_of
-from ottla.security.principal import ANONYMOUS, USER, Principal
+from typing import NamedTuple, Protocol
 
 PLAIN = "PLAIN"
 PART_BYTES_MAX = 1024
+"""Of a token of PLAIN: each of its three parts."""
+USER = "User"
+
+
+class Principal(NamedTuple):
+    """Equal to another if both parts are, upper and lower case told apart."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS = Principal(USER, "ANONYMOUS")
+"""Who has not said, or could not prove, who it is. An ordinary name for ACLs, quotas and super users."""
+
+
+class Challenge(NamedTuple):
+    """The exchange goes on: the client answers this token with one of its own."""
+
+    token: bytes
+
+
+class Authenticated(NamedTuple):
+    """The client is who it says it is. It gets the token."""
+
+    principal: Principal
+    token: bytes = b""
+    expires_wall_ms: int | None = None
+    """When what it has shown ends to count; None: never."""
+
+
+class AuthenticationError(Exception):
+    """The client has not proved who it is.
+
+    `str()` is for the log, and says why. `for_client` says no more than everybody may know: None stands for one and the
+    same sentence about all that would show whether a user exists. `user` is the name that was claimed, unproved.
+    """
+
+    def __init__(self, why: str, *, for_client: str | None = None, user: str = "") -> None:
+        super().__init__(why)
+        self.for_client = for_client
+        self.user = user
+
+
+class Mechanism(Protocol):
+    """The server's side of one exchange."""
+
+    def respond(self, token: bytes, now_wall_ms: int) -> Challenge | Authenticated:
+        """Raises AuthenticationError; the object is of no use then."""
+        ...
+
+
+def text_of(token: bytes, mechanism: str) -> str:
+    """Raises AuthenticationError for what is no UTF-8."""
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationError(f"a token of {mechanism} is not UTF-8") from None
 
 
 class PlainMechanism:
