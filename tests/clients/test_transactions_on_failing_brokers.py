@@ -1,12 +1,14 @@
 """Transactions of a real client while brokers of a cluster are killed or shut down around them."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
+from kafka.errors import CoordinatorNotAvailableError
 
 from ottla import ClusterThread
 from ottla.broker.replicas.transaction_verification import PendingVerification
@@ -76,11 +78,20 @@ def in_sync(cluster: ClusterThread, topic: str) -> set[int]:
 
 
 def described(cluster: ClusterThread, name: str = "tx") -> Any:
+    """Asked for again where a broker has not heard of the coordinator yet: kafka-python does not do that itself."""
     asker = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    found: list[Any] = []
+
+    def is_described() -> bool:
+        with suppress(CoordinatorNotAvailableError):
+            found.append(asker.describe_transactions([name])[name])
+        return bool(found)
+
     try:
-        return asker.describe_transactions([name])[name]
+        wait_for(is_described, WAIT_S, f"no broker knows the coordinator of {name}")
     finally:
         asker.close()
+    return found[0]
 
 
 def test_tx13_killed_coordinator_loses_no_transaction(cluster: ClusterThread) -> None:
