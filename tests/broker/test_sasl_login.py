@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from ottla.security.authentication import ANONYMOUS, parse_principal
+from ottla.security.authentication import ANONYMOUS, Principal
 from tests.broker.sasl_world import (
     ASK_FRAME,
     ASK_VERSION,
@@ -28,7 +28,7 @@ from tests.broker.sasl_world import (
     token_frame,
 )
 
-ALICE, BOB = parse_principal("User:alice"), parse_principal("User:bob")
+ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 NAMED = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 DELAY_MS = 100
 

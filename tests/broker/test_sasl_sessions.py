@@ -8,7 +8,7 @@ from ottla.broker.server.close_reasons import CloseReason
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from ottla.security.authentication import parse_principal
+from ottla.security.authentication import Principal
 from tests.broker.sasl_world import (
     ASK_FRAME,
     ASK_VERSION,
@@ -22,7 +22,7 @@ from tests.broker.sasl_world import (
     token_frame,
 )
 
-ALICE = parse_principal("User:alice")
+ALICE = Principal("User", "alice")
 LIFETIME_MS = 10_000
 PAUSE_MS = 1_000
 DELAY_MS = 100

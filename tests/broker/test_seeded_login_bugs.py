@@ -9,7 +9,7 @@ from ottla.broker.server import sasl_gate
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.sasl_gate import SaslGate
 from ottla.broker.server.sasl_listener import SaslListener
-from ottla.security import plain, scram
+from ottla.security import authentication, scram
 from ottla.security.authentication import USER, Authenticated, PlainMechanism, Principal
 from ottla.security.exchange import SaslExchange
 from tests.broker import test_sasl_login, test_sasl_sessions
@@ -35,7 +35,7 @@ def principal_from_the_authorization_id(patch: Patch) -> None:
         self._check_password(user, password.encode())
         return Authenticated(Principal(USER, authorization_id or user))
 
-    patch.setattr(plain.PlainMechanism, "respond", respond)
+    patch.setattr(authentication.PlainMechanism, "respond", respond)
 
 
 def one_exchange_for_all_connections(patch: Patch) -> None:

@@ -72,10 +72,10 @@ def test_the_password_that_was_given_is_the_one_that_logs_in(tmp_path: Path) -> 
     file, data_dir = tmp_path / "password", tmp_path / "data"
     file.write_bytes("pässword \r\n".encode())
     with BrokerThread(data_dir=data_dir) as broker:
-        output_of(broker, "users", "create", "alice", "--password-file", str(file))
+        output_of(broker, "users", "create", "alice", "--new-password-file", str(file))
         output_of(broker, "users", "create", "bob", stdin="first")
-        refusal = refusal_of(broker, "users", "create", "alice", "--password-file", str(file))
-        output_of(broker, "users", "create", "bob", "--replace", "--password-file", "-", stdin="second")
+        refusal = refusal_of(broker, "users", "create", "alice", "--new-password-file", str(file))
+        output_of(broker, "users", "create", "bob", "--replace", "--new-password-file", "-", stdin="second")
 
     image = image_in(data_dir)
     assert refusal == "user alice has a password for SCRAM-SHA-256 already; --replace gives a new one"

@@ -66,7 +66,7 @@ def describe_users(session: Session, names: Sequence[str]) -> None:
     help="How often the password is hashed.",
 )  # fmt: skip
 @click.option(
-    "--password-file", metavar="FILE", type=click.File("rb"),
+    "--new-password-file", metavar="FILE", type=click.File("rb"),
     help="Read the password from FILE, - for standard input.",
 )  # fmt: skip
 @click.option("--replace", "replaces", is_flag=True, help="Give a user who exists a new password.")
@@ -80,7 +80,7 @@ def create_user(
     name: str,
     mechanisms: Sequence[str],
     iterations: int,
-    password_file: BinaryIO | None,
+    new_password_file: BinaryIO | None,
     replaces: bool,
     data_dir: Path | None,
 ) -> None:
@@ -94,7 +94,7 @@ def create_user(
     if data_dir is not None and _was_given("bootstrap"):
         raise click.UsageError("give either --bootstrap or --data-dir")
     _check_name(name)
-    password = _password(password_file)
+    password = _password(new_password_file)
     wanted = [operations.salted_upsertion(name, scram, iterations, password) for scram in _chosen(mechanisms)]
     if data_dir is None:
         session.run(lambda client: _create(client, wanted, replaces=replaces))
