@@ -79,8 +79,9 @@ class Drawing:
             return self._rng.choice(edges)
         if draw is not None:
             return draw()
-        if not is_wild and field.name in PLAIN:
-            plain = self._rng.choice(PLAIN[field.name])
+        usual = PLAIN.get(f"{cls.__name__}.{field.name}") or PLAIN.get(field.name)
+        if not is_wild and usual is not None:
+            plain = self._rng.choice(usual)
             return self._of_type(field) if plain is None and version not in field.nullable else plain
         return self._of_type(field)
 

@@ -67,6 +67,8 @@ def _is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
 DEFAULT_CONFIG = 5
 # Kafka lists them where they are set.
 THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+# GSSAPI is Kafka's mechanism where none is set; here a listener with SASL names its own, before the start.
+OF_LOGINS = {"sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol", "security.inter.broker.protocol"}
 OWN_DEFAULTS = {
     "advertised.listeners",
     "controlled.shutdown.max.retries",
@@ -93,6 +95,14 @@ def _is_the_brokers_own(exchange: Exchange, difference: Difference) -> bool:
 DEFAULTS_OF_OURS = {"log.retention.hours", "log.retention.minutes", "log.roll.hours", "log.roll.jitter.hours"}
 # Of these a broker here has none: there is no remote storage, and its id is what it is.
 DEFAULTS_OF_KAFKA = {"log.local.retention.bytes", "log.local.retention.ms", "broker.id"}
+
+
+def _is_of_logins(exchange: Exchange, difference: Difference) -> bool:
+    return (
+        _describes_configs(exchange)
+        and "results[4/" in difference.path
+        and any(f"configs[{name}]" in difference.path for name in OF_LOGINS)
+    )
 
 
 def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
@@ -373,6 +383,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("broker configs", "What has no effect is not among a broker's configs.", _is_an_unknown_broker_config),
     Intended("configs of ours", "Ottla has properties that Kafka has not.", _is_a_config_of_ours),
     Intended("a broker's own", "Addresses, directories and a few defaults are others.", _is_the_brokers_own),
+    Intended("logins", "There is no GSSAPI, and mechanisms are fixed at the start.", _is_of_logins),
     Intended("synonyms", "All places that can give a value are listed, also at their default.", _is_a_synonym),
     Intended("fetchers", "Their number is that of the start.", _is_fixed_here),
     Intended("named twice", "Each entry of a request has its answer, also of two alike.", _is_about_one_thing_twice),
