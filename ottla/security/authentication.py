@@ -17,7 +17,7 @@ USER = "User"
 
 
 class Principal(NamedTuple):
-    """Equal to another if both parts are, upper and lower case told apart."""
+    """Equal to another with the same type and name; both are case-sensitive, as in Kafka."""
 
     type: str
     name: str
