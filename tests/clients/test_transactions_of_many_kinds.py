@@ -105,13 +105,10 @@ def racks(tmp_path: Path) -> Iterator[ClusterProcesses]:
         yield cluster
 
 
-@pytest.mark.skipif(not etcd_is_installed(), reason=ETCD_MISSING)
-def test_tx33_follower_shows_the_committed_records_of_its_leader(racks: ClusterProcesses) -> None:
-    racks.create_topic("t", 1, 3)
-    racks.wait_until_whole()
-    sender: Any = transactional(racks, "tx")  # type: ignore[arg-type]
-    expected = []
-    for number in range(30):
+def ended_in_turns(sender: Any, count: int) -> list[bytes]:
+    """So many transactions of one record, every third aborted; the values of the others."""
+    committed = []
+    for number in range(count):
         sender.begin_transaction()
         sender.produce("t", str(number), partition=0)
         assert sender.flush(WAIT_S) == 0
@@ -119,7 +116,16 @@ def test_tx33_follower_shows_the_committed_records_of_its_leader(racks: ClusterP
             sender.abort_transaction(WAIT_S)
         else:
             sender.commit_transaction(WAIT_S)
-            expected.append(str(number).encode())
+            committed.append(str(number).encode())
+    return committed
+
+
+@pytest.mark.skipif(not etcd_is_installed(), reason=ETCD_MISSING)
+def test_tx33_follower_shows_the_committed_records_of_its_leader(racks: ClusterProcesses) -> None:
+    racks.create_topic("t", 1, 3)
+    racks.wait_until_whole()
+    sender: Any = transactional(racks, "tx")  # type: ignore[arg-type]
+    expected = ended_in_turns(sender, 30)
     sender.begin_transaction()
     sender.produce("t", "open", partition=0)
     assert sender.flush(WAIT_S) == 0

@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 from ottla.broker.coordinators.coordinator_topic import MetadataCache, coordinator_in
 from ottla.broker.runtime import Runtime, TimeLimit, complete
 from ottla.broker.server.network import Network
-from ottla.broker.server.peer_connection import KeptPeer, PeerError
+from ottla.broker.server.peer_connection import KeptPeer, PeerError, address_of_peer
 from ottla.cluster.image import TRANSACTION_STATE
-from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -120,7 +119,7 @@ class AddPartitionsToTxnManager:
         """Raises PeerError."""
         if node_id == self._runtime.node_id:
             return await self._ask_here(request)
-        peer = await kept.connected(self._address_of(node_id))
+        peer = await kept.connected(address_of_peer(self._metadata.image, node_id, self._inter_broker_listener))
         response: AddPartitionsToTxnResponse = await peer.ask(request)
         return response
 
@@ -134,13 +133,6 @@ class AddPartitionsToTxnManager:
         finally:
             channel.wake = None
         return bool(channel.queue)
-
-    def _address_of(self, node_id: int) -> Address:
-        """Raises PeerError."""
-        broker = self._metadata.image.brokers.get(node_id)
-        if broker is None or not broker.is_live:
-            raise PeerError(f"broker {node_id} is not alive")
-        return Address(*broker.endpoint(self._inter_broker_listener))
 
     def _answer(self, asked: "Asked", answer: AddPartitionsToTxnResponse) -> None:
         if answer.error_code:

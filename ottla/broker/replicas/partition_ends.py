@@ -11,8 +11,7 @@ from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import ITEMS_PER_SLICE, Runtime, TimeLimit, next_step
 from ottla.broker.server.network import Network
-from ottla.broker.server.peer_connection import KeptPeer, Peer, PeerError
-from ottla.protocol.address import Address
+from ottla.broker.server.peer_connection import KeptPeer, Peer, PeerError, address_of_peer
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -130,7 +129,9 @@ class EndsOfPartitions:
             for first in range(0, len(keys), PARTITIONS_PER_REQUEST):
                 asked = keys[first : first + PARTITIONS_PER_REQUEST]
                 with TimeLimit(self._runtime, ANSWER_MS):
-                    peer = await kept.connected(self._address_of(node_id))
+                    peer = await kept.connected(
+                        address_of_peer(self._metadata.image, node_id, self._inter_broker_listener)
+                    )
                     starts, ends = await _offsets(peer, asked, EARLIEST), await _offsets(peer, asked, LATEST)
                 for key in asked:
                     if key in starts and key in ends:
@@ -142,13 +143,6 @@ class EndsOfPartitions:
             self._runtime.log.info("leader could not be asked for ends of partitions", leader=node_id, why=str(error))
             for key in keys:
                 self._answered.pop(key, None)
-
-    def _address_of(self, node_id: int) -> Address:
-        """Raises PeerError."""
-        broker = self._metadata.image.brokers.get(node_id)
-        if broker is None or not broker.is_live:
-            raise PeerError(f"broker {node_id} is not alive")
-        return Address(*broker.endpoint(self._inter_broker_listener))
 
 
 async def _offsets(peer: Peer, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.network import Network, ReceiveThreshold, SocketOptions
+from ottla.cluster.image import MetadataImage
 from ottla.protocol.address import Address
 from ottla.protocol.client import SIZE_BYTES, UnexpectedResponseError, WireClient
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -56,6 +57,14 @@ ANSWER_OVERHEAD_MAX = 16 * 1024 * 1024
 
 class PeerError(Exception):
     """No answer came, or none that can be read: one sentence."""
+
+
+def address_of_peer(image: MetadataImage, node_id: int, listener: str) -> Address:
+    """Where a broker listens for others, by the name of that listener. Raises PeerError if it is not alive."""
+    broker = image.brokers.get(node_id)
+    if broker is None or not broker.is_live:
+        raise PeerError(f"broker {node_id} is not alive")
+    return Address(*broker.endpoint(listener))
 
 
 class Peer(asyncio.BufferedProtocol):
