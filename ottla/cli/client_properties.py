@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.properties import parse_properties
+from ottla.broker.config.server_network import PLAINTEXT, SASL_PLAINTEXT
 from ottla.protocol.address import Address, parse_addresses
 from ottla.security.authentication import PLAIN
 from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
@@ -16,7 +17,6 @@ from ottla.security.jaas import JaasError, LoginModule, parse_jaas
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 BOOTSTRAP = "bootstrap.servers"
-PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
 WITH_TLS = ("SSL", "SASL_SSL")
 # What Kafka's clients take where the property is missing.
 KAFKA_MECHANISM = "GSSAPI"

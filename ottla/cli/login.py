@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.client_properties import PLAINTEXT, PROTOCOL, ClientProperties
+from ottla.broker.config.server_network import PLAINTEXT
+from ottla.cli.client_properties import PROTOCOL, ClientProperties
 from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 
 PASSWORD_VARIABLE = "OTTLA_PASSWORD"

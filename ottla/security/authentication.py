@@ -27,7 +27,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Who has not said, or could not prove, who it is. An ordinary name for ACLs, quotas and super users."""
+"""Who came by a listener without a login."""
 
 
 class Challenge(NamedTuple):

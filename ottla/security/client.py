@@ -4,11 +4,13 @@ One object serves one authentication of one connection. It is for a broker that 
 line.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.security.authentication import PLAIN, AuthenticationError
-from ottla.security.scram import ScramClient
 from ottla.security.scram_credential import SCRAM_MECHANISMS
+
+if TYPE_CHECKING:
+    from ottla.security.scram import ScramClient
 
 CLIENT_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 """By which a client can log in."""
@@ -71,6 +73,9 @@ def client_mechanism(credentials: LoginCredentials, nonce: str) -> ClientMechani
     if scram is None:
         served = ", ".join(CLIENT_MECHANISMS)
         raise AuthenticationError(f"the SASL mechanism {mechanism} is not supported, but {served} are", user=user)
+    # Imported here: most commands and brokers log in to nothing.
+    from ottla.security.scram import ScramClient
+
     return _ScramLogin(ScramClient(scram, user, password.reveal(), nonce))
 
 
@@ -89,7 +94,7 @@ class _PlainClient:
 
 
 class _ScramLogin:
-    def __init__(self, scram: ScramClient) -> None:
+    def __init__(self, scram: "ScramClient") -> None:
         self._scram = scram
         self._has_proved = False
 

@@ -20,7 +20,6 @@ from ottla.broker.config.server_security import (
 )
 from ottla.security.authentication import PLAIN
 from ottla.security.client import LoginCredentials, Secret
-from ottla.security.jaas import JaasEntry, JaasError, LoginModule, parse_jaas
 
 _USER = "user_"
 _OWN_OPTIONS = {"username", "password"}
@@ -93,8 +92,7 @@ def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials 
     if mechanism not in _enabled(config, listener):
         raise ConfigError(f"{INTER_BROKER_MECHANISM}={mechanism} is not among the {ENABLED_MECHANISMS} of {listener}")
     name = _property_name(listener, mechanism, JAAS_CONFIG)
-    entry = _jaas_entry(config, listener, mechanism)
-    options: Mapping[str, str] = {} if entry is None else entry.options
+    options = _jaas_options(config, listener, mechanism)
     if not (options.get("username") and options.get("password")):
         raise ConfigError(f"{name} needs username and password: brokers log in to each other on {listener}")
     return LoginCredentials(mechanism, options["username"], Secret(options["password"]))
@@ -119,8 +117,8 @@ def _enabled(config: ServerConfig, listener: str) -> tuple[str, ...]:
 def _mechanism_settings(config: ServerConfig, listener: str, mechanism: str) -> MechanismSettings:
     key = "connections.max.reauth.ms"
     of_listener = _number(config, listener, None, key, config.connections_max_reauth_ms)
-    entry = _jaas_entry(config, listener, mechanism)
-    passwords = _passwords(config, listener, entry) if mechanism == PLAIN else {}
+    options = _jaas_options(config, listener, mechanism)
+    passwords = _passwords(config, listener, options) if mechanism == PLAIN else {}
     return MechanismSettings(_number(config, listener, mechanism, key, of_listener), passwords)
 
 
@@ -129,8 +127,7 @@ def _number(config: ServerConfig, listener: str, mechanism: str | None, name: st
     return otherwise if own is None else own
 
 
-def _passwords(config: ServerConfig, listener: str, entry: JaasEntry | None) -> dict[str, Secret]:
-    options: Mapping[str, str] = {} if entry is None else entry.options
+def _passwords(config: ServerConfig, listener: str, options: Mapping[str, str]) -> dict[str, Secret]:
     users = {key[len(_USER) :]: Secret(password) for key, password in options.items() if key.startswith(_USER)}
     path = cast("str | None", config.listener_value(listener, None, USERS_FILE))
     file_name, jaas_name = _property_name(listener, None, USERS_FILE), _property_name(listener, PLAIN, JAAS_CONFIG)
@@ -172,10 +169,14 @@ def read_secret(path: Path, name: str) -> str:
         raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
 
 
-def _jaas_entry(config: ServerConfig, listener: str, mechanism: str) -> JaasEntry | None:
+def _jaas_options(config: ServerConfig, listener: str, mechanism: str) -> Mapping[str, str]:
+    """Of the login module of the mechanism; none where it is not set."""
     value = cast("Secret | None", config.listener_value(listener, mechanism, JAAS_CONFIG))
     if value is None:
-        return None
+        return {}
+    # Imported here: most brokers start without it.
+    from ottla.security.jaas import JaasError, LoginModule, parse_jaas
+
     name = _property_name(listener, mechanism, JAAS_CONFIG)
     try:
         entry = parse_jaas(value.reveal())
@@ -187,7 +188,7 @@ def _jaas_entry(config: ServerConfig, listener: str, mechanism: str) -> JaasEntr
     for option in entry.options:
         if option not in _OWN_OPTIONS and not (mechanism == PLAIN and option.startswith(_USER)):
             raise ConfigError(f"{name}: {wanted.value} has no option {option}")
-    return entry
+    return entry.options
 
 
 def _property_name(listener: str, mechanism: str | None, name: str) -> str:

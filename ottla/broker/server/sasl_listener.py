@@ -36,7 +36,7 @@ class SaslListener:
         self.ended: Counter[tuple[str, str]] = Counter()
         """Authentications by occasion (`login`, `renewal`) and result (`success`, `failure`)."""
         self._image = image
-        # Until the cluster has a secret, which it has with its first user.
+        # For a store that has lost the cluster's secret, which the first broker writes when it registers.
         self._decoy_secret = secrets.token_bytes(_SECRET_BYTES)
         self._reauthentication_ms = {each: of.reauthentication_ms for each, of in settings.mechanisms.items()}
         self._mechanisms: Mapping[str, Callable[[], Mechanism]] = {

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config.security import SaslSettings
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
@@ -17,11 +17,13 @@ from ottla.broker.server.dispatch import Dispatcher
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.request_times import RequestTimes
-from ottla.broker.server.sasl_gate import SaslGate
-from ottla.broker.server.sasl_listener import SaslListener
 from ottla.broker.server.turns import ReadTurns, Turns
+from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.broker.server.sasl_listener import SaslListener
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
@@ -51,6 +53,15 @@ class ClientSoftware:
         self.seen[pair if is_short and has_room else OTHER_SOFTWARE] = None
 
 
+def _with_sasl(
+    settings: Mapping[str, SaslSettings], runtime: Runtime, dispatcher: Dispatcher, image: Callable[[], MetadataImage]
+) -> "dict[str, SaslListener]":
+    """Imported here: a broker without SASL starts without it."""
+    from ottla.broker.server.sasl_listener import SaslListener
+
+    return {name: SaslListener(name, each, runtime, dispatcher, image) for name, each in settings.items()}
+
+
 class Server:
     def __init__(
         self,
@@ -66,10 +77,7 @@ class Server:
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
         self.dispatcher = Dispatcher(part)
-        self.sasl = {
-            name: SaslListener(name, settings, runtime, self.dispatcher, lambda: part("metadata").image)
-            for name, settings in sasl.items()
-        }
+        self.sasl = _with_sasl(sasl, runtime, self.dispatcher, lambda: part("metadata").image) if sasl else {}
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
         self.turns = Turns(runtime.soon)
@@ -143,6 +151,8 @@ class Server:
         host = connection.peer_host = str(peer[0]) if peer else ""
         sasl = self.sasl.get(connection.listener_name)
         if sasl is not None:
+            from ottla.broker.server.sasl_gate import SaslGate
+
             connection.gate = SaslGate(connection, sasl)
         refusal = self._refusal(host, transport)
         self.connections[connection] = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiokafka.errors import GroupCoordinatorNotAvailableError, GroupLoadInProgressError
 
+from ottla.broker.config.server_network import SASL_PLAINTEXT
 from ottla.cli.client import ClientConfig
 
 # More would hide what the command itself prints.
@@ -26,7 +27,7 @@ def library_options(config: ClientConfig) -> dict[str, Any]:
     }
     if config.login is not None:
         options |= {
-            "security_protocol": "SASL_PLAINTEXT",
+            "security_protocol": SASL_PLAINTEXT,
             "sasl_mechanism": config.login.mechanism,
             "sasl_plain_username": config.login.user,
             "sasl_plain_password": config.login.password.reveal(),
