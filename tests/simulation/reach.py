@@ -23,6 +23,7 @@ from ottla.protocol.client import WireClient
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import Message, fields_of
 from tests.simulation.__main__ import WORLDS
+from tests.syntax import syntax_tree
 
 PACKAGE = Path(ottla.__file__).parent
 ROOMS = ("storage", "replication", "cluster", "coordinator", "broker/replicas", "broker/metadata", "broker/upkeep")
@@ -86,7 +87,7 @@ def defined_functions(room: str) -> list[str]:
 
 def _functions_of(path: Path) -> list[str]:
     module = module_of(str(path))
-    return list(dict.fromkeys(f"{module}:{name}" for name in functions_in(ast.parse(path.read_text()))))
+    return list(dict.fromkeys(f"{module}:{name}" for name in functions_in(syntax_tree(path))))
 
 
 def module_of(filename: str) -> str:
@@ -122,7 +123,7 @@ def answerable_codes() -> set[ErrorCode]:
     for path in PACKAGE.rglob("*.py"):
         if path.name == "errors.py" or path.relative_to(PACKAGE).parts[0] in CLIENT_ROOMS:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(syntax_tree(path)):
             match node:
                 case ast.Attribute(value=ast.Name(id="ErrorCode"), attr=name) if name in ErrorCode.__members__:
                     codes.add(ErrorCode[name])

@@ -9,6 +9,7 @@ import pytest
 import ottla
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.loop import SimulationLoop
+from tests.syntax import syntax_tree
 
 OTTLA = Path(ottla.__file__).parent
 SIMULATED = (Path(__file__).parent, *(OTTLA / name for name in ("broker", "coordinator", "replication", "storage")))
@@ -82,7 +83,7 @@ def test_nothing_simulated_waits_by_what_differs_between_pythons():
         f"{path}:{node.lineno} asyncio.{node.attr}"
         for directory in SIMULATED
         for path in directory.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.Attribute) and node.attr in DIFFERENT and ast.unparse(node.value) == "asyncio"
     ]
     assert found == []
