@@ -15,19 +15,11 @@ from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.kafka import BASELINE, Cost, Ottla
 from benchmarks.processes import Server
 from benchmarks.raw_client import RawClient, create_topic, find_coordinator, when_serving
+from benchmarks.transactional_client import TransactionalClient, initialize
 from ottla import ClusterThread
 from ottla.broker.handlers.find_coordinator import TRANSACTION
 from ottla.cluster.image import TRANSACTION_STATE
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.protocol.records.record import Record, build_batch
 
 ROUNDS = 5
 # A virtual machine interprets what it has not yet compiled.
@@ -42,12 +34,6 @@ WINDOW_S = 10
 LOOK_EVERY_S = 0.005
 SESSION_MS = 2_000
 ANSWER_WITHIN_S = 60
-AGAIN = {
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-}
 
 
 def figures() -> list[Figure]:
@@ -79,7 +65,7 @@ def _transactions(server: Server, topic: str) -> tuple[float, float]:
     create_topic(client, topic)
     # When all coordinators serve.
     find_coordinator(client, topic, TRANSACTION)
-    _initialized(client, topic)
+    initialize(client, topic)
     before = server.cpu_seconds()
     seconds = c_client.transactions(_bootstrap(server), topic, TRANSACTIONS, 1, RECORD_BYTES)
     spent = server.cpu_seconds() - before
@@ -145,10 +131,10 @@ def _idle_producers() -> Iterator[Figure]:
         create_topic(client, "open")
         find_coordinator(client, "open", TRANSACTION)
         for number in range(WARM_UP_PRODUCERS):
-            _begin(client, f"warm-up-{number}")
+            TransactionalClient(client, f"warm-up-{number}", "open").begin(RECORD_BYTES)
         before = server.resident_bytes()
         for number in range(PRODUCERS):
-            _begin(client, f"open-{number}")
+            TransactionalClient(client, f"open-{number}", "open").begin(RECORD_BYTES)
         grown = (server.resident_bytes() - before) / PRODUCERS / 1024
         spent = server.cpu_seconds()
         time.sleep(WINDOW_S)
@@ -168,7 +154,7 @@ def _load() -> Iterator[Figure]:
             client = RawClient(server.port)
             find_coordinator(client, "id", TRANSACTION)
             for number in range(IDS):
-                _initialized(client, f"id-{number}")
+                initialize(client, f"id-{number}")
         for _ in range(ROUNDS):
             with processes.running(command) as server:
                 client = RawClient(server.port)
@@ -199,7 +185,7 @@ def _failover() -> Figure:
         assert coordinator is not None
         client = RawClient(ports[coordinator])
         for number in range(IDS):
-            _initialized(client, f"id-{number}")
+            initialize(client, f"id-{number}")
         producer.begin_transaction()
         producer.produce("t", b"before")
         assert producer.flush(ANSWER_WITHIN_S) == 0
@@ -225,44 +211,6 @@ def _new_topics(server: Server) -> Callable[[], str]:
         return name
 
     return new_topic
-
-
-# One producer that speaks bytes.
-
-
-def _begin(client: RawClient, transactional_id: str) -> None:
-    """A transaction that stays open, with a record in it."""
-    producer = _initialized(client, transactional_id)
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=producer.producer_id,
-        v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="open", partitions=[0])],
-    )
-    client.call(request, AddPartitionsToTxnResponse, 3)
-    records = build_batch(
-        [Record(0, 1_700_000_000_000, None, bytes(RECORD_BYTES), ())],
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    partition = PartitionProduceData(index=0, records=memoryview(records))
-    data = TopicProduceData(name="open", partition_data=[partition])
-    produce = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
-    response = client.call(produce, ProduceResponse, 11)
-    assert isinstance(response, ProduceResponse)
-    assert not response.responses[0].partition_responses[0].error_code
-
-
-def _initialized(client: RawClient, transactional_id: str) -> InitProducerIdResponse:
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=900_000)
-    while True:
-        response = client.call(request, InitProducerIdResponse, 4)
-        assert isinstance(response, InitProducerIdResponse)
-        if not response.error_code:
-            return response
-        assert response.error_code in AGAIN, ErrorCode(response.error_code).name
 
 
 def _knows(client: RawClient, transactional_id: str) -> bool:
