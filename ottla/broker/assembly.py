@@ -269,7 +269,7 @@ class Parts:
             self.runtime,
             self.metadata,
             self.network,
-            lambda request: ask_here(self.transactions, self.metadata, request),
+            partial(ask_here, self.runtime, self.transactions, self.metadata),
             inter_broker_listener=self.listeners.inter_broker,
             login=self.login,
         )

@@ -1,7 +1,7 @@
 """What a broker asks the coordinators of transactions, and what it makes of their answers (§40.2)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinators import add_partitions_to_txn
-from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
+from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager, Answered, Question
 from ottla.protocol.codec import decode_whole
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -36,7 +36,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.requests: list[list[Asked]] = []
-        self.requests_here = 0
+        self.asked_here: list[tuple[Question, list[tuple[str, int]]]] = []
         self.answers: asyncio.Queue[Callable[[AddPartitionsToTxnRequest], AddPartitionsToTxnResponse] | None] = (
             asyncio.Queue()
         )
@@ -131,16 +131,16 @@ async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
         led = SimpleNamespace(leader=COORDINATOR)
         leader = SimpleNamespace(node_id=COORDINATOR, is_live=True, endpoint=lambda listener: address)
 
-        async def asked_here(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-            coordinator.requests_here += 1
-            return _response(request, NONE, NONE)
+        def ask_here(question: Question, partitions: Collection[tuple[str, int]], answered: Answered) -> None:
+            coordinator.asked_here.append((question, list(partitions)))
+            answered(dict.fromkeys(partitions, NONE))
 
         image: Any = SimpleNamespace(
             topic=lambda name: SimpleNamespace(partitions=[led] * 3), brokers={COORDINATOR: leader}
         )
         metadata: Any = SimpleNamespace(image=image)
         manager = AddPartitionsToTxnManager(
-            broker.runtime, metadata, broker.network, asked_here, inter_broker_listener="PLAINTEXT", login=None
+            broker.runtime, metadata, broker.network, ask_here, inter_broker_listener="PLAINTEXT", login=None
         )
         yield Asking(broker, manager, coordinator, image)
 
@@ -171,8 +171,9 @@ async def test_coordinator_on_the_same_broker_needs_no_connection(tmp_path: Path
         asked.image.brokers[node_id] = here
         asked.ask("here", 0, 1)
 
-        assert await asked.until_answered(1) == [("here", {("t", 0): NONE, ("t", 1): NONE})]
-        assert (asked.coordinator.requests_here, asked.coordinator.requests) == (1, [])
+        assert asked.answered == [("here", {("t", 0): NONE, ("t", 1): NONE})]
+        question = Question("tx", 7, 0, registers=False)
+        assert (asked.coordinator.asked_here, asked.coordinator.requests) == ([(question, [("t", 0), ("t", 1)])], [])
 
 
 async def test_questions_that_wait_go_with_the_next_request(tmp_path: Path) -> None:

@@ -141,7 +141,8 @@ async def verification_enable(stage: Stage) -> None:
     def needs_no_question() -> bool:
         first = TransactionalBatch("t", 0, producer_id=7, producer_epoch=0, sequence=0)
         verification = stage.node.broker.parts.transaction_verification
-        return verification.begin("tx", [first], TransactionOperation.VERIFY).known is not None
+        pending = verification.begin("tx", [first], TransactionOperation.VERIFY)
+        return pending.known is not None and not pending.known.errors
 
     assert not needs_no_question()
     await stage.alter("false")

@@ -84,6 +84,20 @@ def test_a_later_result_completes_the_parked_request() -> None:
     assert (context.completed, len(pending)) == (["7"], 0)
 
 
+def test_a_part_of_the_broker_gets_a_result_now_or_later() -> None:
+    pending = pending_requests()
+    later: list[int] = []
+    known = pending.ask_here(
+        lambda request: pending.deliver(request.token, 7), Request(pending.new_token()), later.append
+    )
+    assert (known, later) == (7, [])
+
+    token = pending.new_token()
+    assert pending.ask_here(lambda _: None, Request(token), later.append) is None
+    pending.deliver(token, 8)
+    assert (later, len(pending)) == ([8], 0)
+
+
 def test_results_of_several_requests_keep_their_order() -> None:
     pending, context = pending_requests(), Context()
     requests = [Request(pending.new_token()) for _ in range(3)]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.handlers import produce as produce_handler
 from ottla.broker.replicas.transaction_verification import Answered, TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import (
@@ -129,6 +130,23 @@ async def test_request_waits_for_the_answer_and_so_do_others(tmp_path: Path) -> 
         assert [codes(each) for each in answers] == [[NONE], [NONE]]
         assert len(coordinator.asked) == 1
         assert values_of((await fetch(other, "t")).records) == [b"plain", b"0", b"1"]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_records_are_copied_only_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
+    """A batch may have a megabyte. What a coordinator on the same broker answers at once costs no copy."""
+    kept: list[object] = []
+    keep = produce_handler._keep_records
+    monkeypatch.setattr(produce_handler, "_keep_records", lambda request: (kept.append(request), keep(request)))
+    async with running(tmp_path) as (broker, client, coordinator):
+        coordinator.waits = waits
+        client.send(in_transaction(0), VERIFY)
+        await until(broker, lambda: len(coordinator.asked) == 1)
+        coordinator.answer()
+
+        assert codes(await client.receive(ProduceResponse, VERIFY)) == [NONE]
+        assert len(kept) == waits
+        assert values_of((await fetch(client, "t")).records) == [b"0"]
 
 
 @pytest.mark.parametrize(

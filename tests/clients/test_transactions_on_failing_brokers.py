@@ -124,8 +124,8 @@ def test_tx15_open_transaction_goes_on_with_the_next_leader(
     sender.begin_transaction()
     send(sender, "before", 0)
     questions: list[PendingVerification] = []
-    ask = PendingVerification.ask
-    monkeypatch.setattr(PendingVerification, "ask", lambda self, done: (questions.append(self), ask(self, done)))
+    ask = PendingVerification._ask
+    monkeypatch.setattr(PendingVerification, "_ask", lambda self: (questions.append(self), ask(self)))
 
     (cluster.kill if goes == "killed" else cluster.shut_down)(0)
     send(sender, "after", 0)

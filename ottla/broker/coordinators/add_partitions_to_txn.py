@@ -5,11 +5,11 @@ For each broker that is a coordinator there is one task while it is asked, one r
 of what is asked next. A request asks about a transactional id once. Questions that are alike become one; of two epochs
 of a producer the smaller one is out of date and is not asked about (§40.2.4). An error of the connection answers all
 that wait for that broker: their clients try again, by then perhaps at another broker. A coordinator on this broker is
-asked without a connection.
+asked at once, without a request.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from ottla.security.client import LoginCredentials
 TopicPartition = tuple[str, int]
 Answered = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 """Called once, with a code for each partition that was asked about."""
-AskedHere = Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
+AskHere = Callable[["Question", Collection[TopicPartition], Answered], None]
 
 QUESTIONS_MAX: Final = 10_000
 """Of one coordinator's broker; beyond it the answer is COORDINATOR_NOT_AVAILABLE, which clients repeat."""
@@ -56,12 +56,12 @@ class AddPartitionsToTxnManager:
         runtime: Runtime,
         metadata: MetadataCache,
         network: Network,
-        ask_here: AskedHere,
+        ask_here: AskHere,
         *,
         inter_broker_listener: str,
         login: LoginCredentials | None,
     ) -> None:
-        """`ask_here` serves the request where this broker is the coordinator."""
+        """`ask_here` asks where this broker is the coordinator; the answer comes as that of `ask`."""
         self._runtime = runtime
         self._metadata = metadata
         self._network = network
@@ -80,12 +80,16 @@ class AddPartitionsToTxnManager:
         *,
         registers: bool,
     ) -> None:
-        """`answered` is called at once where no coordinator is known, or where a newer epoch is being asked about."""
+        """`answered` is called before this returns where the coordinator is this broker and does not wait for its log,
+        where none is known, or where a newer epoch is being asked about."""
         coordinator = coordinator_in(self._metadata.image, TRANSACTION_STATE, transactional_id)
         if coordinator is None:
             answered(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         question = Question(transactional_id, producer_id, producer_epoch, registers)
+        if coordinator.node_id == self._runtime.node_id:
+            self._ask_here(question, partitions, answered)
+            return
         asker = _Asker(tuple(partitions), answered)
         channel = self._channels.get(coordinator.node_id)
         if channel is None:
@@ -117,8 +121,6 @@ class AddPartitionsToTxnManager:
         self, node_id: int, kept: KeptPeer, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
         """Raises PeerError."""
-        if node_id == self._runtime.node_id:
-            return await self._ask_here(request)
         peer = await kept.connected(address_of_peer(self._metadata.image, node_id, self._inter_broker_listener))
         response: AddPartitionsToTxnResponse = await peer.ask(request)
         return response

@@ -155,6 +155,18 @@ class PendingRequests:
         send(request)
         return waiting.response_or_park(self, (token,))
 
+    def ask_here(self, send: Callable[[Any], None], request: Any, answered: Callable[[Any], None]) -> Any | None:
+        """For a part of this broker, which has no context: the result if it is known at once, else None, and `answered`
+        gets it, in the middle of a step of the coordinator."""
+        results: list[Any] = []
+        token = request.token
+        self._waiting[token] = results.append
+        send(request)
+        if results:
+            return results[0]
+        self._waiting[token] = answered
+        return None
+
     def ask_each(
         self,
         send: Callable[[Any], None],

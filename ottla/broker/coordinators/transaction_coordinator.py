@@ -111,6 +111,11 @@ class TransactionCoordinator:
         The request carries a token of `new_token`."""
         return self.topic.pending.ask(self._send, context, request, build_response)
 
+    def ask_here(self, request: IdRequest, answered: Callable[[Any], None]) -> Any | None:
+        """As `ask`, for a leader of partitions on this broker: the result if it is known at once; else None, and
+        `answered` gets it, in the middle of a step."""
+        return self.topic.pending.ask_here(self._send, request, answered)
+
     def ask_each(
         self, context: ParkingContext, requests: Sequence[IdRequest], build_response: Callable[[list[Any]], Any]
     ) -> Any | None:

@@ -5,14 +5,14 @@ adding any (KIP-890). If one partition cannot be added, none of its transaction 
 flexible.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
 
-from ottla.broker.coordinators.pending_requests import ParkingContext, Spawn
+from ottla.broker.coordinators.add_partitions_to_txn import Answered, Question
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.end_txn import FENCED_SINCE
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage
 from ottla.coordinator.transactions.entry import Participant
@@ -25,11 +25,12 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
 )
 
 OF_BROKERS_SINCE = 4
 _KIP_890 = 2
+# The offsets of a group are part of a transaction, and the leader of its partition says so.
+_INTERNAL_TO_BROKERS = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
 
 Codes: TypeAlias = dict[Participant, ErrorCode]
 
@@ -78,55 +79,38 @@ def _of_brokers(
 ) -> AddPartitionsToTxnResponse | None:
     if not context.connection.is_inter_broker:
         return AddPartitionsToTxnResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    return _ask_each(transactions, image, context, request)
-
-
-class _AskedHere:
-    """Waits as the context of a request does, for a leader on the coordinator's own broker."""
-
-    on_disconnect: Callable[[], object] | None = None
-
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
-
-    def park(self) -> None:
-        pass
-
-    def complete(self, response: AddPartitionsToTxnResponse) -> None:
-        if not self.answer.done():
-            self.answer.set_result(response)
-
-    def complete_later(self, spawn: Spawn, response: Coroutine[Any, Any, AddPartitionsToTxnResponse]) -> None:
-        spawn(self._complete_when_built(response), "answer about partitions of transactions")
-
-    async def _complete_when_built(self, response: Coroutine[Any, Any, AddPartitionsToTxnResponse]) -> None:
-        self.complete(await response)
-
-
-async def ask_here(
-    transactions: TransactionCoordinator, metadata: ClusterMetadata, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
-    """For the leaders of partitions on this broker."""
-    asked = _AskedHere()
-    response = _ask_each(transactions, metadata.image, asked, request)
-    return await asked.answer if response is None else response
-
-
-def _ask_each(
-    transactions: TransactionCoordinator,
-    image: MetadataImage,
-    context: ParkingContext,
-    request: AddPartitionsToTxnRequest,
-) -> AddPartitionsToTxnResponse | None:
     codes: dict[str, Codes] = {}
     events: list[AddPartitions | VerifyPartitions] = []
     for asked in request.transactions:
         partitions = _participants(asked.topics)
-        # The offsets of a group are part of a transaction, and its leader says so.
-        codes[asked.transactional_id] = _refused(image, partitions, INTERNAL_TOPICS - {CONSUMER_OFFSETS})
+        codes[asked.transactional_id] = _refused(image, partitions, _INTERNAL_TO_BROKERS)
         if not codes[asked.transactional_id]:
-            events.append(_event(transactions.new_token(), asked, frozenset(partitions)))
+            question = Question(
+                asked.transactional_id, asked.producer_id, asked.producer_epoch, registers=not asked.verify_only
+            )
+            events.append(_event(transactions.new_token(), question, frozenset(partitions)))
     return transactions.ask_each(context, events, lambda results: _brokers_response(codes, events, results))
+
+
+def ask_here(
+    runtime: Runtime,
+    transactions: TransactionCoordinator,
+    metadata: ClusterMetadata,
+    question: Question,
+    partitions: Collection[Participant],
+    answered: Answered,
+) -> None:
+    """For the leaders of partitions on this broker: `answered` is called once, perhaps before this returns."""
+    refused = _refused(metadata.image, partitions, _INTERNAL_TO_BROKERS)
+    if refused:
+        answered(refused)
+        return
+
+    event = _event(transactions.new_token(), question, frozenset(partitions))
+    # What comes later comes in a step of the coordinator, where nothing else is to be appended.
+    result = transactions.ask_here(event, lambda later: runtime.soon(lambda: answered(_codes(later, partitions))))
+    if result is not None:
+        answered(_codes(result, partitions))
 
 
 def _brokers_response(
@@ -136,7 +120,7 @@ def _brokers_response(
 ) -> AddPartitionsToTxnResponse:
     """`codes` has the transactions that the coordinator was not asked about."""
     for event, result in zip(events, results, strict=True):
-        codes[event.transactional_id] = {partition: _code(result, partition) for partition in sorted(event.partitions)}
+        codes[event.transactional_id] = _codes(result, sorted(event.partitions))
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(transactional_id=name, topic_results=_results(known))
@@ -145,13 +129,15 @@ def _brokers_response(
     )
 
 
-def _event(
-    token: int, asked: AddPartitionsToTxnTransaction, partitions: frozenset[Participant]
-) -> AddPartitions | VerifyPartitions:
-    producer = asked.transactional_id, asked.producer_id, asked.producer_epoch
-    if asked.verify_only:
-        return VerifyPartitions(token, *producer, partitions)
-    return AddPartitions(token, *producer, partitions, client_version=_KIP_890)
+def _event(token: int, question: Question, partitions: frozenset[Participant]) -> AddPartitions | VerifyPartitions:
+    producer = question.transactional_id, question.producer_id, question.producer_epoch
+    if question.registers:
+        return AddPartitions(token, *producer, partitions, client_version=_KIP_890)
+    return VerifyPartitions(token, *producer, partitions)
+
+
+def _codes(result: ErrorCode | VerifyResult, partitions: Iterable[Participant]) -> Codes:
+    return {partition: _code(result, partition) for partition in partitions}
 
 
 def _code(result: ErrorCode | VerifyResult, partition: Participant) -> ErrorCode:
@@ -164,7 +150,7 @@ def _participants(topics: Iterable[AddPartitionsToTxnTopic]) -> list[Participant
     return [(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
-def _refused(image: MetadataImage, partitions: list[Participant], internal: frozenset[str]) -> Codes:
+def _refused(image: MetadataImage, partitions: Collection[Participant], internal: frozenset[str]) -> Codes:
     """What each is answered if one of them cannot be part of a transaction; nothing if all can."""
     codes: Codes = {}
     for topic, index in partitions:

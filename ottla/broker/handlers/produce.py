@@ -7,8 +7,9 @@ are advertised and not served (see the table of APIs).
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
 With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
-A request with the first batch of a transaction is parked first, until the transaction's coordinator has been asked;
-since v12 the leader registers the partition there, v11 knows TRANSACTION_ABORTABLE (KIP-890).
+A request with the first batch of a transaction waits for the transaction's coordinator, parked unless that is this
+broker and has the answer at hand; since v12 the leader registers the partition there, v11 knows TRANSACTION_ABORTABLE
+(KIP-890).
 One that names very many partitions is parked too, and appends to some of them in each step of the loop. Its connection
 handles nothing else before that is done.
 """
@@ -198,11 +199,7 @@ def _in_transaction(
         return _append_all(replicas, runtime, context, request, pending.known)
     _keep_records(request)
     context.park()
-    go_on = partial(_go_on_in_slices if is_long else _go_on, replicas, runtime, context, request)
-    if pending.known is not None:
-        go_on(pending.known)
-    else:
-        pending.ask(go_on)
+    pending.when_known(partial(_go_on_in_slices if is_long else _go_on, replicas, runtime, context, request))
     return None
 
 

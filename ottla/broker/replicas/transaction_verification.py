@@ -136,7 +136,7 @@ class MeasuredVerifier:
 
 
 class PendingVerification:
-    """Of one request. If it is not `known`, `ask`."""
+    """Of one request: what needs no coordinator is `known` at once, and so is what one on this broker has at hand."""
 
     def __init__(
         self,
@@ -160,15 +160,22 @@ class PendingVerification:
         self._unknown: list[TopicPartition] = []
         self._done: Callable[[Verified], None] | None = None
         self._look()
+        if self._unknown:
+            self._ask()
 
     @property
     def known(self) -> Verified | None:
-        """What needs no question, or no further one."""
+        """None while an answer is missing."""
         return None if self._unknown else self.verified
 
-    def ask(self, done: Callable[[Verified], None]) -> None:
-        """`done` is called once, perhaps before this returns."""
-        self._done = done
+    def when_known(self, done: Callable[[Verified], None]) -> None:
+        """`done` is called once, now if it is known."""
+        if self._unknown:
+            self._done = done
+        else:
+            done(self.verified)
+
+    def _ask(self) -> None:
         first = self._batches[0]
         self._verifier.ask(
             self._transactional_id,
@@ -220,14 +227,15 @@ class PendingVerification:
 
     def _ask_again(self) -> None:
         self._look()
-        if self._unknown and self._done is not None:
-            self.ask(self._done)
+        if self._unknown:
+            self._ask()
         else:
             self._finish()
 
     def _finish(self) -> None:
-        assert self._done is not None, "what was not asked has no answer"
-        self._done(self.verified)
+        self._unknown = []
+        if self._done is not None:
+            self._done(self.verified)
 
 
 _NOT_REACHED = (
