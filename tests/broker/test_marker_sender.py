@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.coordinators.marker_sender import MarkerSender
+from ottla.broker.coordinators.marker_sender import PARTITIONS_PER_STEP, MarkerSender
 from ottla.cluster.image import NO_LEADER, TRANSACTION_STATE
 from ottla.coordinator.transactions.events import WriteMarkers
 from ottla.protocol.errors import ErrorCode
@@ -111,25 +111,101 @@ def test_markers_wait_for_a_leader_that_is_gone() -> None:
     played(story)
 
 
-def test_waiting_markers_are_counted_by_where_they_go() -> None:
-    states = [images.state(leader=1), images.state(leader=NO_LEADER, isr=""), images.state(leader=2)]
-    coroutines: list[Any] = []
-    runtime: Any = SimpleNamespace(
-        soon=lambda action: action(), schedule=lambda *_: None, spawn=lambda coroutine, _: coroutines.append(coroutine)
-    )
-    metadata: Any = SimpleNamespace(image=images.image(*states))
-    hosted: Any = SimpleNamespace(is_unloaded=False, handle=None, topic=TRANSACTION_STATE, index=0)
-    nowhere: Any = None
-    replicas: Any = SimpleNamespace(find=lambda *_: SimpleNamespace(high_watermark=0, leader_epoch_start=0))
-    sender = MarkerSender(runtime, replicas, metadata, nowhere, nowhere, inter_broker_listener="", login=None)
-    partitions = tuple(("t", index) for index in range(3))
-    sender.send(hosted, WriteMarkers("tx", 1, 7, 0, True, 2, partitions))
+class Sending:
+    """A sender on broker 3, whose tasks do not run."""
 
-    assert (sender.queued_by_broker(), sender.waiting_again) == ({1: 1, 2: 1}, 1)
-    hosted.is_unloaded = True
-    assert (sender.queued_by_broker(), sender.waiting_again) == ({1: 0, 2: 0}, 0)
-    for each in coroutines:
-        each.close()
+    def __init__(self, *states: Any, write_here: Any = None) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.retries: list[Callable[[], None]] = []
+        self.errors: list[BaseException] = []
+        self.coroutines: list[Any] = []
+        self.written: list[tuple[tuple[str, int], ...]] = []
+        self.reported: list[Any] = []
+        self.partitions = tuple(("t", index) for index in range(len(states)))
+        runtime: Any = SimpleNamespace(
+            node_id=3,
+            soon=self.soon.append,
+            schedule=lambda _, action: self.retries.append(action),
+            spawn=lambda coroutine, _: self.coroutines.append(coroutine),
+            log=SimpleNamespace(error=lambda _, broker, exc_info: self.errors.append(exc_info)),
+        )
+        metadata: Any = SimpleNamespace(image=images.image(*states))
+        self.hosted: Any = SimpleNamespace(
+            is_unloaded=False, handle=self.reported.append, topic=TRANSACTION_STATE, index=0, leader_epoch=5
+        )
+        replicas: Any = SimpleNamespace(find=lambda *_: SimpleNamespace(high_watermark=0, leader_epoch_start=0))
+        nowhere: Any = None
+        self.sender = MarkerSender(
+            runtime, replicas, metadata, nowhere, write_here or self.write_here, inter_broker_listener="", login=None
+        )
+
+    def write_here(self, command: WriteMarkers, partitions: Any, coordinator_epoch: int, done: Any) -> None:
+        assert (command.producer_id, coordinator_epoch) == (7, 5)
+        self.written.append(partitions)
+        self.done = done
+
+    def send(self) -> None:
+        self.sender.send(self.hosted, WriteMarkers("tx", 1, 7, 0, True, 2, self.partitions))
+        self.run_soon()
+
+    def run_soon(self) -> None:
+        actions, self.soon[:] = list(self.soon), []
+        for action in actions:
+            action()
+
+    def close(self) -> None:
+        for each in self.coroutines:
+            each.close()
+
+
+def test_waiting_markers_are_counted_by_where_they_go() -> None:
+    sending = Sending(
+        images.state(leader=1), images.state(leader=NO_LEADER, isr=""), images.state(leader=2), images.state(leader=3)
+    )
+    sending.send()
+
+    assert (sending.sender.queued_by_broker(), sending.sender.waiting_again) == ({1: 1, 2: 1, 3: 1}, 1)
+    sending.hosted.is_unloaded = True
+    assert (sending.sender.queued_by_broker(), sending.sender.waiting_again) == ({1: 0, 2: 0, 3: 0}, 0)
+    sending.close()
+
+
+def test_partitions_led_here_get_markers_without_a_request() -> None:
+    sending = Sending(*[images.state(leader=3)] * (PARTITIONS_PER_STEP + 2))
+    first, second = sending.partitions[:PARTITIONS_PER_STEP], sending.partitions[PARTITIONS_PER_STEP:]
+    sending.send()
+    assert sending.written == [first]
+    sending.done([NONE] * len(first))
+    sending.run_soon()
+    assert sending.written == [first, second]
+    sending.done([NONE, ErrorCode.REQUEST_TIMED_OUT])
+
+    assert [event.partitions for event in sending.reported] == [frozenset(first), frozenset(second[:1])]
+    assert (sending.sender.queued_by_broker(), sending.sender.waiting_again) == ({}, 1)
+    sending.retries[0]()
+    assert sending.written[2:] == [second[1:]]
+    assert (sending.coroutines, sending.errors) == ([], [])
+
+
+def test_markers_led_here_are_written_again_after_a_bug() -> None:
+    bug = RuntimeError("a bug")
+    outcomes: list[Callable[[list[ErrorCode]], None]] = []
+
+    def write_here(command: Any, partitions: Any, coordinator_epoch: int, done: Any) -> None:
+        outcomes.append(done)
+        if len(outcomes) == 1:
+            raise bug
+
+    sending = Sending(images.state(leader=3), write_here=write_here)
+    sending.send()
+    assert (sending.errors, sending.sender.waiting_again) == ([bug], 1)
+    # What the first attempt has begun is of no interest any more.
+    outcomes[0]([NONE])
+    assert sending.reported == []
+
+    sending.retries[0]()
+    outcomes[1]([NONE])
+    assert [event.partitions for event in sending.reported] == [frozenset(sending.partitions)]
 
 
 def test_another_coordinator_ends_what_was_decided() -> None:

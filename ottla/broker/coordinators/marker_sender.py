@@ -1,6 +1,7 @@
 """Markers on their way from the coordinator of a transaction to the leaders of its partitions (§13.5.4).
 
-Each broker has a queue and at most one request under way. A marker that a leader could not write, or whose answer was
+Each broker has a queue and at most one request under way; partitions that this broker leads get their markers without
+one. A marker that a leader could not write, or whose answer was
 lost, is sent again later, to the leader of that time: writing it twice does no harm. What a partition of
 `__transaction_state` has asked for is forgotten when this broker resigns from it: its next leader asks for all of it
 again. There are never more markers than partitions in transactions that are decided and not complete.
@@ -14,7 +15,8 @@ registered, and its metadata are not older than that.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas, has_committed_what_it_loaded
@@ -43,7 +45,13 @@ PARTITIONS_PER_REQUEST: Final = 1000
 RETRY_MS: Final = 100
 RETRY_MS_MAX: Final = 1000
 
-MarkerWriter = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+PARTITIONS_PER_STEP: Final = 100
+"""Of those that this broker leads: some 5 ms."""
+
+MarkersDone = Callable[[Sequence[ErrorCode]], None]
+MarkerWriter = Callable[[WriteMarkers, Sequence[Participant], int, MarkersDone], None]
+"""Writes the markers of a command into some of its partitions, with the coordinator's epoch; then calls back once with
+the outcome of each, perhaps before it returns."""
 
 _DONE: Final = {
     ErrorCode.NONE,
@@ -104,7 +112,7 @@ class MarkerSender:
         inter_broker_listener: str,
         login: LoginCredentials | None,
     ) -> None:
-        """`write_here` serves the request for partitions that this broker leads."""
+        """`write_here` is for partitions that this broker leads, PARTITIONS_PER_STEP of them at once."""
         self._runtime = runtime
         self._replicas = replicas
         self._metadata = metadata
@@ -116,6 +124,7 @@ class MarkerSender:
         self._peers: dict[int, KeptPeer] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._under_way: dict[int, list[_Markers]] = {}
+        self._under_way_here: set[_Markers] = set()
         self._retries: dict[_Markers, TimerEntry] = {}
         self._is_stopped = False
 
@@ -127,10 +136,13 @@ class MarkerSender:
 
     def queued_by_broker(self) -> dict[int, int]:
         """How many partitions wait for their marker, queued or under way, by the broker to which it goes."""
-        return {
+        counts = {
             leader: _partition_count(queue) + _partition_count(self._under_way.get(leader, ()))
             for leader, queue in self._queues.items()
         }
+        if self._under_way_here:
+            counts[self._runtime.node_id] = _partition_count(self._under_way_here)
+        return counts
 
     @property
     def waiting_again(self) -> int:
@@ -169,6 +181,8 @@ class MarkerSender:
             part = markers._replace(partitions=tuple(partitions))
             if leader is None:
                 self._retry(part)
+            elif leader == self._runtime.node_id:
+                self._write_some_here(part)
             else:
                 self._enqueue(leader, part)
         markers.order.report_written(deleted)
@@ -184,9 +198,35 @@ class MarkerSender:
         if not self._is_stopped:
             self._retries[again] = self._runtime.schedule(wait_ms, fire)
 
+    def _fail_unexpectedly(self, leader: int, batch: list[_Markers], error: Exception) -> None:
+        self._runtime.log.error("unhandled error in writing markers", broker=leader, exc_info=error)
+        self._retry_all(batch)
+
     def _retry_all(self, batch: list[_Markers]) -> None:
         for each in batch:
             self._retry(each)
+
+    def _write_some_here(self, markers: _Markers) -> None:
+        """The others in the next step of the loop."""
+        if markers.order.is_void or self._is_stopped:
+            return
+        now, later = markers.partitions[:PARTITIONS_PER_STEP], markers.partitions[PARTITIONS_PER_STEP:]
+        if later:
+            rest = markers._replace(partitions=later)
+            self._runtime.soon(lambda: self._write_some_here(rest))
+            markers = markers._replace(partitions=now)
+        order = markers.order
+        self._under_way_here.add(markers)
+        try:
+            self._write_here(order.command, now, order.hosted.leader_epoch, partial(self._written_here, markers))
+        except Exception as error:
+            self._under_way_here.discard(markers)
+            self._fail_unexpectedly(self._runtime.node_id, [markers], error)
+
+    def _written_here(self, markers: _Markers, codes: Sequence[ErrorCode]) -> None:
+        if markers in self._under_way_here:
+            self._under_way_here.remove(markers)
+            self._handle_results(markers, dict(zip(markers.partitions, codes, strict=True)))
 
     def _enqueue(self, leader: int, markers: _Markers) -> None:
         self._queues.setdefault(leader, deque()).append(markers)
@@ -201,8 +241,7 @@ class MarkerSender:
                 try:
                     await self._send_batch(leader, batch)
                 except Exception as error:
-                    self._runtime.log.error("unhandled error in writing markers", broker=leader, exc_info=error)
-                    self._retry_all(batch)
+                    self._fail_unexpectedly(leader, batch, error)
                 del self._under_way[leader]
         finally:
             del self._tasks[leader]
@@ -238,8 +277,6 @@ class MarkerSender:
             self._handle_results(each, results.get(each.order.command.producer_id, {}))
 
     async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        if leader == self._runtime.node_id:
-            return await self._write_here(request)
         broker = self._metadata.image.brokers.get(leader)
         if broker is None:
             raise PeerError("the broker is not in the metadata")

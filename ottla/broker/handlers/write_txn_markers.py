@@ -5,10 +5,13 @@ a transaction whatever its producer says.
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from ottla.broker.replicas.transaction_markers import MarkerAppend, TransactionMarkers
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
+from ottla.coordinator.transactions.entry import Participant
+from ottla.coordinator.transactions.events import WriteMarkers
 from ottla.coordinator.transactions.facts import Outcome, TransactionEndedByOperator
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
@@ -34,11 +37,18 @@ async def handle(
     return _response(appends, codes)
 
 
-async def write_markers(
-    transaction_markers: TransactionMarkers, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
+def write_markers(
+    transaction_markers: TransactionMarkers,
+    command: WriteMarkers,
+    partitions: Sequence[Participant],
+    coordinator_epoch: int,
+    done: Callable[[Sequence[ErrorCode]], None],
+) -> None:
     """For the coordinator on this broker."""
-    return _response(*await _append_all(transaction_markers, request))
+    marker = TransactionMarker(command.commit, coordinator_epoch)
+    producer = command.producer_id, command.producer_epoch
+    appends = [MarkerAppend(topic, index, *producer, marker, command.client_version) for topic, index in partitions]
+    transaction_markers.append_some(appends, done)
 
 
 async def _append_all(

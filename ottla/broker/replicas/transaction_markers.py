@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.broker.runtime import Runtime, TimeLimit, complete, next_step
+from ottla.broker.runtime import Runtime, complete, next_step
 from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.storage.log import AppendInfo
@@ -47,20 +47,26 @@ class TransactionMarkers:
 
     async def append_all(self, appends: Sequence[MarkerAppend]) -> list[ErrorCode]:
         """The outcome of each, when all are known or the time is over."""
-        appended = _Outcomes(len(appends))
+        known: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        outcomes = _Outcomes(self._runtime, len(appends), partial(complete, known))
         for n, append in enumerate(appends):
             if n and n % APPENDS_PER_STEP == 0:
                 await next_step()
-            try:
-                self._append(append, partial(appended.note, n))
-            except KafkaError as error:
-                appended.note(n, error.code)
+            self._try_to_append(append, partial(outcomes.note, n))
+        return await known
+
+    def append_some(self, appends: Sequence[MarkerAppend], done: Callable[[list[ErrorCode]], None]) -> None:
+        """As `append_all` in one step, for a part of this broker: APPENDS_PER_STEP at most. `done` is called once,
+        perhaps before this returns."""
+        outcomes = _Outcomes(self._runtime, len(appends), done)
+        for n, append in enumerate(appends):
+            self._try_to_append(append, partial(outcomes.note, n))
+
+    def _try_to_append(self, append: MarkerAppend, note: Callable[[ErrorCode], None]) -> None:
         try:
-            with TimeLimit(self._runtime, APPEND_TIMEOUT_MS):
-                await appended.all_known
-        except TimeoutError:
-            pass
-        return list(appended.codes)
+            self._append(append, note)
+        except KafkaError as error:
+            note(error.code)
 
     def _append(self, append: MarkerAppend, note: Callable[[ErrorCode], None]) -> None:
         """Raises the KafkaError of the answer if nothing is appended; else `note` is called, later."""
@@ -92,13 +98,20 @@ class TransactionMarkers:
 
 
 class _Outcomes:
-    def __init__(self, count: int) -> None:
-        self.codes = [ErrorCode.REQUEST_TIMED_OUT] * count
-        self.all_known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    """Of some appends: `done` gets them once, when all are known or the time is over."""
+
+    def __init__(self, runtime: Runtime, count: int, done: Callable[[list[ErrorCode]], None]) -> None:
+        self._codes = [ErrorCode.REQUEST_TIMED_OUT] * count
         self._unknown = count
+        self._done = done
+        self._timer = runtime.schedule(APPEND_TIMEOUT_MS, self._end)
 
     def note(self, n: int, code: ErrorCode) -> None:
-        self.codes[n] = code
+        """What comes when the time is over changes nothing."""
+        self._codes[n] = code
         self._unknown -= 1
-        if not self._unknown:
-            complete(self.all_known, None)
+        if not self._unknown and self._timer.cancel():
+            self._end()
+
+    def _end(self) -> None:
+        self._done(list(self._codes))
