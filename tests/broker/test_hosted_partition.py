@@ -7,8 +7,20 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinators.hosted_partition import LARGE_RECORD_BYTES, HostedPartition
-from ottla.coordinator.runtime.effects import Effect, Observed, Reply, SetTimer, TimerFired
+from ottla.coordinator.runtime.effects import (
+    Append,
+    AppendCompleted,
+    AppendFailed,
+    CoordinatorRecord,
+    Effect,
+    Observed,
+    Reply,
+    SetTimer,
+    TimerFired,
+)
 from ottla.coordinator.runtime.partition import Phase
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimingWheel
 from tests.cluster.stores import Clock
 
@@ -146,3 +158,47 @@ def test_timers_wait_until_all_that_is_loaded_is_there(
     assert partition.finish_loading()
 
     assert owner.replies == [(TimerFired("session"), "served")]
+
+
+def test_each_append_has_its_own_time_to_end(partition: HostedPartition[Any], owner: Owner, clock: Clock) -> None:
+    """There is one timer for all of them; a success that comes late is reported too."""
+    reported: list[tuple[Any, int]] = []
+
+    def step(event: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        if isinstance(event, int):
+            return [Append(event, (CoordinatorRecord(b"k", b"v"),))]
+        reported.append((event, now_ms))
+        return []
+
+    def committed(append: int) -> None:
+        _, done = owner.appended[append]
+        done(AppendInfo(7, 7, 0, -1, 0, False), None)
+
+    partition.coordinator.step = step  # type: ignore[method-assign]
+    wheel = partition._runtime.wheel
+    for append_id in (1, 2, 3):
+        clock.now = 1000 * append_id
+        partition.handle(append_id)
+    committed(1)
+    assert len(wheel) == 1
+    for now_ms in (5999, 6000, 7000, 7999, 8000, 20_000):
+        clock.now = now_ms
+        wheel.advance(now_ms)
+    committed(0)
+
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+    assert reported == [
+        (AppendCompleted(2, 7), 3000),
+        (AppendFailed(1, timed_out), 6000),
+        (AppendFailed(3, timed_out), 8000),
+        (AppendCompleted(1, 7), 20_000),
+    ]
+    assert len(wheel) == 0
+
+
+def test_no_append_ends_after_the_unload(partition: HostedPartition[Any], owner: Owner, clock: Clock) -> None:
+    partition.coordinator.step = lambda *_: [Append(1, (CoordinatorRecord(b"k", b"v"),))]  # type: ignore[method-assign]
+    partition.handle(1)
+    partition.unload()
+
+    assert len(partition._runtime.wheel) == 0

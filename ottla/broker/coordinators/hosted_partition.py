@@ -112,6 +112,10 @@ class HostedPartition(Generic[S]):
         # Facts that are still to be reported, with the time of their step. Later ones come behind them.
         self._facts: deque[tuple[Any, int, int]] = deque()
         self._timers: dict[Hashable, TimerEntry] = {}
+        # The ends of appends that are under way, by their ids, in the order in which they began; one timer for all, and
+        # when it is due.
+        self._append_deadlines: dict[int, int] = {}
+        self._append_timer: TimerEntry | None = None
         # When appends that were refused are reported, by their ids.
         self._refusals: dict[int, TimerEntry] = {}
 
@@ -202,6 +206,10 @@ class HostedPartition(Generic[S]):
     def _cancel_timers(self) -> None:
         for entry in (*self._timers.values(), *self._refusals.values()):
             entry.cancel()
+        if self._append_timer is not None:
+            self._append_timer.cancel()
+            self._append_timer = None
+        self._append_deadlines.clear()
         self._timers.clear()
         self._refusals.clear()
 
@@ -326,12 +334,12 @@ class HostedPartition(Generic[S]):
         append_id, records = effect.append_id, effect.records
         size_bytes = sum(len(key) + len(value or b"") for key, value in records)
         is_large = size_bytes > LARGE_RECORD_BYTES
-        timeout = self._runtime.schedule(
-            self._owner.append_timeout_ms, lambda: self._report(AppendFailed(append_id, ErrorCode.REQUEST_TIMED_OUT))
-        )
+        self._append_deadlines[append_id] = self._clock.now_ms() + self._owner.append_timeout_ms
+        if self._append_timer is None:
+            self._time_appends()
 
         def done(info: AppendInfo | None, error: KafkaError | None) -> None:
-            timeout.cancel()
+            self._append_deadlines.pop(append_id, None)
             if info is not None:
                 self._report(AppendCompleted(append_id, info.base_offset), in_next_step=is_large)
             elif error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -355,6 +363,20 @@ class HostedPartition(Generic[S]):
             transactional=producer is not NO_PRODUCER,
         )
         self._owner.append(self.index, memoryview(batch), done, effect.guard)
+
+    def _time_appends(self) -> None:
+        """Until the oldest append has to end: almost all have ended long before, and no timer is moved for them."""
+        oldest = next(iter(self._append_deadlines.values()), None)
+        self._append_timer = None if oldest is None else self._runtime.wheel.schedule(oldest, self._end_appends)
+
+    def _end_appends(self) -> None:
+        now_ms = self._clock.now_ms()
+        late = [append_id for append_id, deadline_ms in self._append_deadlines.items() if deadline_ms <= now_ms]
+        for append_id in late:
+            del self._append_deadlines[append_id]
+        self._time_appends()
+        for append_id in late:
+            self._report(AppendFailed(append_id, ErrorCode.REQUEST_TIMED_OUT))
 
     def _refuse_later(self, append_id: int) -> None:
         if self.is_unloaded:

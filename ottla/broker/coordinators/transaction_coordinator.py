@@ -50,7 +50,9 @@ class TransactionCoordinator:
         ensure_topic: Callable[[], None],
     ) -> None:
         """`ensure_topic` starts the creation of the topic where it is missing."""
-        config = self._config = transaction_config(runtime.config)
+        self._config = transaction_config(runtime.config)
+        self._metadata = metadata
+        self._take_producer_id = take_producer_id
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         markers = self.markers = MarkerSender(
@@ -64,7 +66,7 @@ class TransactionCoordinator:
         )
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,
-            lambda: TransactionShard(config, take_producer_id, lambda: metadata.image.transaction_version),
+            self._new_shard,
             runtime,
             replicas,
             metadata,
@@ -78,6 +80,14 @@ class TransactionCoordinator:
         self._runtime = runtime
         self._ensure_topic = ensure_topic
         self._timers: dict[type, TimerEntry] = {}
+
+    def _new_shard(self) -> TransactionShard:
+        return TransactionShard(
+            self._config,
+            self._take_producer_id,
+            lambda: self._metadata.image.transaction_version,
+            lambda: not self.timed_observers.is_empty,
+        )
 
     # Life.
 

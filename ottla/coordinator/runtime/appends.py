@@ -5,8 +5,7 @@ on it: of two other records with one key the one that stands later in the log wi
 (docs/semantics §9.2.7).
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
@@ -38,16 +37,17 @@ class AppendBook(Generic[A]):
         self._last_id = 0
         self._open: dict[int, InFlight[A]] = {}
         self._in_doubt: dict[int, InFlight[A]] = {}
-        self._pending_keys: Counter[bytes] = Counter()
-        self._pending_owners: Counter[str] = Counter()
+        self._pending_keys: dict[bytes, int] = {}
+        self._pending_owners: dict[str, int] = {}
         # Offset of the last replayed record of a key, kept while an earlier one of that key may still be reported.
         self._replayed: dict[bytes, int] = {}
 
     def open(self, owner: str, records: tuple[CoordinatorRecord, ...], after: A, producer_id: int | None = None) -> int:
         self._last_id += 1
         self._open[self._last_id] = InFlight(owner, records, after, producer_id)
-        self._pending_owners[owner] += 1
-        self._pending_keys.update(record.key for record in records)
+        _count_up(self._pending_owners, owner)
+        for record in records:
+            _count_up(self._pending_keys, record.key)
         return self._last_id
 
     def complete(self, append_id: int) -> InFlight[A] | None:
@@ -109,15 +109,19 @@ class AppendBook(Generic[A]):
 
     def _close(self, append_id: int) -> InFlight[A]:
         in_flight = self._open.pop(append_id)
-        _count_down(self._pending_owners, (in_flight.owner,))
-        _count_down(self._pending_keys, (record.key for record in in_flight.records))
+        _count_down(self._pending_owners, in_flight.owner)
+        for record in in_flight.records:
+            _count_down(self._pending_keys, record.key)
         return in_flight
 
 
-def _count_down(counter: Counter[A], keys: Iterable[A]) -> None:
-    for key in keys:
-        left = counter[key] - 1
-        if left:
-            counter[key] = left
-        else:
-            del counter[key]
+def _count_up(counts: dict[A, int], key: A) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
+def _count_down(counts: dict[A, int], key: A) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]

@@ -23,8 +23,7 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append the records as one batch with acks=all; report with `AppendCompleted` or `AppendFailed`."""
 
     append_id: int
@@ -42,28 +41,24 @@ class Reply(NamedTuple):
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(NamedTuple):
     """Fire `TimerFired(key)` at `deadline_ms` or up to a tick later, never before. Replaces the timer of that key."""
 
     key: Hashable
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(NamedTuple):
     key: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(NamedTuple):
     """Nothing to do: a fact to log or to count."""
 
     fact: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Hand the command to the coordinator's own shell; its outcome is an event that the command names."""
 
     command: Any
@@ -79,8 +74,7 @@ class TimerFired:
     key: Any
 
 
-@dataclass(frozen=True, slots=True)
-class AppendCompleted:
+class AppendCompleted(NamedTuple):
     """The high watermark has passed the records of `Append(append_id)`; the first of them has `base_offset`."""
 
     append_id: int

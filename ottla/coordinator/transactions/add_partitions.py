@@ -33,7 +33,7 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
         previous_producer_id=metadata.producer_id,
         client_version=request.client_version,
     )
-    fact = None if is_open else _began(entry, target)
+    fact = None if is_open or not context.is_observed() else _began(entry, target)
     context.write_transition(entry, target, entry.last_epoch, token=request.token, result=ErrorCode.NONE, fact=fact)
 
 

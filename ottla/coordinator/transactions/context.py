@@ -30,21 +30,23 @@ class TransactionConfig:
 
 
 class TransactionContext(StepContext):
-    __slots__ = ("config", "entries", "take_producer_id", "transaction_version")
+    __slots__ = ("config", "entries", "is_observed", "take_producer_id", "transaction_version")
 
     def __init__(
         self,
         config: TransactionConfig,
         take_producer_id: Callable[[], int | None],
         transaction_version: Callable[[], int],
+        is_observed: Callable[[], bool],
     ) -> None:
         """`take_producer_id` gives one that was never given before, or None while there is none at hand.
 
         `transaction_version` gives the cluster's level of the feature, which decides how the coordinator itself aborts,
-        and the version of records."""
+        and the version of records. `is_observed` says whether anyone asks for the facts that are not logged."""
         super().__init__()
         self.config = config
         self.transaction_version = transaction_version
+        self.is_observed = is_observed
         self.take_producer_id = take_producer_id
         self.entries: dict[str, TransactionalIdEntry] = {}
 
@@ -107,7 +109,7 @@ class TransactionContext(StepContext):
         # The level may have been lowered since it was prepared.
         version = 0 if not self.transaction_version() and target == _as_of_version_0(target) else 1
         key = build_transaction_key(entry.transactional_id)
-        value = build_transaction_value(target, version)
+        value = entry.pending.value = build_transaction_value(target, version)
         self.append(entry.transactional_id, (CoordinatorRecord(key, value),), after)
 
 

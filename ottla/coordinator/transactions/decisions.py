@@ -58,7 +58,7 @@ def decide_and_raise_epoch(
         next_producer_id=next_producer_id,
         client_version=2,
     )
-    fact = decided(entry, target, reason)
+    fact = decided(context, entry, target, reason)
     context.write_transition(
         entry, target, metadata.producer_epoch, token=token, result=result, refusal=refusal, fact=fact
     )
@@ -85,12 +85,16 @@ def fence(
         previous_producer_id=metadata.producer_id,
         client_version=0,
     )
-    fact = decided(entry, target, reason)
+    fact = decided(context, entry, target, reason)
     context.write_transition(entry, target, NO_EPOCH, token=token, result=result, refusal=refusal, fact=fact)
 
 
-def decided(entry: TransactionalIdEntry, target: TransactionMetadata, reason: AbortReason | None) -> TransactionDecided:
-    """What is reported of the decision, which is a commit without a reason."""
+def decided(
+    context: TransactionContext, entry: TransactionalIdEntry, target: TransactionMetadata, reason: AbortReason | None
+) -> TransactionDecided | None:
+    """What is reported of the decision, which is a commit without a reason; None if none are asked for."""
+    if not context.is_observed():
+        return None
     return TransactionDecided(
         transactional_id=entry.transactional_id,
         producer_id=entry.metadata.producer_id,
@@ -130,14 +134,7 @@ def begin_markers(context: TransactionContext, entry: TransactionalIdEntry) -> N
     """The decision is durable. Called when its record is committed, and for each decided entry of a loaded log."""
     metadata = entry.metadata
     target = _completed(metadata, context.wall_ms)
-    fact = TransactionIsComplete(
-        transactional_id=entry.transactional_id,
-        producer_id=target.producer_id,
-        producer_epoch=target.producer_epoch,
-        start_ms=target.start_ms,
-        outcome=_outcome(target.state),
-    )
-    pending = context.prepare(entry, target, entry.last_epoch, fact)
+    pending = context.prepare(entry, target, entry.last_epoch, _complete(context, entry, target))
     entry.missing_markers = set(metadata.partitions) or NONE_MISSING
     if not entry.missing_markers:
         _append_completion(context, entry)
@@ -153,6 +150,20 @@ def begin_markers(context: TransactionContext, entry: TransactionalIdEntry) -> N
             client_version=metadata.client_version if metadata.producer_epoch < EPOCH_MAX else 0,
             partitions=tuple(sorted(metadata.partitions)),
         )
+    )
+
+
+def _complete(
+    context: TransactionContext, entry: TransactionalIdEntry, target: TransactionMetadata
+) -> TransactionIsComplete | None:
+    if not context.is_observed():
+        return None
+    return TransactionIsComplete(
+        transactional_id=entry.transactional_id,
+        producer_id=target.producer_id,
+        producer_epoch=target.producer_epoch,
+        start_ms=target.start_ms,
+        outcome=_outcome(target.state),
     )
 
 

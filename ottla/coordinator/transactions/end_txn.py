@@ -55,7 +55,7 @@ def _end(context: TransactionContext, entry: TransactionalIdEntry, request: EndT
         token=request.token,
         result=ProducerResult(ErrorCode.NONE),
         refusal=ProducerResult,
-        fact=decided(entry, target, _reason(request)),
+        fact=decided(context, entry, target, _reason(request)),
     )
 
 

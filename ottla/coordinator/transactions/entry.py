@@ -115,6 +115,8 @@ class PendingTransition:
     last_epoch: int
     fact: Fact | None = None
     """What is reported when its record is committed."""
+    value: bytes | None = None
+    """Of its record, once that is on its way."""
     is_in_doubt: bool = False
     """Its append failed in a way that leaves the record in the log. It may still become committed, so that nothing else
     is decided until it does or leadership ends."""
@@ -174,6 +176,11 @@ class TransactionalIdEntry:
     def is_pending(self, number: int) -> bool:
         """Whether that transition is still under way."""
         return self.pending is not None and self.pending.number == number
+
+    def target_of(self, value: bytes) -> TransactionMetadata | None:
+        """What the value of a record says, if it is the very one of the pending transition."""
+        pending = self.pending
+        return pending.target if pending is not None and pending.value is value else None
 
     def replay(self, metadata: TransactionMetadata) -> None:
         """The record of the pending transition is committed; without one, the log is being loaded."""

@@ -74,8 +74,10 @@ class TransactionShard:
         config: TransactionConfig,
         take_producer_id: Callable[[], int | None],
         transaction_version: Callable[[], int],
+        is_observed: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.context = TransactionContext(config, take_producer_id, transaction_version)
+        """The functions are those of `TransactionContext`."""
+        self.context = TransactionContext(config, take_producer_id, transaction_version, is_observed)
         self._config = config
 
     @property
@@ -108,12 +110,11 @@ class TransactionShard:
         if value is None:
             entries.pop(transactional_id, None)
             return
-        metadata = parse_transaction_value(value)
         entry = entries.get(transactional_id)
         if entry is None:
-            entries[transactional_id] = TransactionalIdEntry(transactional_id, metadata)
+            entries[transactional_id] = TransactionalIdEntry(transactional_id, parse_transaction_value(value))
         else:
-            entry.replay(metadata)
+            entry.replay(entry.target_of(value) or parse_transaction_value(value))
 
     def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:  # noqa: ARG002
         """Nothing in this topic is written by transactions."""

@@ -154,7 +154,7 @@ def build_batch(
     found = records if isinstance(records, Sequence) else list(records)
     assert found, "a batch is built of at least one record"
     largest = max(record.timestamp for record in found)
-    attributes = TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
+    attributes = TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control | codec
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_BIT
     header = BatchHeader(
@@ -205,8 +205,9 @@ def recompress_batch(header: BatchHeader, block: Buffer, codec: int, level: int 
 
 
 def _assemble(header: BatchHeader, codec: int, block: Buffer, level: int | None = None) -> bytearray:
-    attributes = header.attributes & ~CODEC_MASK | codec
-    batch = bytearray(pack_batch_header(header._replace(attributes=attributes)))
+    if header.codec != codec:
+        header = header._replace(attributes=header.attributes & ~CODEC_MASK | codec)
+    batch = bytearray(pack_batch_header(header))
     batch += compress(codec, block, level)
     seal_batch(batch)
     return batch

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from ottla.coordinator.transactions import shard
 from ottla.coordinator.transactions.events import AbortTimedOutTransactions, AddPartitions
 from ottla.coordinator.transactions.facts import (
     NAMES_MAX,
@@ -14,6 +17,7 @@ from ottla.coordinator.transactions.facts import (
     TransactionIsComplete,
     TransactionTimedOut,
 )
+from ottla.coordinator.transactions.records import parse_transaction_value
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import FIRST_PRODUCER_ID, WALL_START_MS, Producer, TransactionLog
 
@@ -180,3 +184,37 @@ def test_next_coordinator_reports_the_completion() -> None:
     log.acknowledge_markers()
 
     assert log.facts == [TransactionIsComplete(**WHO, start_ms=WALL_START_MS + 7, outcome=Outcome.ABORT)]
+
+
+def test_without_observers_only_what_is_logged_is_reported() -> None:
+    log = TransactionLog(level=1)
+    log.partition.shard.context.is_observed = lambda: False
+    producer = initialized(log)
+    producer.add(0)
+    producer.commit()
+    log.acknowledge_markers()
+    producer.add(0)
+    log.advance(60_001)
+    log.send(AbortTimedOutTransactions())
+    log.acknowledge_markers()
+
+    assert [type(fact) for fact in log.facts] == [ProducerInitialized, TransactionTimedOut]
+
+
+def test_own_records_are_not_read_to_know_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TransactionLog()
+    read: list[bytes] = []
+
+    def parse(value: bytes) -> Any:
+        read.append(value)
+        return parse_transaction_value(value)
+
+    monkeypatch.setattr(shard, "parse_transaction_value", parse)
+    producer = initialized(log)
+    producer.add(0)
+    producer.commit()
+    log.acknowledge_markers()
+    assert read == []
+
+    log.elect()
+    assert read == [record.value for batch in log.log for record in batch.records]
