@@ -3,6 +3,8 @@ disturb the next measurement.
 
 `python -m benchmarks.c_client produce BOOTSTRAP TOPIC RECORDS RECORD_BYTES` and
 `python -m benchmarks.c_client consume BOOTSTRAP TOPIC RECORDS` print the seconds that it took,
+`python -m benchmarks.c_client produce_idempotent BOOTSTRAP TOPIC TIMES RECORDS RECORD_BYTES` does so as transactional
+producers do, with sequence numbers, and waits TIMES times until RECORDS more are acknowledged,
 `python -m benchmarks.c_client consume_uncommitted BOOTSTRAP TOPIC RECORDS` reads those of open and aborted transactions
 too, which the C client otherwise leaves out.
 `python -m benchmarks.c_client transactions BOOTSTRAP TOPIC TRANSACTIONS RECORDS RECORD_BYTES ABORT_EVERY` sends that
@@ -46,6 +48,11 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> floa
     return _seconds("produce", bootstrap, topic, records, record_bytes)
 
 
+def produce_idempotent(bootstrap: str, topic: str, times: int, records: int, record_bytes: int) -> float:
+    """As `transactions`, without any."""
+    return _seconds("produce_idempotent", bootstrap, topic, times, records, record_bytes)
+
+
 def consume(bootstrap: str, topic: str, records: int) -> float:
     """Seconds in which an idle consumer receives that many records of partition 0 from its start."""
     return _seconds("consume", bootstrap, topic, records)
@@ -85,6 +92,19 @@ def _produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> flo
         while not _accepted(producer, topic, value):
             producer.poll(0.01)
     assert producer.flush(TIMEOUT_S) == 0, "not all records were acknowledged"
+    return time.perf_counter() - started
+
+
+def _produce_idempotent(bootstrap: str, topic: str, times: int, records: int, record_bytes: int) -> float:
+    producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap, "enable.idempotence": True})
+    producer.list_topics(topic, TIMEOUT_S)
+    value = bytes(record_bytes)
+    started = time.perf_counter()
+    for _ in range(times):
+        for _ in range(records):
+            while not _accepted(producer, topic, value):
+                producer.poll(0.01)
+        assert producer.flush(TIMEOUT_S) == 0, "not all records were acknowledged"
     return time.perf_counter() - started
 
 
@@ -171,6 +191,7 @@ def _consume_uncommitted(bootstrap: str, topic: str, records: int) -> float:
 
 ACTIONS = {
     "produce": _produce,
+    "produce_idempotent": _produce_idempotent,
     "consume": _consume,
     "consume_uncommitted": _consume_uncommitted,
     "transactions": _transactions,

@@ -3,9 +3,11 @@
 The C client speaks to one broker of Ottla and, for transactions per second, to one of Apache Kafka, in turn.
 """
 
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 
@@ -25,7 +27,7 @@ ROUNDS = 5
 # A virtual machine interprets what it has not yet compiled.
 WARM_UP_ROUNDS = 3
 TRANSACTIONS = 1_000
-BULK_TRANSACTIONS, BULK_RECORDS = 20, 10_000
+BULK_TRANSACTIONS, BULK_RECORDS = 10, 10_000
 READ_TRANSACTIONS, READ_RECORDS, ABORT_EVERY = 200, 1_000, 10
 RECORD_BYTES = 1024
 WARM_UP_PRODUCERS, PRODUCERS = 200, 1_000
@@ -73,21 +75,68 @@ def _transactions(server: Server, topic: str) -> tuple[float, float]:
 
 
 def _bulk() -> Iterator[Figure]:
-    size = BULK_TRANSACTIONS * BULK_RECORDS * RECORD_BYTES
-    load = (BULK_TRANSACTIONS, BULK_RECORDS, RECORD_BYTES)
-    with processes.broker() as server:
-        topics = _new_topics(server)
-
-        def in_transactions() -> Cost:
-            return _cost(server, size, lambda: c_client.transactions(_bootstrap(server), topics(), *load))
-
-        def without() -> Cost:
-            records = BULK_TRANSACTIONS * BULK_RECORDS
-            return _cost(server, size, lambda: c_client.produce(_bootstrap(server), topics(), records, RECORD_BYTES))
-
-        rounds = [(in_transactions(), without()) for _ in range(1 + ROUNDS)][1:]
+    """Beside the same records without transactions, at both brokers, and from a producer that differs in them alone."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        Ottla(directory).running() as ours,
+        ApacheKafka(directory).running() as theirs,
+    ):
+        sides = [_BulkSide(server) for server in (ours, theirs)]
+        rounds = [[side.round() for side in sides] for _ in range(WARM_UP_ROUNDS + ROUNDS)][WARM_UP_ROUNDS:]
     name = f"produce in transactions of {BULK_RECORDS:,} records of 1 KiB"
-    yield from _speed_and_cost(name, "without transactions", rounds, at_least=0.97)
+    ways = [(each.in_transactions, each.without) for each, _ in rounds]
+    yield from _speed_and_cost(name, "without transactions", ways, at_least=0.97)
+    yield from _kept(name, rounds)
+    waiting = [(each.in_transactions, each.idempotent) for each, _ in rounds]
+    yield from _speed_and_cost(name, f"idempotent, flushed every {BULK_RECORDS:,}", waiting)
+
+
+class _BulkRound(NamedTuple):
+    """What one broker took for the same records in three ways."""
+
+    in_transactions: Cost
+    idempotent: Cost
+    without: Cost
+
+    @property
+    def speed_kept(self) -> float:
+        return self.in_transactions.megabytes_per_second / self.without.megabytes_per_second
+
+    @property
+    def cost_kept(self) -> float:
+        return self.in_transactions.processor_seconds_per_gigabyte / self.without.processor_seconds_per_gigabyte
+
+
+class _BulkSide:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._admin = when_serving(server.port)
+        self._numbers = itertools.count()
+
+    def round(self) -> _BulkRound:
+        load = (BULK_TRANSACTIONS, BULK_RECORDS, RECORD_BYTES)
+        records = BULK_TRANSACTIONS * BULK_RECORDS
+        return _BulkRound(
+            self._cost(lambda *topic: c_client.transactions(*topic, *load)),
+            self._cost(lambda *topic: c_client.produce_idempotent(*topic, *load)),
+            self._cost(lambda *topic: c_client.produce(*topic, records, RECORD_BYTES)),
+        )
+
+    def _cost(self, seconds_of: Callable[[str, str], float]) -> Cost:
+        size = BULK_TRANSACTIONS * BULK_RECORDS * RECORD_BYTES
+        topic = f"bulk-{next(self._numbers)}"
+        create_topic(self._admin, topic)
+        find_coordinator(self._admin, topic, TRANSACTION)
+        processes.touch_memory(2 * size)
+        return _cost(self._server, size, lambda: seconds_of(_bootstrap(self._server), topic))
+
+
+def _kept(name: str, rounds: list[list[_BulkRound]]) -> Iterator[Figure]:
+    """What transactions cost at either broker, with this client and on this machine."""
+    speeds = [(ours.speed_kept, theirs.speed_kept) for ours, theirs in rounds]
+    costs = [(ours.cost_kept, theirs.cost_kept) for ours, theirs in rounds]
+    yield Figure(f"{name}: of the speed without", BASELINE, "", speeds, at_least=1)
+    yield Figure(f"{name}: of the processor time without", BASELINE, "", costs, at_most=1)
 
 
 def _read_committed() -> Iterator[Figure]:
@@ -117,12 +166,15 @@ def _cost(server: Server, size: int, seconds_of: Callable[[], float]) -> Cost:
     return Cost(size / seconds / 1e6, (server.cpu_seconds() - before) / size * 1e9)
 
 
-def _speed_and_cost(name: str, baseline: str, rounds: list[tuple[Cost, Cost]], *, at_least: float) -> Iterator[Figure]:
+def _speed_and_cost(
+    name: str, baseline: str, rounds: list[tuple[Cost, Cost]], *, at_least: float | None = None
+) -> Iterator[Figure]:
     """Beside other work the second one is to be believed."""
     speeds = [(ours.megabytes_per_second, theirs.megabytes_per_second) for ours, theirs in rounds]
     costs = [(ours.processor_seconds_per_gigabyte, theirs.processor_seconds_per_gigabyte) for ours, theirs in rounds]
     yield Figure(name, baseline, "MB/s", speeds, at_least=at_least)
-    yield Figure(f"{name}: broker's processor time", baseline, "s/GB", costs, at_most=round(1 / at_least, 2))
+    at_most = None if at_least is None else round(1 / at_least, 2)
+    yield Figure(f"{name}: broker's processor time", baseline, "s/GB", costs, at_most=at_most)
 
 
 def _idle_producers() -> Iterator[Figure]:
