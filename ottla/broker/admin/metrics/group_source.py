@@ -258,10 +258,8 @@ class GroupSource:
     def lag(self, topic: str, index: int, logged: LoggedOffset) -> int | None:
         """None where the end is not known. Where a replica is here, the end is read after the offset that was
         committed, in one step."""
-        ends = self._ends.find(topic, index)
-        if ends is None:
-            return None
-        return max(ends.high_watermark - max(logged.committed.offset, ends.log_start_offset), 0)
+        ends = self._ends.find(topic, index, is_transactional=logged.is_transactional)
+        return None if ends is None else ends.lag(logged.committed.offset)
 
 
 def _has_no_partition(assignment: bytes) -> bool:
