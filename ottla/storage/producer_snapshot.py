@@ -4,11 +4,12 @@ Version 1: a version (int16), the CRC-32C of what follows, the number of produce
 Of a producer's batches it has the last one alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
+from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import crc32c
 
 _VERSION = 1
@@ -37,10 +38,14 @@ class SnapshotEntry(NamedTuple):
     """-1 without an open transaction."""
 
 
-def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """The contents of a `.snapshot` file."""
-    encoded = b"".join(_ENTRY.pack(*entry) for entry in entries)
-    body = _COUNT.pack(len(encoded) // _ENTRY.size) + encoded
+encode_entry = _ENTRY.pack
+"""The fields of a `SnapshotEntry` as bytes. A partition can have hundreds of thousands, all encoded at one roll: none
+is made an object for it."""
+
+
+def encode_snapshot(entries: Buffer) -> bytes:
+    """The contents of a `.snapshot` file with these encoded entries, one after another."""
+    body = _COUNT.pack(len(entries) // _ENTRY.size) + entries
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 

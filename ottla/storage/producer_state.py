@@ -36,7 +36,7 @@ from ottla.protocol.records.batch import (
     BatchHeader,
 )
 from ottla.protocol.records.control import TransactionMarker, marker_of
-from ottla.storage.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from ottla.storage.producer_snapshot import decode_snapshot, encode_entry, encode_snapshot
 from ottla.storage.transactions import AbortedTxn, OldestTransaction, Transactions
 from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
@@ -284,7 +284,20 @@ class ProducerStateManager:
 
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
-        return encode_snapshot(_snapshot_entry(*producer) for producer in self._states.items())
+        entries = bytearray()
+        for producer_id, state in self._states.items():
+            last = state.batches[-1] if state.batches else _NO_BATCH
+            entries += encode_entry(
+                producer_id,
+                state.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.last_offset - last.first_offset,
+                state.last_timestamp,
+                state.coordinator_epoch,
+                state.transaction_first_offset,
+            )
+        return encode_snapshot(entries)
 
     def load(self, snapshot: bytes, now_wall_ms: int) -> None:
         """Replace everything by what a snapshot holds. Raises CorruptSnapshot, and then changes nothing.
@@ -406,20 +419,6 @@ def _check_sequence(
 
 def _of_an_older_epoch(producer_id: int, epoch: int, seen: int) -> InvalidProducerEpoch:
     return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {seen} was seen")
-
-
-def _snapshot_entry(producer_id: int, state: ProducerState) -> SnapshotEntry:
-    last = state.batches[-1] if state.batches else _NO_BATCH
-    return SnapshotEntry(
-        producer_id=producer_id,
-        epoch=state.epoch,
-        last_sequence=last.last_sequence,
-        last_offset=last.last_offset,
-        offset_delta=last.last_offset - last.first_offset,
-        timestamp=state.last_timestamp,
-        coordinator_epoch=state.coordinator_epoch,
-        transaction_first_offset=state.transaction_first_offset,
-    )
 
 
 def _snapshot_states(snapshot: bytes, now_wall_ms: int) -> Iterator[tuple[int, ProducerState]]:
