@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
+from ottla.broker.metadata.acls import AclManager
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -38,6 +39,7 @@ from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
+from ottla.security.authentication import parse_super_users
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
     from ottla.broker.replicas.partition_ends import EndsOfPartitions
+    from ottla.broker.server.apis import Api
+    from ottla.broker.server.dispatch import Handle
     from ottla.coordinator.facts import Fact
 
 
@@ -82,6 +86,7 @@ class Parts:
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.scram_users = ScramUserManager(self.metadata)
+        self.acls = AclManager(self.metadata)
         self.loggers = BrokerLoggers(runtime)
         self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.group_loader = self._make_group_loader()
@@ -258,7 +263,16 @@ class Parts:
             inter_broker_listener=listeners.inter_broker,
             part=self._part,
             sasl=listeners.sasl,
+            guarded=None if self.runtime.config.authorizer_class_name is None else self._make_guard(),
         )
+
+    def _make_guard(self) -> "Callable[[Api, Handle], Handle]":
+        """Imported here: a broker without an authorizer starts without it."""
+        from ottla.broker.authorization.access import Authorization
+        from ottla.broker.authorization.guard import AuthorizationGuard
+
+        super_users = parse_super_users(self.runtime.config.super_users)
+        return AuthorizationGuard(Authorization(self.runtime, lambda: self.metadata.image, super_users)).guarded
 
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""

@@ -7,6 +7,7 @@ rest of the image is shared with the one before.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ottla.cluster.acls import acl_of, acls_in_slices
 from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
@@ -41,7 +42,9 @@ from ottla.cluster.image import (
 )
 from ottla.cluster.overlay import Overlay
 from ottla.cluster.scram_users import scram_credential_of, scram_credentials_in_slices, scram_user
-from ottla.cluster.store import SCRAM, Changes, Entry, Snapshot
+from ottla.cluster.store import ACLS, SCRAM, Changes, Entry, Snapshot
+from ottla.security.acl import AclBinding
+from ottla.security.acl_index import AclIndex
 from ottla.security.scram_credential import ScramCredential
 
 
@@ -62,12 +65,15 @@ class Understood:
 
     topics: Sequence[TopicInfo]
     scram_credentials: Mapping[ScramUser, ScramCredential]
+    acls: Mapping[str, AclBinding]
+    """By their keys."""
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Understood":
         """Raises StoreError."""
         credentials = {owner: each for some in scram_credentials_in_slices(entries) for owner, each in some.items()}
-        return cls(topics_of(entries), credentials)
+        acls = {key: acl for some in acls_in_slices(entries) for key, acl in some.items()}
+        return cls(topics_of(entries), credentials, acls)
 
 
 def applied(image: MetadataImage, event: Snapshot | Changes, understood: Understood | None = None) -> ImageUpdate:
@@ -92,6 +98,8 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Underst
         controller_epoch=0,
         features=FINALIZED_BEFORE,
         scram_credentials=Overlay(understood.scram_credentials),
+        acls=Overlay(understood.acls),
+        acl_index=AclIndex(understood.acls.values()),
         decoy_secret=b"",
     )
     others = _Others(fresh, dict.fromkeys(image.brokers))
@@ -108,6 +116,8 @@ def _from_changes(image: MetadataImage, changes: Changes) -> ImageUpdate:
     credentials = _scram_credentials_after(changes)
     after = others.image().with_topics(topics) if topics else others.image()
     after = after.with_scram_credentials(credentials) if credentials else after
+    acls = _acls_after(changes)
+    after = after.with_acls(acls) if acls else after
     return _update(image, after, {name: _partitions_changed(image, after, name) for name in topics})
 
 
@@ -214,6 +224,11 @@ def _scram_credentials_after(changes: Changes) -> dict[ScramUser, ScramCredentia
         scram_user(key): None for key in changes.deletes if key.startswith(SCRAM)
     }
     return after | dict(scram_credential_of(entry) for entry in changes.puts if entry.key.startswith(SCRAM))
+
+
+def _acls_after(changes: Changes) -> dict[str, AclBinding | None]:
+    after: dict[str, AclBinding | None] = {key: None for key in changes.deletes if key.startswith(ACLS)}
+    return after | {entry.key: acl_of(entry) for entry in changes.puts if entry.key.startswith(ACLS)}
 
 
 # Brokers and the rest.

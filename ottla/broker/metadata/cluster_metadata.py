@@ -19,6 +19,7 @@ from ottla.broker.config.topic import replication_rules
 from ottla.broker.histogram import Histogram
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.runtime import Runtime, complete, next_step
+from ottla.cluster.acls import acls_in_slices
 from ottla.cluster.controller import TopicRules
 from ottla.cluster.encoding import (
     BROKERS,
@@ -45,6 +46,7 @@ from ottla.cluster.store import (
 )
 from ottla.cluster.updates import ImageUpdate, Understood, applied
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
+from ottla.security.acl import AclBinding
 from ottla.security.scram_credential import ScramCredential
 from ottla.timer.wheel import TimerEntry
 
@@ -224,6 +226,7 @@ class ClusterMetadata:
         """None where it cannot be understood: that is said when it is applied."""
         topics: list[TopicInfo] = []
         credentials: dict[ScramUser, ScramCredential] = {}
+        acls: dict[str, AclBinding] = {}
         try:
             for some in topics_in_slices(snapshot.entries):
                 topics += some
@@ -231,7 +234,10 @@ class ClusterMetadata:
             for others in scram_credentials_in_slices(snapshot.entries):
                 credentials |= others
                 await next_step()
-            update = applied(self.image, snapshot, Understood(topics, credentials))
+            for more in acls_in_slices(snapshot.entries):
+                acls |= more
+                await next_step()
+            update = applied(self.image, snapshot, Understood(topics, credentials, acls))
         except StoreError:
             return None
         await next_step()

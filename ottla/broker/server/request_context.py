@@ -7,7 +7,7 @@ that rotation, so a handler that means to keep the context must park it.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.logging import error_id
 from ottla.broker.runtime import Runtime, next_step
@@ -17,6 +17,9 @@ from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 from ottla.security.authentication import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from ottla.broker.server.authorization import RequestAccess
 
 # Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
 # DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. Each kind of resource has those that mean something for it; without
@@ -38,6 +41,7 @@ class RequestContext:
     __slots__ = (
         "_client_id",
         "_principal",
+        "access",
         "api_version",
         "began_ns",
         "client_id_length",
@@ -68,6 +72,8 @@ class RequestContext:
         self.client_id_length = -1
         self._client_id = b""
         self._principal = ANONYMOUS
+        # What its sender may do; None where no authorizer is configured.
+        self.access: RequestAccess | None = None
         self.is_parked = False
         # Whether the connection handles nothing more before this one is answered.
         self.mutes = True
@@ -130,6 +136,8 @@ class RequestContext:
         assert self.is_parked, "only a parked request is completed; others return their response"
         assert self.frame is None, "a request is answered once"
         if frame is None:
+            if self.access is not None:
+                response = self.access.amended(response)
             frame = self.route.build_frame(response, self.correlation_id)
         self.frame = frame
         expected_bytes = self.response_bytes
@@ -160,6 +168,8 @@ class RequestContext:
         try:
             known = await response
             if known is not None:
+                if self.access is not None:
+                    known = self.access.amended(known)
                 self.complete(known, await self.built(known, self.correlation_id))
         except KafkaError as error:
             self.fail(error)
@@ -171,6 +181,8 @@ class RequestContext:
 
     def answer_to_bug(self, error: Exception) -> Any | None:
         """What the client gets where the handler has failed; None where the connection is closed instead."""
+        if self.access is not None:
+            self.access.forget_amendments()
         response = self.route.unexpected_error_response(error)
         if response is None:
             why = f"{self.route.api.name} failed unexpectedly: {error_id(error)}"
@@ -192,6 +204,8 @@ class RequestContext:
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
+        if self.access is not None:
+            self.access.forget_amendments()
         response = self.route.error_response(error)
         if response is None:
             self.close_connection(f"{self.route.api.name} failed: {error}")
