@@ -29,7 +29,8 @@ from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
-from ottla.broker.server.dispatch import PreparedFrames
+from ottla.broker.server.apis import Api
+from ottla.broker.server.dispatch import Handle, PreparedFrames
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 from ottla.broker.server.socket_server import Server
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
     from ottla.broker.replicas.partition_ends import EndsOfPartitions
-    from ottla.broker.server.apis import Api
-    from ottla.broker.server.dispatch import Handle
     from ottla.coordinator.facts import Fact
 
 
@@ -266,7 +265,7 @@ class Parts:
             guarded=None if self.runtime.config.authorizer_class_name is None else self._make_guard(),
         )
 
-    def _make_guard(self) -> "Callable[[Api, Handle], Handle]":
+    def _make_guard(self) -> Callable[[Api, Handle], Handle]:
         """Imported here: a broker without an authorizer starts without it."""
         from ottla.broker.authorization.access import Authorization
         from ottla.broker.authorization.guard import AuthorizationGuard

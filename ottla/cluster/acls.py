@@ -1,4 +1,4 @@
-"""ACLs in the metadata store, and what requests of administrators change of them (§85). Pure.
+"""ACLs in the metadata store, and what requests of administrators change of them (§61). Pure.
 
 Each ACL has a key of its own, made from a hash of its fields: to create it twice is to write the same again, and names
 are data, never syntax of a key.
@@ -15,8 +15,7 @@ from ottla.cluster.store import ACLS, Delete, Entry, Put, StoreError, Transactio
 from ottla.protocol.errors import InvalidRequest, KafkaError
 from ottla.security.acl import (
     AclBinding,
-    AclFilter,
-    Operation,
+    AclOperation,
     PatternType,
     Permission,
     ResourceType,
@@ -64,7 +63,7 @@ def _parsed(entry: Entry) -> AclBinding | None:
             PatternType[value["pattern_type"]],
             value["principal"],
             value["host"],
-            Operation[value["operation"]],
+            AclOperation[value["operation"]],
             Permission[value["permission"]],
         )
         return acl if why_not_created(acl) is None else None
@@ -96,10 +95,6 @@ def create_acls(image: MetadataImage, wanted: Mapping[str, AclBinding]) -> Trans
     if len(image.acls) + len(new) > ACLS_MAX:
         raise InvalidRequest(f"a cluster has at most {ACLS_MAX} ACLs")
     return Transaction((), tuple(Put(key, acl_value(acl)) for key, acl in new.items()))
-
-
-def matching(acls: Iterable[AclBinding], wanted: AclFilter) -> list[AclBinding]:
-    return [acl for acl in acls if wanted.matches(acl)]
 
 
 def delete_acls(found: Iterable[Iterable[AclBinding]]) -> Transaction:

@@ -41,7 +41,7 @@ class PatternType(IntEnum):
         return cls.UNKNOWN
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -60,8 +60,41 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
     @classmethod
-    def _missing_(cls, value: object) -> "Operation":  # noqa: ARG003
+    def _missing_(cls, value: object) -> "AclOperation":  # noqa: ARG003
         return cls.UNKNOWN
+
+
+OPERATIONS_OF: dict[ResourceType, tuple[AclOperation, ...]] = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
+}
+"""Those that mean something for a resource of the type; of the first three, their bits are in the
+`authorized_operations` fields of responses. An ACL with another one can be created, and allows nothing."""
 
 
 class Permission(IntEnum):
@@ -83,7 +116,7 @@ class AclBinding(NamedTuple):
     pattern_type: PatternType
     principal: str
     host: str
-    operation: Operation
+    operation: AclOperation
     permission: Permission
 
 
@@ -95,7 +128,7 @@ class AclFilter(NamedTuple):
     pattern_type: PatternType = PatternType.ANY
     principal: str | None = None
     host: str | None = None
-    operation: Operation = Operation.ANY
+    operation: AclOperation = AclOperation.ANY
     permission: Permission = Permission.ANY
 
     @property
@@ -109,7 +142,7 @@ class AclFilter(NamedTuple):
             and self._matches_pattern(acl)
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
-            and self.operation in (Operation.ANY, acl.operation)
+            and self.operation in (AclOperation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
         )
 
@@ -137,7 +170,7 @@ def why_not_created(acl: AclBinding) -> str | None:
         return "the resource type of an ACL is one of TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER"
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         return "the pattern type of an ACL is LITERAL or PREFIXED"
-    if acl.operation in (Operation.UNKNOWN, Operation.ANY):
+    if acl.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
         return "the operation of an ACL is a certain one, or ALL"
     if acl.permission not in (Permission.DENY, Permission.ALLOW):
         return "the permission of an ACL is DENY or ALLOW"

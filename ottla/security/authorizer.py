@@ -10,7 +10,7 @@ from ottla.security.acl import (
     EVERYBODY,
     WILDCARD,
     AclBinding,
-    Operation,
+    AclOperation,
     PatternType,
     Permission,
     ResourceType,
@@ -18,9 +18,9 @@ from ottla.security.acl import (
 from ottla.security.acl_index import AclIndex
 from ottla.security.authentication import Principal
 
-_IMPLIED: dict[Operation, frozenset[Operation]] = {
-    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
-    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+_IMPLIED: dict[AclOperation, frozenset[AclOperation]] = {
+    AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
+    AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
 """Which operations, when they are allowed, allow this one too. To deny them denies nothing else."""
 _PROBE = "hardcode"
@@ -49,7 +49,7 @@ class Authorizer:
         self._default = Decision(allows_without_acl, "default")
 
     def decide(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> Decision:
         """`host`: the client's address as `normal_host` writes it; `name`: of one resource, no pattern."""
         if principal in self._super_users:
@@ -71,7 +71,7 @@ class Authorizer:
         return _NO_ACL if is_about else self._default
 
     def decide_for_some(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Decision:
         """Whether the principal may do it with at least one resource of the type, whatever its name."""
         at_large = self.decide(principal, host, operation, resource_type, _PROBE)
@@ -80,7 +80,7 @@ class Authorizer:
         fitting = [
             acl
             for from_host, acl in self.acls.of_principal(resource_type, str(principal))
-            if from_host in (WILDCARD, host) and acl.operation in (operation, Operation.ALL)
+            if from_host in (WILDCARD, host) and acl.operation in (operation, AclOperation.ALL)
         ]
         denied = {(acl.pattern_type, acl.name): acl for acl in fitting if acl.permission is Permission.DENY}
         if (everything := denied.get((PatternType.LITERAL, WILDCARD))) is not None:
@@ -92,8 +92,8 @@ class Authorizer:
         return _NO_ACL
 
 
-def _fits(acl: AclBinding, operation: Operation) -> bool:
-    if acl.operation in (operation, Operation.ALL):
+def _fits(acl: AclBinding, operation: AclOperation) -> bool:
+    if acl.operation in (operation, AclOperation.ALL):
         return True
     return acl.permission is Permission.ALLOW and acl.operation in _IMPLIED.get(operation, ())
 

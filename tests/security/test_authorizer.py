@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType, is_pattern_for
+from ottla.security.acl import AclBinding, AclOperation, PatternType, Permission, ResourceType, is_pattern_for
 from ottla.security.acl_index import AclIndex
 from ottla.security.authentication import ANONYMOUS, Principal, parse_principal, parse_super_users
 from ottla.security.authorizer import Authorizer
@@ -21,7 +21,7 @@ ALLOW, DENY = Permission.ALLOW, Permission.DENY
 def acl(
     principal: str = "User:alice",
     permission: Permission = ALLOW,
-    operation: Operation = Operation.READ,
+    operation: AclOperation = AclOperation.READ,
     name: str = "orders",
     pattern_type: PatternType = LITERAL,
     host: str = "*",
@@ -32,7 +32,7 @@ def acl(
 
 def may(
     acls: Sequence[AclBinding],
-    operation: Operation = Operation.READ,
+    operation: AclOperation = AclOperation.READ,
     *,
     principal: Principal = ALICE,
     name: str = "orders",
@@ -59,7 +59,7 @@ def test_an_acl_is_for_its_principal_host_and_operation() -> None:
     assert may(acls)
     assert not may(acls, principal=BOB)
     assert not may(acls, host=THERE)
-    assert not may(acls, Operation.WRITE)
+    assert not may(acls, AclOperation.WRITE)
 
 
 @pytest.mark.parametrize("denied", [acl(permission=DENY), acl("User:*", DENY), acl("User:*", DENY, name="*")])
@@ -70,19 +70,19 @@ def test_a_denial_decides_wherever_it_stands(denied: AclBinding) -> None:
     assert not may([denied, allowed])
 
 
-@pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
-def test_who_may_do_something_may_describe(operation: Operation) -> None:
-    assert may([acl(operation=operation)], Operation.DESCRIBE)
+@pytest.mark.parametrize("operation", [AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER])
+def test_who_may_do_something_may_describe(operation: AclOperation) -> None:
+    assert may([acl(operation=operation)], AclOperation.DESCRIBE)
 
 
 def test_what_is_implied_and_what_is_not() -> None:
     """ST-10"""
-    assert may([acl(operation=Operation.ALTER_CONFIGS)], Operation.DESCRIBE_CONFIGS)
-    assert not may([acl(operation=Operation.ALTER_CONFIGS)], Operation.DESCRIBE)
-    assert not may([acl(operation=Operation.CREATE)], Operation.DESCRIBE)
-    assert may([acl(operation=Operation.DESCRIBE), acl(permission=DENY)], Operation.DESCRIBE)
+    assert may([acl(operation=AclOperation.ALTER_CONFIGS)], AclOperation.DESCRIBE_CONFIGS)
+    assert not may([acl(operation=AclOperation.ALTER_CONFIGS)], AclOperation.DESCRIBE)
+    assert not may([acl(operation=AclOperation.CREATE)], AclOperation.DESCRIBE)
+    assert may([acl(operation=AclOperation.DESCRIBE), acl(permission=DENY)], AclOperation.DESCRIBE)
     assert not may(
-        [acl(operation=Operation.DESCRIBE), acl(permission=DENY, operation=Operation.ALL)], Operation.DESCRIBE
+        [acl(operation=AclOperation.DESCRIBE), acl(permission=DENY, operation=AclOperation.ALL)], AclOperation.DESCRIBE
     )
 
 
@@ -109,11 +109,11 @@ def test_everybody_is_one_name() -> None:
 def test_super_users_are_not_bound() -> None:
     """ST-13"""
     super_users = parse_super_users(" User:CN=admin,O=Ottla ;; User:root")
-    authorizer = Authorizer(AclIndex([acl("User:*", DENY, Operation.ALL, "*")]), super_users)
+    authorizer = Authorizer(AclIndex([acl("User:*", DENY, AclOperation.ALL, "*")]), super_users)
     for name in ("CN=admin,O=Ottla", "root"):
-        decision = authorizer.decide(Principal("User", name), HERE, Operation.READ, TOPIC, "orders")
+        decision = authorizer.decide(Principal("User", name), HERE, AclOperation.READ, TOPIC, "orders")
         assert (decision.is_allowed, decision.why) == (True, "super user")
-    assert not authorizer.decide(ALICE, HERE, Operation.READ, TOPIC, "orders").is_allowed
+    assert not authorizer.decide(ALICE, HERE, AclOperation.READ, TOPIC, "orders").is_allowed
 
 
 @pytest.mark.parametrize("host", ["::1", "0:0:0:0:0:0:0:1", "0000::0001"])
@@ -124,7 +124,7 @@ def test_hosts_are_compared_as_addresses(host: str) -> None:
 
 names = st.sampled_from(["*", "a", "ab", "abc", "abd", "b", "hardcode"])
 principals = st.sampled_from(["User:alice", "User:bob", "User:*"])
-operations = st.sampled_from([Operation.ALL, *list(Operation)[3:12]])
+operations = st.sampled_from([AclOperation.ALL, *list(AclOperation)[3:12]])
 acls_of_one_type = st.lists(
     st.builds(
         acl,
@@ -138,17 +138,17 @@ acls_of_one_type = st.lists(
     max_size=12,
 )
 IMPLYING = {
-    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
-    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+    AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 
 
-def model(acls: Sequence[AclBinding], operation: Operation, name: str, *, by_default: bool) -> bool:
+def model(acls: Sequence[AclBinding], operation: AclOperation, name: str, *, by_default: bool) -> bool:
     about = [each for each in acls if is_pattern_for(each.pattern_type, each.name, name)]
     own = [each for each in about if each.principal in ("User:alice", "User:*") and each.host in ("*", HERE)]
-    if any(each.permission is DENY and each.operation in (operation, Operation.ALL) for each in own):
+    if any(each.permission is DENY and each.operation in (operation, AclOperation.ALL) for each in own):
         return False
-    allowing = {operation, Operation.ALL} | IMPLYING.get(operation, set())
+    allowing = {operation, AclOperation.ALL} | IMPLYING.get(operation, set())
     if any(each.permission is ALLOW and each.operation in allowing for each in own):
         return True
     return by_default and not about
@@ -156,7 +156,7 @@ def model(acls: Sequence[AclBinding], operation: Operation, name: str, *, by_def
 
 @given(acls_of_one_type, operations, names, st.booleans())
 def test_decisions_are_those_of_the_model(
-    acls: list[AclBinding], operation: Operation, name: str, by_default: bool
+    acls: list[AclBinding], operation: AclOperation, name: str, by_default: bool
 ) -> None:
     assert may(acls, operation, name=name, by_default=by_default) == model(acls, operation, name, by_default=by_default)
 
@@ -165,19 +165,19 @@ def test_decisions_are_those_of_the_model(
 def test_some_resource_is_one_that_a_name_is_found_for(acls: list[AclBinding], by_default: bool) -> None:
     """Where a name is found for it that it may write to without an implied permission, it may write to some."""
     authorizer = Authorizer(AclIndex(acls), frozenset(), allows_without_acl=by_default)
-    decision = authorizer.decide_for_some(ALICE, HERE, Operation.WRITE, TOPIC)
+    decision = authorizer.decide_for_some(ALICE, HERE, AclOperation.WRITE, TOPIC)
     denies_all = any(
         each.permission is DENY
         and (each.pattern_type, each.name) == (LITERAL, "*")
         and each.principal in ("User:alice", "User:*")
         and each.host in ("*", HERE)
-        and each.operation in (Operation.WRITE, Operation.ALL)
+        and each.operation in (AclOperation.WRITE, AclOperation.ALL)
         for each in acls
     )
     probed = [each.name + end for each in acls if each.permission is ALLOW for end in ("", "-not-named-anywhere")]
     is_found = any(
-        authorizer.decide(ALICE, HERE, Operation.WRITE, TOPIC, name).why == "acl"
-        and authorizer.decide(ALICE, HERE, Operation.WRITE, TOPIC, name).is_allowed
+        authorizer.decide(ALICE, HERE, AclOperation.WRITE, TOPIC, name).why == "acl"
+        and authorizer.decide(ALICE, HERE, AclOperation.WRITE, TOPIC, name).is_allowed
         for name in probed
     )
     if denies_all:
@@ -189,17 +189,17 @@ def test_some_resource_is_one_that_a_name_is_found_for(acls: list[AclBinding], b
 @pytest.mark.parametrize(
     ("denied", "is_allowed"),
     [
-        (acl(permission=DENY, operation=Operation.WRITE, name="team-a"), True),
-        (acl(permission=DENY, operation=Operation.WRITE, name="te", pattern_type=PREFIXED), False),
-        (acl(permission=DENY, operation=Operation.WRITE, name="team-", pattern_type=PREFIXED), False),
-        (acl(permission=DENY, operation=Operation.WRITE, name="team-a", pattern_type=PREFIXED), True),
-        (acl(permission=DENY, operation=Operation.ALL, name="*"), False),
+        (acl(permission=DENY, operation=AclOperation.WRITE, name="team-a"), True),
+        (acl(permission=DENY, operation=AclOperation.WRITE, name="te", pattern_type=PREFIXED), False),
+        (acl(permission=DENY, operation=AclOperation.WRITE, name="team-", pattern_type=PREFIXED), False),
+        (acl(permission=DENY, operation=AclOperation.WRITE, name="team-a", pattern_type=PREFIXED), True),
+        (acl(permission=DENY, operation=AclOperation.ALL, name="*"), False),
     ],
 )
 def test_a_denied_prefix_leaves_nothing_of_a_longer_one(denied: AclBinding, is_allowed: bool) -> None:
-    acls = [acl(operation=Operation.WRITE, name="team-", pattern_type=PREFIXED), denied]
+    acls = [acl(operation=AclOperation.WRITE, name="team-", pattern_type=PREFIXED), denied]
     authorizer = Authorizer(AclIndex(acls), frozenset())
-    assert authorizer.decide_for_some(ALICE, HERE, Operation.WRITE, TOPIC).is_allowed == is_allowed
+    assert authorizer.decide_for_some(ALICE, HERE, AclOperation.WRITE, TOPIC).is_allowed == is_allowed
 
 
 def test_the_cost_does_not_grow_with_acls_about_others() -> None:
@@ -207,8 +207,8 @@ def test_the_cost_does_not_grow_with_acls_about_others() -> None:
     authorizer = Authorizer(AclIndex([*acls, acl(name="topic-7")]), frozenset())
     about = list(authorizer.acls.about(TOPIC, "topic-7"))
     assert len(about) == 1
-    assert authorizer.decide(ALICE, HERE, Operation.READ, TOPIC, "topic-7").is_allowed
-    assert not authorizer.decide(BOB, HERE, Operation.READ, TOPIC, "topic-7").is_allowed
+    assert authorizer.decide(ALICE, HERE, AclOperation.READ, TOPIC, "topic-7").is_allowed
+    assert not authorizer.decide(BOB, HERE, AclOperation.READ, TOPIC, "topic-7").is_allowed
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 11)), max_size=30), acls_of_one_type)

@@ -1,4 +1,4 @@
-"""Who asks, and whether the ACLs of this moment allow what is asked (§84).
+"""Who asks, and whether the ACLs of this moment allow what is asked (§60).
 
 An `Access` belongs to one request; decisions are shared by all requests of one principal from one host, until the ACLs
 change. An ACL that changes is in force with the next request; requests that wait are not checked again.
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ottla.broker.authorization.decision_log import DecisionLog
-from ottla.broker.authorization.fetch_refusals import refuse_targets
+from ottla.broker.authorization.refusals import refuse_targets
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session import NEVER_SENT, FetchContext
-from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType, normal_host
+from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType, normal_host
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer, Decision
 
@@ -25,60 +25,29 @@ DECISIONS_MAX = 1_000
 _FAILED = Decision(False, "error")
 _SOME_NAME = "*"
 
-OPERATIONS_OF: dict[ResourceType, tuple[Operation, ...]] = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-}
-"""Those that mean something for a resource of the type, whose bits are in `authorized_operations` fields."""
-
 
 class View:
     """What has been decided for one principal from one host, by one set of ACLs."""
 
-    __slots__ = ("_authorizer", "_decisions", "host", "principal")
+    __slots__ = ("_authorizer", "_decisions", "who")
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
-        self.principal = principal
-        self.host = normal_host(host) or host
+        self.who = principal, normal_host(host) or host
         self._authorizer = authorizer
-        self._decisions: dict[tuple[Operation, ResourceType, str], Decision] = {}
+        self._decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
 
-    def decide(self, operation: Operation, resource_type: ResourceType, name: str) -> Decision:
+    def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
         key = operation, resource_type, name
         known = self._decisions.get(key)
         if known is None:
-            known = self._authorizer.decide(self.principal, self.host, operation, resource_type, name)
+            known = self._authorizer.decide(*self.who, operation, resource_type, name)
             self._keep(key, known)
         return known
 
-    def decide_for_some(self, operation: Operation, resource_type: ResourceType) -> Decision:
-        return self._authorizer.decide_for_some(self.principal, self.host, operation, resource_type)
+    def decide_for_some(self, operation: AclOperation, resource_type: ResourceType) -> Decision:
+        return self._authorizer.decide_for_some(*self.who, operation, resource_type)
 
-    def _keep(self, key: tuple[Operation, ResourceType, str], decision: Decision) -> None:
+    def _keep(self, key: tuple[AclOperation, ResourceType, str], decision: Decision) -> None:
         if len(self._decisions) >= DECISIONS_MAX:
             self._decisions.clear()
         self._decisions[key] = decision
@@ -102,27 +71,29 @@ class Access:
 
     # Decisions.
 
-    def allows(self, operation: Operation, resource_type: ResourceType, name: str, *, is_logged: bool = True) -> bool:
+    def allows(
+        self, operation: AclOperation, resource_type: ResourceType, name: str, *, is_logged: bool = True
+    ) -> bool:
         """`is_logged`: a refusal refuses something that was asked for, and does not only leave something out."""
         try:
             decision = self._view.decide(operation, resource_type, name)
         except Exception:
-            self._log.failed(self._view.principal, operation, resource_type, name)
+            self._log.failed(self._view.who[0], operation, resource_type, name)
             decision = _FAILED
         if is_logged:
-            self._log.decided(self._view, decision, operation, resource_type, name, self._api)
+            self._log.decided(self._view.who, decision, operation, resource_type, name, self._api)
         return decision.is_allowed
 
-    def allows_cluster(self, operation: Operation, *, is_logged: bool = True) -> bool:
+    def allows_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
 
-    def allows_topic(self, operation: Operation, name: str, *, is_logged: bool = True) -> bool:
+    def allows_topic(self, operation: AclOperation, name: str, *, is_logged: bool = True) -> bool:
         return self.allows(operation, ResourceType.TOPIC, name, is_logged=is_logged)
 
-    def allows_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_some(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of the type with which the sender may do it."""
         decision = self._view.decide_for_some(operation, resource_type)
-        self._log.decided(self._view, decision, operation, resource_type, _SOME_NAME, self._api)
+        self._log.decided(self._view.who, decision, operation, resource_type, _SOME_NAME, self._api)
         return decision.is_allowed
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
@@ -134,7 +105,7 @@ class Access:
         )
 
     def denied_names(
-        self, operation: Operation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool = True
+        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool = True
     ) -> set[str]:
         """Each name is asked about once."""
         return {
@@ -144,7 +115,7 @@ class Access:
         }
 
     def take_denied(
-        self, operation: Operation, resource_type: ResourceType, items: list[T], name: Callable[[T], str]
+        self, operation: AclOperation, resource_type: ResourceType, items: list[T], name: Callable[[T], str]
     ) -> list[T]:
         """Takes out of `items` those whose resource is denied, and gives them."""
         denied = self.denied_names(operation, resource_type, map(name, items))
@@ -178,7 +149,7 @@ class Access:
             if not target.topic and (known := self.image.topic_by_id(target.topic_id)) is not None:
                 target.topic = known.name
         named = (target.topic for target in fetch.targets if target.topic)
-        names = self.denied_names(Operation.READ, ResourceType.TOPIC, named)
+        names = self.denied_names(AclOperation.READ, ResourceType.TOPIC, named)
         if not names:
             return
         denied = [target for target in fetch.targets if target.topic in names]

@@ -1,4 +1,4 @@
-"""Guards of the APIs by which a cluster is administered: topics, configs, replicas, users, ACLs (§84.8)."""
+"""Guards of the APIs by which a cluster is administered: topics, configs, replicas, users, ACLs (§62.5)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from ottla.protocol.messages import (
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopicResult
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest
-from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
 TOPIC_CODE = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 CLUSTER_CODE = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -47,9 +47,9 @@ _RESOURCE_OF_CONFIGS: Mapping[int, ResourceType] = {
 def guard_create_topics(access: Access, context: RequestContext, request: CreateTopicsRequest) -> None:
     # One that is named twice is refused whatever it is.
     times = Counter(topic.name for topic in request.topics)
-    if not access.allows_cluster(Operation.CREATE, is_logged=False):
+    if not access.allows_cluster(AclOperation.CREATE, is_logged=False):
         once = [name for name, count in times.items() if count == 1]
-        denied = access.denied_names(Operation.CREATE, ResourceType.TOPIC, once)
+        denied = access.denied_names(AclOperation.CREATE, ResourceType.TOPIC, once)
         request.topics = [topic for topic in request.topics if topic.name not in denied]
         refused = [
             CreatableTopicResult(name=name, error_code=TOPIC_CODE, error_message="Authorization failed.")
@@ -63,7 +63,7 @@ def guard_create_topics(access: Access, context: RequestContext, request: Create
 
 def _hide_configs(access: Access, response: CreateTopicsResponse) -> None:
     names = [topic.name for topic in response.topics if not topic.error_code]
-    denied = access.denied_names(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
+    denied = access.denied_names(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
     for topic in response.topics:
         if not topic.error_code and topic.name in denied:
             topic.topic_config_error_code = TOPIC_CODE
@@ -74,7 +74,7 @@ def _hide_configs(access: Access, response: CreateTopicsResponse) -> None:
 def guard_delete_topics(access: Access, context: RequestContext, request: DeleteTopicsRequest) -> None:
     """Of topics that may not be described, the answer to a name has no id, and that to an id no name. Versions name
     topics in one of two fields."""
-    if access.allows_cluster(Operation.DELETE, is_logged=False):
+    if access.allows_cluster(AclOperation.DELETE, is_logged=False):
         return
     refused: list[DeletableTopicResult] = []
 
@@ -101,8 +101,8 @@ def _refused_topic_deletion(access: Access, name: str | None, topic_id: bytes) -
         known = name if topic_id == ZERO_ID else None
     if known is None:
         return None
-    may_describe = access.allows_topic(Operation.DESCRIBE, known)
-    if may_describe and (access.allows_topic(Operation.DELETE, known) or access.image.topic(known) is None):
+    may_describe = access.allows_topic(AclOperation.DESCRIBE, known)
+    if may_describe and (access.allows_topic(AclOperation.DELETE, known) or access.image.topic(known) is None):
         return None
     shown_id = topic_id
     if may_describe and (topic := access.image.topic(known)) is not None:
@@ -118,7 +118,7 @@ def _refused_topic_deletion(access: Access, name: str | None, topic_id: bytes) -
 def guard_create_partitions(access: Access, context: RequestContext, request: CreatePartitionsRequest) -> None:
     times = Counter(topic.name for topic in request.topics)
     once = [name for name, count in times.items() if count == 1]
-    denied = access.denied_names(Operation.ALTER, ResourceType.TOPIC, once)
+    denied = access.denied_names(AclOperation.ALTER, ResourceType.TOPIC, once)
     if denied:
         request.topics = [topic for topic in request.topics if topic.name not in denied]
         refused = [CreatePartitionsTopicResult(name=name, error_code=TOPIC_CODE) for name in once if name in denied]
@@ -130,7 +130,7 @@ def guard_create_partitions(access: Access, context: RequestContext, request: Cr
 
 
 def _of_configs(
-    operation: Operation, results: str, result: Callable[..., Any]
+    operation: AclOperation, results: str, result: Callable[..., Any]
 ) -> Callable[[Access, RequestContext, Any], None]:
     """`results`: the field of the response that has one `result` for each resource."""
 
@@ -178,7 +178,7 @@ def guard_describe_cluster(access: Access, context: RequestContext, request: Any
 
 
 def _of_cluster(
-    operation: Operation, refused: Callable[[Any], Any]
+    operation: AclOperation, refused: Callable[[Any], Any]
 ) -> Callable[[Access, RequestContext, Any], Any | None]:
     def guard(access: Access, context: RequestContext, request: Any) -> Any | None:
         if access.allows_cluster(operation):
@@ -249,10 +249,11 @@ def _refused_users(request: Any) -> Any:
         error_code=CLUSTER_CODE, error_message=NOT_ALLOWED
     )
     response.results = [
+        # As in Kafka, without their names.
         describe_user_scram_credentials.DescribeUserScramCredentialsResult(
-            user=user, error_code=CLUSTER_CODE, error_message=NOT_ALLOWED
+            error_code=CLUSTER_CODE, error_message=NOT_ALLOWED
         )
-        for user in _distinct(each.name for each in request.users or ())
+        for _ in request.users or ()
     ]
     return response
 
@@ -285,16 +286,16 @@ def _distinct(names: Iterable[str]) -> Sequence[str]:
 GUARDS: dict[int, Callable[[Access, RequestContext, Any], Any | None]] = {
     19: guard_create_topics,
     20: guard_delete_topics,
-    30: _of_cluster(Operation.ALTER, _refused_creations),
-    31: _of_cluster(Operation.ALTER, _refused_deletions),
-    32: _of_configs(Operation.DESCRIBE_CONFIGS, "results", describe_configs.DescribeConfigsResult),
-    33: _of_configs(Operation.ALTER_CONFIGS, "responses", alter_configs.AlterConfigsResourceResponse),
-    34: _of_cluster(Operation.ALTER, _refused_log_dirs),
+    30: _of_cluster(AclOperation.ALTER, _refused_creations),
+    31: _of_cluster(AclOperation.ALTER, _refused_deletions),
+    32: _of_configs(AclOperation.DESCRIBE_CONFIGS, "results", describe_configs.DescribeConfigsResult),
+    33: _of_configs(AclOperation.ALTER_CONFIGS, "responses", alter_configs.AlterConfigsResourceResponse),
+    34: _of_cluster(AclOperation.ALTER, _refused_log_dirs),
     37: guard_create_partitions,
-    43: _of_cluster(Operation.ALTER, _refused_elections),
-    44: _of_configs(Operation.ALTER_CONFIGS, "responses", incremental_alter_configs.AlterConfigsResourceResponse),
-    45: _of_cluster(Operation.ALTER, _refused_reassignments),
-    50: _of_cluster(Operation.DESCRIBE, _refused_users),
-    51: _of_cluster(Operation.ALTER, _refused_user_changes),
+    43: _of_cluster(AclOperation.ALTER, _refused_elections),
+    44: _of_configs(AclOperation.ALTER_CONFIGS, "responses", incremental_alter_configs.AlterConfigsResourceResponse),
+    45: _of_cluster(AclOperation.ALTER, _refused_reassignments),
+    50: _of_cluster(AclOperation.DESCRIBE, _refused_users),
+    51: _of_cluster(AclOperation.ALTER, _refused_user_changes),
     60: guard_describe_cluster,
 }

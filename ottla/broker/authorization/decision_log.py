@@ -1,15 +1,10 @@
 """The authorizer's lines in the log: refusals at level info, so many in a second for each principal; what is allowed
-at level debug (§86)."""
-
-from typing import TYPE_CHECKING
+at level debug (§68.6)."""
 
 from ottla.broker.runtime import Runtime
-from ottla.security.acl import Operation, ResourceType
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Decision
-
-if TYPE_CHECKING:
-    from ottla.broker.authorization.access import View
 
 REFUSALS_PER_SECOND = 100
 PRINCIPALS_MAX = 1_000
@@ -31,29 +26,37 @@ class DecisionLog:
         self._seconds: dict[Principal, _Second] = {}
 
     def decided(
-        self, view: "View", decision: Decision, operation: Operation, kind: ResourceType, name: str, api: str
+        self,
+        who: tuple[Principal, str],
+        decision: Decision,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str,
+        api: str,
     ) -> None:
+        """`who`: the principal and the host that it is at."""
+        principal, host = who
         log = self._runtime.log
         if decision.is_allowed:
             if not log.writes("debug"):
                 return
             write = log.debug
         else:
-            if not log.writes("info") or not self._has_room(view.principal):
+            if not log.writes("info") or not self._has_room(principal):
                 return
             write = log.info
         write(
             "authorization",
             result="allowed" if decision.is_allowed else "denied",
-            principal=str(view.principal),
-            host=view.host,
+            principal=str(principal),
+            host=host,
             operation=operation.name,
             resource=f"{kind.name}:LITERAL:{name}",
             api=api,
             rule=_rule(decision),
         )
 
-    def failed(self, principal: Principal, operation: Operation, kind: ResourceType, name: str) -> None:
+    def failed(self, principal: Principal, operation: AclOperation, kind: ResourceType, name: str) -> None:
         """A decision that has failed is a refusal."""
         self._runtime.log.exception(
             "an authorization failed unexpectedly",

@@ -1,4 +1,4 @@
-"""Guards of the APIs about groups and their offsets (§84.6). Those whose response has one error for everything have
+"""Guards of the APIs about groups and their offsets (§62.3). Those whose response has one error for everything have
 none of their own (`Need.top`)."""
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -33,13 +34,15 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ottla.security.acl import Operation, ResourceType
+from ottla.security.acl import AclOperation, ResourceType
 
 GROUP_CODE = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TOPIC_CODE = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 SEVERAL_GROUPS_SINCE = 8
 ERROR_OF_ALL_SINCE = 2
 SEVERAL_KEYS_SINCE = 4
+# The protocol may be null.
+NO_PROTOCOL_SINCE = 7
 NO_OFFSET = -1
 NO_NODE = -1
 
@@ -50,10 +53,10 @@ NO_NODE = -1
 def guard_offset_commit(
     access: Access, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | None:
-    if not access.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+    if not access.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         count_refusals(context, ErrorCode.GROUP_AUTHORIZATION_FAILED, 1)
         return OffsetCommitResponse(topics=[_refused_commit(topic, GROUP_CODE) for topic in request.topics])
-    denied = access.take_denied(Operation.READ, ResourceType.TOPIC, request.topics, _name)
+    denied = access.take_denied(AclOperation.READ, ResourceType.TOPIC, request.topics, _name)
     if denied:
         refused = [_refused_commit(topic, TOPIC_CODE) for topic in denied]
         count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
@@ -72,9 +75,9 @@ def _refused_commit(topic: Any, code: int) -> OffsetCommitResponseTopic:
 def guard_offset_delete(
     access: Access, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | None:
-    if not access.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
+    if not access.allows(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
         return refusal(context, ErrorCode.GROUP_AUTHORIZATION_FAILED)  # type: ignore[no-any-return]
-    denied = access.take_denied(Operation.READ, ResourceType.TOPIC, request.topics, _name)
+    denied = access.take_denied(AclOperation.READ, ResourceType.TOPIC, request.topics, _name)
     if denied:
         refused = [_refused_deletion(topic) for topic in denied]
         count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
@@ -100,7 +103,7 @@ def guard_offset_fetch(
 ) -> OffsetFetchResponse | None:
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         return _guard_several_groups(access, context, request)
-    if not access.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+    if not access.allows(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
         count_refusals(context, ErrorCode.GROUP_AUTHORIZATION_FAILED, 1)
         if context.api_version >= ERROR_OF_ALL_SINCE:
             return OffsetFetchResponse(error_code=GROUP_CODE)
@@ -114,7 +117,7 @@ def _guard_several_groups(
     access: Access, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | None:
     denied = access.take_denied(
-        Operation.DESCRIBE, ResourceType.GROUP, request.groups, lambda group: str(group.group_id)
+        AclOperation.DESCRIBE, ResourceType.GROUP, request.groups, lambda group: str(group.group_id)
     )
     refused = [OffsetFetchResponseGroup(group_id=each.group_id, error_code=GROUP_CODE) for each in denied]
     count_refusals(context, ErrorCode.GROUP_AUTHORIZATION_FAILED, len(refused))
@@ -142,20 +145,22 @@ def _guard_fetched_topics(
     """What is done to the answer about a group: topics that were named are refused, others left out."""
     if asked.topics is None:
         return lambda answer: _drop_denied_topics(access, answer)
-    denied = access.take_denied(Operation.DESCRIBE, ResourceType.TOPIC, asked.topics, _name)
+    denied = access.take_denied(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topics, _name)
     refused = [_unfetched(topic, TOPIC_CODE, *classes) for topic in denied]
     count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
 
     def add_refused(answer: Any) -> None:
         if not answer.error_code:
             answer.topics.extend(refused)
+        elif context.api_version < ERROR_OF_ALL_SINCE:
+            answer.topics.extend(_unfetched(topic, answer.error_code, *classes) for topic in denied)
 
     return add_refused
 
 
 def _drop_denied_topics(access: Access, answer: Any) -> None:
     names = [topic.name for topic in answer.topics]
-    denied = access.denied_names(Operation.DESCRIBE, ResourceType.TOPIC, names, is_logged=False)
+    denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names, is_logged=False)
     answer.topics[:] = [topic for topic in answer.topics if topic.name not in denied]
 
 
@@ -178,6 +183,14 @@ def _name(topic: Any) -> str:
 
 
 # Groups.
+
+
+def guard_join_group(access: Access, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    if access.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return None
+    count_refusals(context, ErrorCode.GROUP_AUTHORIZATION_FAILED, 1)
+    no_protocol = None if context.api_version >= NO_PROTOCOL_SINCE else ""
+    return JoinGroupResponse(error_code=GROUP_CODE, protocol_name=no_protocol)
 
 
 def guard_find_coordinator(
@@ -207,9 +220,9 @@ def _denied_keys(access: Access, key_type: int, keys: list[str]) -> tuple[ErrorC
         kind, code = ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     else:
         # Of share groups; and of a type that there is not, about which the others learn nothing either.
-        allowed = access.allows_cluster(Operation.CLUSTER_ACTION)
+        allowed = access.allows_cluster(AclOperation.CLUSTER_ACTION)
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, set() if allowed else set(keys)
-    return code, access.denied_names(Operation.DESCRIBE, kind, keys)
+    return code, access.denied_names(AclOperation.DESCRIBE, kind, keys)
 
 
 def _not_found(key: str, code: ErrorCode) -> Coordinator:
@@ -219,7 +232,7 @@ def _not_found(key: str, code: ErrorCode) -> Coordinator:
 
 
 def guard_describe_groups(access: Access, context: RequestContext, request: DescribeGroupsRequest) -> None:
-    denied = access.take_denied(Operation.DESCRIBE, ResourceType.GROUP, request.groups, str)
+    denied = access.take_denied(AclOperation.DESCRIBE, ResourceType.GROUP, request.groups, str)
     refused = [DescribedGroup(error_code=GROUP_CODE, group_id=group_id) for group_id in denied]
     count_refusals(context, ErrorCode.GROUP_AUTHORIZATION_FAILED, len(refused))
 
@@ -236,21 +249,21 @@ def guard_describe_groups(access: Access, context: RequestContext, request: Desc
 
 
 def guard_list_groups(access: Access, context: RequestContext, request: ListGroupsRequest) -> None:  # noqa: ARG001
-    if access.allows_cluster(Operation.DESCRIBE, is_logged=False):
+    if access.allows_cluster(AclOperation.DESCRIBE, is_logged=False):
         return
 
     def drop_denied(response: ListGroupsResponse) -> None:
         response.groups[:] = [
             group
             for group in response.groups
-            if access.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, is_logged=False)
+            if access.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, is_logged=False)
         ]
 
     access.amend(drop_denied)
 
 
 def guard_delete_groups(access: Access, context: RequestContext, request: DeleteGroupsRequest) -> None:
-    denied = access.take_denied(Operation.DELETE, ResourceType.GROUP, request.groups_names, str)
+    denied = access.take_denied(AclOperation.DELETE, ResourceType.GROUP, request.groups_names, str)
     if denied:
         refused = [DeletableGroupResult(group_id=each, error_code=GROUP_CODE) for each in dict.fromkeys(denied)]
         count_refusals(context, ErrorCode.GROUP_AUTHORIZATION_FAILED, len(refused))
@@ -261,6 +274,7 @@ GUARDS: dict[int, Callable[[Access, RequestContext, Any], Any | None]] = {
     8: guard_offset_commit,
     9: guard_offset_fetch,
     10: guard_find_coordinator,
+    11: guard_join_group,
     15: guard_describe_groups,
     16: guard_list_groups,
     42: guard_delete_groups,

@@ -14,7 +14,7 @@ from ottla.broker.server.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDS
 from ottla.broker.server.dispatch import Handle
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
-from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
 Guard = Callable[[Access, RequestContext, Any], Any | None]
 """Gives the response of a request that is refused as a whole, else None, and leaves in the request what is allowed."""
@@ -74,7 +74,7 @@ def _top_needs(access: Access, context: RequestContext, request: Any) -> Any | N
     for need in context.route.api.needs:
         kind = ResourceType[need.resource]
         name = getattr(request, need.top) if need.top else CLUSTER_NAME
-        if not access.allows(Operation[need.operation], kind, name):
+        if not access.allows(AclOperation[need.operation], kind, name):
             return refusal(context, ERROR_OF[kind])
     return None
 

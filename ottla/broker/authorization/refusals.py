@@ -1,11 +1,15 @@
 """Errors of refusals, and what several guards do alike."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError, error_for
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.replication.fetch_session import FetchTarget
 from ottla.security.acl import ResourceType
+
+UNKNOWN = -1
 
 ERROR_OF: dict[ResourceType, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -40,11 +44,24 @@ def count_refusals(context: RequestContext, code: ErrorCode, count: int) -> None
     context.route.errors[int(code)] += count
 
 
-def refuse_partitions(
-    topics: Iterable[Any],
-    partitions: Callable[[Any], Iterable[Any]],
-    topic_result: Callable[[Any, list[Any]], Any],
-    partition_result: Callable[[Any], Any],
-) -> list[Any]:
-    """One result per topic of the request, with one per partition of it, in its order."""
-    return [topic_result(topic, [partition_result(each) for each in partitions(topic)]) for topic in topics]
+def refuse_targets(response: FetchResponse, denied: Iterable[FetchTarget]) -> None:
+    """Adds partitions that a consumer may not read to the response, unless that is an error as a whole."""
+    if response.error_code:
+        return
+    topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    for target in denied:
+        key = target.topic, target.topic_id
+        if key not in topics:
+            topics[key] = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
+        topics[key].partitions.append(refused_partition(target.partition))
+    response.responses.extend(topics.values())
+
+
+def refused_partition(index: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        high_watermark=UNKNOWN,
+        records=b"",
+        aborted_transactions=[],
+    )

@@ -1,11 +1,10 @@
-"""Guards of the APIs about topics and their records (§84.5)."""
+"""Guards of the APIs about topics and their records (§62.2)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.authorization.access import Access
-from ottla.broker.authorization.fetch_refusals import refused_partition
-from ottla.broker.authorization.refusals import SENTENCE_OF, count_refusals
+from ottla.broker.authorization.refusals import SENTENCE_OF, count_refusals, refused_partition
 from ottla.broker.server.apis import FETCH, METADATA, PRODUCE
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID
@@ -35,7 +34,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
 TOPIC_CODE = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 NO_OFFSET = -1
@@ -43,6 +42,7 @@ NO_ACKS = 0
 # Of a batch: the byte that has the transactional bit, and the bit.
 LOW_ATTRIBUTES, TRANSACTIONAL_BIT = 22, 0x10
 NULL_MEANS_ALL_SINCE = 1
+BY_ID_SINCE = 12
 
 
 # Produce.
@@ -54,7 +54,7 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
     _name_topics(access, topics)
     if _has_transactional_batch(topics):
         name = request.transactional_id
-        if not name or not access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        if not name or not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             response = ProduceResponse(responses=_refused_produce(context, topics, code))
             if request.acks != NO_ACKS:
@@ -63,7 +63,7 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
             _close_without_response(access, code)
             return None
     # A topic without a name is one of an unknown id, which is no secret.
-    denied = access.denied_names(Operation.WRITE, ResourceType.TOPIC, [topic.name for topic in topics if topic.name])
+    denied = access.denied_names(AclOperation.WRITE, ResourceType.TOPIC, [topic.name for topic in topics if topic.name])
     if not denied:
         return None
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -121,7 +121,7 @@ def guard_fetch(access: Access, context: RequestContext, request: FetchRequest) 
     state = request.replica_state
     if max(request.replica_id, -1 if state is None else state.replica_id) < 0:
         return None
-    if access.allows_cluster(Operation.CLUSTER_ACTION):
+    if access.allows_cluster(AclOperation.CLUSTER_ACTION):
         return None
     count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1)
     return FetchResponse(
@@ -149,8 +149,15 @@ def guard_metadata(access: Access, context: RequestContext, request: MetadataReq
     if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
         access.amend(lambda response: _drop_denied_topics(access, response))
         return
-    refused = _take_denied_topics(access, asked)
-    if request.allow_auto_topic_creation and access.creates_topics:
+    by_id = any(topic.topic_id != ZERO_ID for topic in asked)
+    if context.api_version < BY_ID_SINCE and (by_id or any(topic.name is None for topic in asked)):
+        # The handler refuses all of them, and shows nothing.
+        return
+    if by_id:
+        # The names beside ids are ignored; where all ids are denied, they must not become what is asked for.
+        asked[:] = [topic for topic in asked if topic.topic_id != ZERO_ID]
+    refused = _take_denied_topics(access, asked, by_id=by_id)
+    if request.allow_auto_topic_creation and access.creates_topics and not by_id:
         refused += _take_denied_creations(access, asked)
     if not refused:
         return
@@ -166,9 +173,10 @@ def guard_metadata(access: Access, context: RequestContext, request: MetadataReq
     access.amend(add_refused)
 
 
-def _take_denied_topics(access: Access, asked: list[MetadataRequestTopic]) -> list[MetadataResponseTopic]:
+def _take_denied_topics(
+    access: Access, asked: list[MetadataRequestTopic], *, by_id: bool
+) -> list[MetadataResponseTopic]:
     """Those that may not be described. An unknown id is answered as such: ids are no secret."""
-    by_id = any(topic.topic_id != ZERO_ID for topic in asked)
 
     def name(topic: MetadataRequestTopic) -> str:
         if not by_id:
@@ -176,7 +184,7 @@ def _take_denied_topics(access: Access, asked: list[MetadataRequestTopic]) -> li
         known = access.image.topic_by_id(topic.topic_id)
         return "" if known is None else known.name
 
-    denied = access.denied_names(Operation.DESCRIBE, ResourceType.TOPIC, filter(None, map(name, asked)))
+    denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, filter(None, map(name, asked)))
     refused = [topic for topic in asked if name(topic) in denied]
     asked[:] = [topic for topic in asked if name(topic) not in denied]
     if by_id:
@@ -188,12 +196,10 @@ def _take_denied_topics(access: Access, asked: list[MetadataRequestTopic]) -> li
 
 def _take_denied_creations(access: Access, asked: list[MetadataRequestTopic]) -> list[MetadataResponseTopic]:
     """Those that do not exist, and that may not be created."""
-    if any(topic.topic_id != ZERO_ID for topic in asked):
-        return []
     missing = [topic.name for topic in asked if topic.name and access.image.topic(topic.name) is None]
-    if not missing or access.allows_cluster(Operation.CREATE, is_logged=False):
+    if not missing or access.allows_cluster(AclOperation.CREATE, is_logged=False):
         return []
-    denied = access.denied_names(Operation.CREATE, ResourceType.TOPIC, missing)
+    denied = access.denied_names(AclOperation.CREATE, ResourceType.TOPIC, missing)
     asked[:] = [topic for topic in asked if topic.name not in denied]
     names = (name for name in dict.fromkeys(missing) if name in denied)
     return [MetadataResponseTopic(name=name, error_code=TOPIC_CODE) for name in names]
@@ -201,7 +207,9 @@ def _take_denied_creations(access: Access, asked: list[MetadataRequestTopic]) ->
 
 def _drop_denied_topics(access: Access, response: MetadataResponse) -> None:
     response.topics[:] = [
-        topic for topic in response.topics if access.allows_topic(Operation.DESCRIBE, topic.name or "", is_logged=False)
+        topic
+        for topic in response.topics
+        if access.allows_topic(AclOperation.DESCRIBE, topic.name or "", is_logged=False)
     ]
 
 
@@ -217,7 +225,7 @@ def _set_cluster_operations(access: Access, response: Any) -> None:
 
 def cluster_operations(access: Access) -> int:
     """For the field of a response; none of who may not describe the cluster."""
-    may_describe = access.allows_cluster(Operation.DESCRIBE, is_logged=False)
+    may_describe = access.allows_cluster(AclOperation.DESCRIBE, is_logged=False)
     return access.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_describe else 0
 
 
@@ -229,7 +237,7 @@ def guard_topic_partitions(
     access.amend(lambda response: _set_topic_operations(access, response.topics))
     asks_for_all = not request.topics
     names = list(access.image.topics) if asks_for_all else [topic.name for topic in request.topics]
-    denied = access.denied_names(Operation.DESCRIBE, ResourceType.TOPIC, names, is_logged=not asks_for_all)
+    denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names, is_logged=not asks_for_all)
     if not denied:
         return None
     cursor = request.cursor
@@ -254,7 +262,7 @@ def guard_topic_partitions(
 
 
 def _of_partitions(
-    operation: Operation, name: str, topic_result: Callable[[Any], Any], *, or_cluster: Operation | None = None
+    operation: AclOperation, name: str, topic_result: Callable[[Any], Any], *, or_cluster: AclOperation | None = None
 ) -> Callable[[Access, RequestContext, Any], None]:
     """`name`: the field of a topic that has it; `or_cluster`: an operation on the cluster that suffices."""
 
@@ -301,7 +309,7 @@ def _refused_epochs(topic: Any) -> Any:
 def guard_describe_producers(access: Access, context: RequestContext, request: Any) -> None:
     """A name that no topic can have is answered as such."""
     valid = [topic.name for topic in request.topics if _is_topic_name(topic.name)]
-    denied = access.denied_names(Operation.READ, ResourceType.TOPIC, valid)
+    denied = access.denied_names(AclOperation.READ, ResourceType.TOPIC, valid)
     if not denied:
         return
     refused = [_refused_producers(topic) for topic in request.topics if topic.name in denied]
@@ -333,10 +341,10 @@ def _is_topic_name(name: str) -> bool:
 GUARDS: dict[int, Callable[[Access, RequestContext, Any], Any | None]] = {
     PRODUCE: guard_produce,
     FETCH: guard_fetch,
-    2: _of_partitions(Operation.DESCRIBE, "name", _refused_offsets),
+    2: _of_partitions(AclOperation.DESCRIBE, "name", _refused_offsets),
     METADATA: guard_metadata,
-    21: _of_partitions(Operation.DELETE, "name", _refused_deletion),
-    23: _of_partitions(Operation.DESCRIBE, "topic", _refused_epochs, or_cluster=Operation.CLUSTER_ACTION),
+    21: _of_partitions(AclOperation.DELETE, "name", _refused_deletion),
+    23: _of_partitions(AclOperation.DESCRIBE, "topic", _refused_epochs, or_cluster=AclOperation.CLUSTER_ACTION),
     61: guard_describe_producers,
     75: guard_topic_partitions,
 }

@@ -1,4 +1,4 @@
-"""Guards of the APIs about producers and transactions (§84.7). AddOffsetsToTxn and EndTxn have none of their own
+"""Guards of the APIs about producers and transactions (§62.4). AddOffsetsToTxn and EndTxn have none of their own
 (`Need.top`)."""
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.security.acl import Operation, ResourceType
+from ottla.security.acl import AclOperation, ResourceType
 
 OF_BROKERS_SINCE = 4
 ID_CODE = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -42,11 +42,11 @@ def guard_init_producer_id(
 ) -> InitProducerIdResponse | None:
     name = request.transactional_id
     if name is not None:
-        if access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        if access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
             return None
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif access.allows_cluster(Operation.IDEMPOTENT_WRITE, is_logged=False) or access.allows_some(
-        Operation.WRITE, ResourceType.TOPIC
+    elif access.allows_cluster(AclOperation.IDEMPOTENT_WRITE, is_logged=False) or access.allows_some(
+        AclOperation.WRITE, ResourceType.TOPIC
     ):
         return None
     else:
@@ -59,15 +59,15 @@ def guard_add_partitions(
     access: Access, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | None:
     if context.api_version >= OF_BROKERS_SINCE:
-        allowed = access.allows_cluster(Operation.CLUSTER_ACTION)
+        allowed = access.allows_cluster(AclOperation.CLUSTER_ACTION)
         return None if allowed else refusal(context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     name = request.v3_and_below_transactional_id
     topics = request.v3_and_below_topics
-    if not access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+    if not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         count_refusals(context, code, 1)
         return _added(topics, lambda topic, index: code)  # noqa: ARG005
-    denied = access.denied_names(Operation.WRITE, ResourceType.TOPIC, [topic.name for topic in topics])
+    denied = access.denied_names(AclOperation.WRITE, ResourceType.TOPIC, [topic.name for topic in topics])
     if not denied:
         return None
     count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(denied))
@@ -103,7 +103,7 @@ def _added(topics: Any, code_of: Callable[[str, int], ErrorCode]) -> AddPartitio
 def guard_markers(
     access: Access, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | None:
-    if access.allows_cluster(Operation.ALTER, is_logged=False) or access.allows_cluster(Operation.CLUSTER_ACTION):
+    if access.allows_cluster(AclOperation.ALTER, is_logged=False) or access.allows_cluster(AclOperation.CLUSTER_ACTION):
         return None
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     count_refusals(context, code, len(request.markers))
@@ -131,14 +131,14 @@ def guard_txn_offset_commit(
     access: Access, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | None:
     code = None
-    if not access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+    if not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not access.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+    elif not access.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if code is not None:
         count_refusals(context, code, 1)
         return TxnOffsetCommitResponse(topics=[_refused_commit(topic, code) for topic in request.topics])
-    denied = access.take_denied(Operation.READ, ResourceType.TOPIC, request.topics, lambda topic: str(topic.name))
+    denied = access.take_denied(AclOperation.READ, ResourceType.TOPIC, request.topics, lambda topic: str(topic.name))
     if denied:
         refused = [_refused_commit(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in denied]
         count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
@@ -156,14 +156,14 @@ def _refused_commit(topic: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic
 
 def guard_describe_transactions(access: Access, context: RequestContext, request: DescribeTransactionsRequest) -> None:
     kind = ResourceType.TRANSACTIONAL_ID
-    denied = access.take_denied(Operation.DESCRIBE, kind, request.transactional_ids, str)
+    denied = access.take_denied(AclOperation.DESCRIBE, kind, request.transactional_ids, str)
     refused = [DescribedTransaction(error_code=ID_CODE, transactional_id=each) for each in denied]
     count_refusals(context, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, len(refused))
 
     def amend(response: Any) -> None:
         for state in response.transaction_states:
             names = [topic.topic for topic in state.topics]
-            hidden = access.denied_names(Operation.DESCRIBE, ResourceType.TOPIC, names, is_logged=False)
+            hidden = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names, is_logged=False)
             state.topics[:] = [topic for topic in state.topics if topic.topic not in hidden]
         response.transaction_states.extend(refused)
 
@@ -179,7 +179,9 @@ def guard_list_transactions(
         response.transaction_states[:] = [
             each
             for each in response.transaction_states
-            if access.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, is_logged=False)
+            if access.allows(
+                AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, is_logged=False
+            )
         ]
 
     access.amend(drop_denied)

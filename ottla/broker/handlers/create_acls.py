@@ -1,4 +1,4 @@
-"""CreateAcls: principals are allowed or denied operations on resources (KIP-140, §85.2)."""
+"""CreateAcls: principals are allowed or denied operations on resources (KIP-140, §61.2)."""
 
 from ottla.broker.handlers.describe_acls import check_authorizer
 from ottla.broker.metadata.acls import AclManager
@@ -6,7 +6,7 @@ from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ottla.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from ottla.security.acl import AclBinding, AclOperation, PatternType, Permission, ResourceType
 
 
 async def handle(
@@ -31,7 +31,7 @@ def _binding(creation: AclCreation) -> AclBinding:
         PatternType(creation.resource_pattern_type),
         creation.principal,
         creation.host,
-        Operation(creation.operation),
+        AclOperation(creation.operation),
         Permission(creation.permission_type),
     )
 

@@ -1,4 +1,4 @@
-"""DeleteAcls: the ACLs that filters match are deleted (KIP-140, §85.4)."""
+"""DeleteAcls: the ACLs that filters match are deleted (KIP-140, §61.4)."""
 
 from collections.abc import Sequence
 

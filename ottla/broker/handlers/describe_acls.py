@@ -1,4 +1,4 @@
-"""DescribeAcls: the ACLs that a filter matches (KIP-140, §85.3)."""
+"""DescribeAcls: the ACLs that a filter matches (KIP-140, §61.3)."""
 
 from ottla.broker.metadata.acls import AclManager
 from ottla.broker.runtime import Runtime
@@ -11,7 +11,7 @@ from ottla.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ottla.security.acl import AclBinding, AclFilter, Operation, PatternType, Permission, ResourceType
+from ottla.security.acl import AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
@@ -49,7 +49,7 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         PatternType(asked.pattern_type_filter),
         asked.principal_filter,
         asked.host_filter,
-        Operation(asked.operation),
+        AclOperation(asked.operation),
         Permission(asked.permission_type),
     )
 

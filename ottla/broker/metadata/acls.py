@@ -1,4 +1,4 @@
-"""ACLs as administrators create, list and delete them (§85); the metadata store keeps them."""
+"""ACLs as administrators create, list and delete them (§61); the metadata store keeps them."""
 
 from collections.abc import Sequence
 from functools import partial

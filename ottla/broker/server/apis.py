@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Need(NamedTuple):
-    """What the sender of a request must be allowed to, where an authorizer is configured (§84.4): an operation on a
+    """What the sender of a request must be allowed to, where an authorizer is configured (§62): an operation on a
     type of resource, by Kafka's names."""
 
     operation: str

@@ -7,19 +7,16 @@ that rotation, so a handler that means to keep the context must park it.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.logging import error_id
 from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.broker.server.connection_interfaces import ClientConnection
+from ottla.broker.server.connection_interfaces import ClientConnection, RequestAccess
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 from ottla.security.authentication import ANONYMOUS, Principal
-
-if TYPE_CHECKING:
-    from ottla.broker.server.authorization import RequestAccess
 
 # Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
 # DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. Each kind of resource has those that mean something for it; without

@@ -216,7 +216,12 @@ def _about_groups() -> Iterator[Sample]:
     yield Sample(11, "unknown member", lambda *_: join(CREW, "stranger"), {0: GROUP_DENIED})
     yield Sample(12, "unknown member", lambda *_: heartbeat(CREW, "stranger", 1), {0: GROUP_DENIED})
     yield Sample(13, "unknown member", lambda *_: leave(CREW, ("stranger", None)), {0: GROUP_DENIED})
-    yield Sample(14, "unknown member", lambda *_: sync(CREW, "stranger", 1), {0: GROUP_DENIED})
+    yield Sample(
+        14,
+        "unknown member",
+        lambda *_: sync(CREW, "stranger", 1, protocol_type="consumer", protocol_name="range"),
+        {0: GROUP_DENIED},
+    )
     yield Sample(15, "one", _describe_groups, {0: GROUP_DENIED})
     yield Sample(16, "all", lambda *_: list_groups.ListGroupsRequest(), {0: "dropped"})
     yield Sample(42, "one", lambda *_: delete_groups.DeleteGroupsRequest(groups_names=[CREW]), {0: GROUP_DENIED})
@@ -310,9 +315,14 @@ def _about_the_cluster() -> Iterator[Sample]:
 
     every = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
     yield sample(29, describe_acls.DescribeAclsRequest(**every))
-    creation = create_acls.AclCreation(resource_type=2, resource_name="", principal="", host="")
+    creation = create_acls.AclCreation(
+        resource_type=2, resource_name="x", principal="User:x", host="*", operation=3, permission_type=3
+    )
     yield sample(30, create_acls.CreateAclsRequest(creations=[creation]))
-    yield sample(31, delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(resource_type_filter=0)]))
+    yield sample(
+        31,
+        delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**every | {"resource_name_filter": "x"})]),
+    )
     moved = alter_replica_log_dirs.AlterReplicaLogDirTopic(name=ORDERS, partitions=[0])
     directory = alter_replica_log_dirs.AlterReplicaLogDir(path="/nowhere", topics=[moved])
     yield sample(34, alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[directory]))

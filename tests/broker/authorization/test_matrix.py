@@ -1,4 +1,4 @@
-"""Every API, whatever it needs: allowed, denied, and refused in the right shape (§84.4).
+"""Every API, whatever it needs: allowed, denied, and refused in the right shape (§62).
 
 The cases come from the table of APIs: a principal that has exactly what the row needs is served, one that lacks any
 part of it gets the error of that part and no other, in every version that is served.
@@ -17,7 +17,7 @@ from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.schema import Message
-from ottla.security.acl import AclBinding, Operation, ResourceType
+from ottla.security.acl import AclBinding, AclOperation, ResourceType
 from tests.broker.authorization.samples import CREW, ORDERS, PAY, Sample, samples
 from tests.broker.authorization.world import CLUSTER, DENY, GROUP, PREFIXED, TOPIC, Secured, acl, secured
 from tests.broker.requests import commit, topic
@@ -212,7 +212,7 @@ def denied(sample: Sample, need: int) -> list[AclBinding]:
     """All operations on the resources of a need, for everybody."""
     row = APIS[sample.key].needs[need]
     both = [granted(sample, row, instead=instead) for instead in (False, row.instead is not None)]
-    return [each._replace(operation=Operation.ALL, permission=DENY, principal="User:*") for each in set(both)]
+    return [each._replace(operation=AclOperation.ALL, permission=DENY, principal="User:*") for each in set(both)]
 
 
 def _is_about(sample: Sample, need: int, other: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.config.server_security import STANDARD_AUTHORIZER
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.security.acl import AclBinding, AclFilter, Operation, PatternType, Permission, ResourceType
+from ottla.security.acl import AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
 from tests.broker.asking import Asking, Client
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -32,7 +32,7 @@ SECURED = {
 
 
 def acl(
-    operation: Operation | str,
+    operation: AclOperation | str,
     kind: ResourceType,
     name: str,
     *,
@@ -41,7 +41,7 @@ def acl(
     pattern_type: PatternType = LITERAL,
     host: str = "*",
 ) -> AclBinding:
-    operation = operation if isinstance(operation, Operation) else Operation[operation]
+    operation = operation if isinstance(operation, AclOperation) else AclOperation[operation]
     return AclBinding(kind, name, pattern_type, principal, host, operation, permission)
 
 
