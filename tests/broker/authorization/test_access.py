@@ -14,10 +14,12 @@ from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.security.acl import AclOperation
+from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer
-from tests.broker.authorization.world import CLUSTER, DENY, GROUP, TOPIC, Secured, acl, secured
-from tests.broker.requests import fetch, list_offsets, metadata, produce, topic
-from tests.broker.wire import RecordingLog
+from tests.broker.authorization.world import CLUSTER, DENY, GROUP, TOPIC, TRANSACTIONAL_ID, Secured, acl, secured
+from tests.broker.requests import commit, fetch, fetch_offsets, list_offsets, metadata, produce, topic
+from tests.broker.wire import RecordingLog, batch
 
 DENIED, NOT_ASKED = 29, -(2**31)
 
@@ -227,12 +229,56 @@ async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.Mo
     monkeypatch.setattr("ottla.broker.authorization.access.DECISIONS_MAX", 10)
     monkeypatch.setattr("ottla.broker.authorization.access.VIEWS_MAX", 2)
     authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
-    from ottla.security.acl import AclOperation
-    from ottla.security.authentication import Principal
-
     for number in range(5):
         access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
         for name in range(30):
             assert not access.allows_topic(AclOperation.READ, f"t{name}")
         assert len(access._view._decisions) <= 10
     assert len(authorization._views) <= 2
+
+
+async def test_batches_say_whether_a_request_is_transactional(world: Secured) -> None:
+    """ST-18, CVE-2018-17196: the field of the request may say what its sender may use, or nothing."""
+    await world.set_acls([acl("WRITE", TOPIC, "orders"), acl("WRITE", TRANSACTIONAL_ID, "mine")])
+    alice = await world.client("alice")
+    records = batch(b"x", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    for name, code in ((None, 53), ("", 53), ("foreign", 53), ("mine", 0)):
+        request = produce("orders", records=records)
+        request.transactional_id = name
+        (topic_response,) = (await alice.ask(request, 9)).responses
+        refused = topic_response.partition_responses[0].error_code
+        assert (refused == 53) == (code == 53), name
+    request = produce("orders")
+    request.transactional_id = "foreign"
+    (topic_response,) = (await alice.ask(request, 9)).responses
+    assert topic_response.partition_responses[0].error_code == 0
+
+
+async def test_the_group_is_looked_at_before_its_topics(world: Secured) -> None:
+    """ST-17: of a foreign group, topics that may be read tell nothing."""
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    alice = await world.client("alice")
+    committed = await alice.ask(commit("foreign", "orders"), 8)
+    assert committed.topics[0].partitions[0].error_code == 30
+    fetched = await alice.ask(fetch_offsets("foreign", "secret"), 5)
+    assert (fetched.error_code, fetched.topics) == (30, [])
+
+
+async def test_a_follower_that_is_denied_moves_nothing(world: Secured) -> None:
+    """ST-19, CVE-2018-1288: the inter-broker listener alone does not make a broker."""
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    alice = await world.client("alice")
+    claimed = fetch("orders", session_epoch=-1)
+    claimed.replica_id = 7
+    refused = await alice.ask(claimed, 12)
+    assert refused.responses[0].partitions[0].error_code == DENIED
+    assert not refused.responses[0].partitions[0].records
+
+
+async def test_one_who_logs_in_again_is_asked_about_as_it_is_now(world: Secured) -> None:
+    """ST-7: decisions belong to a principal, not to its connection."""
+    await world.set_acls([acl("DESCRIBE", TOPIC, "orders")])
+    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    for name, is_allowed in (("alice", True), ("bob", False), ("alice", True)):
+        access = authorization.access(Principal("User", name), "127.0.0.1", "Metadata")
+        assert access.allows_topic(AclOperation.DESCRIBE, "orders") == is_allowed
