@@ -20,7 +20,7 @@ def operations_on(broker: BrokerThread, *resource: str) -> list[str]:
     return sorted(each["operation"] for each in json_of(broker, "acls", "list", *resource))
 
 
-def test_a_producer_and_a_consumer_get_what_kafka_acls_gives_them(broker: BrokerThread) -> None:
+def test_a_producer_and_a_consumer_get_what_they_need(broker: BrokerThread) -> None:
     alice = ("--allow-principal", "User:alice")
     said = output_of(
         broker, "acls", "add", *alice, "--producer", "--idempotent", "--topic", "orders", "--transactional-id", "pay"

@@ -29,34 +29,29 @@ _SOME_NAME = "*"
 class View:
     """What has been decided for one principal from one host, by one set of ACLs."""
 
-    __slots__ = ("_authorizer", "_decisions", "who")
+    __slots__ = ("_authorizer", "decisions", "who")
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
         self.who = principal, normal_host(host) or host
         self._authorizer = authorizer
-        self._decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
+        self.decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
 
     def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
-        key = operation, resource_type, name
-        known = self._decisions.get(key)
-        if known is None:
-            known = self._authorizer.decide(*self.who, operation, resource_type, name)
-            self._keep(key, known)
-        return known
+        """What is not among `decisions`, where it is kept."""
+        decision = self._authorizer.decide(*self.who, operation, resource_type, name)
+        if len(self.decisions) >= DECISIONS_MAX:
+            self.decisions.clear()
+        self.decisions[operation, resource_type, name] = decision
+        return decision
 
     def decide_for_some(self, operation: AclOperation, resource_type: ResourceType) -> Decision:
         return self._authorizer.decide_for_some(*self.who, operation, resource_type)
-
-    def _keep(self, key: tuple[AclOperation, ResourceType, str], decision: Decision) -> None:
-        if len(self._decisions) >= DECISIONS_MAX:
-            self._decisions.clear()
-        self._decisions[key] = decision
 
 
 class Access:
     """Of one request: what its sender may do, and what is to be added to its response about what it may not."""
 
-    __slots__ = ("_amendments", "_api", "_log", "_view", "closes_with", "creates_topics", "image")
+    __slots__ = ("_amendments", "_api", "_log", "_logs_allowed", "_view", "closes_with", "creates_topics", "image")
 
     def __init__(self, view: View, image: MetadataImage, api: str, log: DecisionLog, *, creates_topics: bool) -> None:
         """`creates_topics`: whether the broker creates topics that clients ask for."""
@@ -67,7 +62,8 @@ class Access:
         self._view = view
         self._api = api
         self._log = log
-        self._amendments: list[Callable[[Any], None]] = []
+        self._logs_allowed = log.has_allowed
+        self._amendments: list[Callable[[Any], None]] | None = None
 
     # Decisions.
 
@@ -75,13 +71,16 @@ class Access:
         self, operation: AclOperation, resource_type: ResourceType, name: str, *, is_logged: bool = True
     ) -> bool:
         """`is_logged`: a refusal refuses something that was asked for, and does not only leave something out."""
-        try:
-            decision = self._view.decide(operation, resource_type, name)
-        except Exception:
-            self._log.failed(self._view.who[0], operation, resource_type, name)
-            decision = _FAILED
-        if is_logged:
-            self._log.decided(self._view.who, decision, operation, resource_type, name, self._api)
+        view = self._view
+        decision = view.decisions.get((operation, resource_type, name))
+        if decision is None:
+            try:
+                decision = view.decide(operation, resource_type, name)
+            except Exception:
+                self._log.failed(view.who[0], operation, resource_type, name)
+                decision = _FAILED
+        if is_logged and (self._logs_allowed or not decision.is_allowed):
+            self._log.decided(view.who, decision, operation, resource_type, name, self._api)
         return decision.is_allowed
 
     def allows_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
@@ -129,18 +128,21 @@ class Access:
 
     def amend(self, amendment: Callable[[Any], None]) -> None:
         """To be called with the response, when there is one, before it is built."""
+        if self._amendments is None:
+            self._amendments = []
         self._amendments.append(amendment)
 
     def amended(self, response: Any) -> Any:
         """Once per response."""
-        amendments, self._amendments = self._amendments, []
-        for amendment in amendments:
-            amendment(response)
+        if self._amendments is not None:
+            amendments, self._amendments = self._amendments, None
+            for amendment in amendments:
+                amendment(response)
         return response
 
     def forget_amendments(self) -> None:
         """Another response than the handler's is sent."""
-        self._amendments = []
+        self._amendments = None
 
     def leave_denied_out(self, fetch: FetchContext) -> None:
         """Of one fetch of a consumer, in a session or not, what it may not read, which the response says. A session

@@ -25,6 +25,11 @@ class DecisionLog:
         self._runtime = runtime
         self._seconds: dict[Principal, _Second] = {}
 
+    @property
+    def has_allowed(self) -> bool:
+        """Whether what is allowed gets a line as well."""
+        return self._runtime.log.writes("debug")
+
     def decided(
         self,
         who: tuple[Principal, str],
@@ -38,8 +43,6 @@ class DecisionLog:
         principal, host = who
         log = self._runtime.log
         if decision.is_allowed:
-            if not log.writes("debug"):
-                return
             write = log.debug
         else:
             if not log.writes("info") or not self._has_room(principal):

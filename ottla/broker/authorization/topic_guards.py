@@ -87,13 +87,12 @@ def _name_topics(access: Access, topics: Iterable[TopicProduceData]) -> None:
 
 
 def _has_transactional_batch(topics: Iterable[TopicProduceData]) -> bool:
-    return any(
-        data.records is not None
-        and len(data.records) > LOW_ATTRIBUTES
-        and data.records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT
-        for topic in topics
-        for data in topic.partition_data
-    )
+    for topic in topics:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
+                return True
+    return False
 
 
 def _refused_produce(

@@ -233,7 +233,7 @@ async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.Mo
         access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
         for name in range(30):
             assert not access.allows_topic(AclOperation.READ, f"t{name}")
-        assert len(access._view._decisions) <= 10
+        assert len(access._view.decisions) <= 10
     assert len(authorization._views) <= 2
 
 
@@ -255,7 +255,7 @@ async def test_batches_say_whether_a_request_is_transactional(world: Secured) ->
 
 
 async def test_the_group_is_looked_at_before_its_topics(world: Secured) -> None:
-    """ST-17: of a foreign group, topics that may be read tell nothing."""
+    """ST-17: of a foreign group, topics that may be read show nothing."""
     await world.set_acls([acl("READ", TOPIC, "orders")])
     alice = await world.client("alice")
     committed = await alice.ask(commit("foreign", "orders"), 8)
