@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ottla.broker.authorization import cluster_guards, topic_guards
 from ottla.broker.authorization.access import Authorization
 from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -116,6 +118,17 @@ async def test_a_request_of_allowed_and_denied_topics_is_served(world: Secured) 
     answered = {each.name: each.partition_responses[0] for each in (await alice.ask(mixed, 9)).responses}
     assert {name: each.error_code for name, each in answered.items()} == {"orders": 0, "secret": DENIED}
     assert (answered["secret"].base_offset, answered["secret"].log_start_offset) == (-1, -1)
+
+
+async def test_a_fetch_that_waits_is_answered_with_its_refusals(world: Secured) -> None:
+    """Its response is built when the wait is over."""
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    alice = await world.client("alice")
+    both = fetch("secret", session_epoch=-1)
+    both.topics += fetch("orders").topics
+    both.max_wait_ms, both.min_bytes = 20, 1
+    codes = {each.topic: each.partitions[0].error_code for each in (await alice.ask(both, 12)).responses}
+    assert codes == {"orders": 0, "secret": DENIED}
 
 
 async def test_a_denied_produce_with_acks_0_ends_the_connection(world: Secured) -> None:
@@ -282,3 +295,16 @@ async def test_one_who_logs_in_again_is_asked_about_as_it_is_now(world: Secured)
     for name, is_allowed in (("alice", True), ("bob", False), ("alice", True)):
         access = authorization.access(Principal("User", name), "127.0.0.1", "Metadata")
         assert access.allows_topic(AclOperation.DESCRIBE, "orders") == is_allowed
+
+
+async def test_an_api_that_has_no_guard_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is forgotten nothing is shown, not even to a super user."""
+    monkeypatch.delitem(cluster_guards.GUARDS, 60)
+    monkeypatch.delitem(topic_guards.GUARDS, 2)
+    async with secured(tmp_path) as made:
+        admin = await made.client("admin")
+        described = await admin.ask(DescribeClusterRequest(), 0)
+        assert (described.error_code, described.brokers) == (31, [])
+        # This response has no place for an error of the whole.
+        with pytest.raises(asyncio.IncompleteReadError):
+            await admin.ask(list_offsets("orders", 0), 7)
