@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
-from ottla.broker.metadata.acls import AclManager
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
+    from ottla.broker.metadata.acls import AclManager
     from ottla.broker.replicas.partition_ends import EndsOfPartitions
     from ottla.coordinator.facts import Fact
 
@@ -85,7 +85,6 @@ class Parts:
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
         self.scram_users = ScramUserManager(self.metadata)
-        self.acls = AclManager(self.metadata)
         self.loggers = BrokerLoggers(runtime)
         self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
         self.group_loader = self._make_group_loader()
@@ -286,6 +285,13 @@ class Parts:
             inter_broker_listener=self.listeners.inter_broker,
             login=self.login,
         )
+
+    @cached_property
+    def acls(self) -> "AclManager":
+        """Imported here: a broker without ACLs starts without it."""
+        from ottla.broker.metadata.acls import AclManager
+
+        return AclManager(self.metadata)
 
     @cached_property
     def ends(self) -> "EndsOfPartitions":

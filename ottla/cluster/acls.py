@@ -6,10 +6,8 @@ are data, never syntax of a key.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping
 
-from ottla.cluster.encoding import ENTRIES_PER_SLICE
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import ACLS, Delete, Entry, Put, StoreError, Transaction
 from ottla.protocol.errors import InvalidRequest, KafkaError
@@ -69,13 +67,6 @@ def _parsed(entry: Entry) -> AclBinding | None:
         return acl if why_not_created(acl) is None else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-
-
-def acls_in_slices(entries: Sequence[Entry]) -> Iterator[dict[str, AclBinding]]:
-    """Those in what was read from a store, by key, a few at a time. Raises StoreError."""
-    stored = (entry for entry in entries if entry.key.startswith(ACLS))
-    while some := {entry.key: acl_of(entry) for entry in islice(stored, ENTRIES_PER_SLICE)}:
-        yield some
 
 
 # What an administrator asks for.

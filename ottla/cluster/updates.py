@@ -4,15 +4,16 @@ A change costs what it touches: a topic's tuple of partitions is copied once for
 rest of the image is shared with the one before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ottla.cluster.acls import acl_of, acls_in_slices
 from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
     DECOY_SECRET,
+    ENTRIES_PER_SLICE,
     FEATURES,
     LOG_ENDS,
     LOST_DATA,
@@ -43,9 +44,10 @@ from ottla.cluster.image import (
 from ottla.cluster.overlay import Overlay
 from ottla.cluster.scram_users import scram_credential_of, scram_credentials_in_slices, scram_user
 from ottla.cluster.store import ACLS, SCRAM, Changes, Entry, Snapshot
-from ottla.security.acl import AclBinding
-from ottla.security.acl_index import AclIndex
 from ottla.security.scram_credential import ScramCredential
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Understood:
 
     topics: Sequence[TopicInfo]
     scram_credentials: Mapping[ScramUser, ScramCredential]
-    acls: Mapping[str, AclBinding]
+    acls: "Mapping[str, AclBinding]"
     """By their keys."""
 
     @classmethod
@@ -74,6 +76,17 @@ class Understood:
         credentials = {owner: each for some in scram_credentials_in_slices(entries) for owner, each in some.items()}
         acls = {key: acl for some in acls_in_slices(entries) for key, acl in some.items()}
         return cls(topics_of(entries), credentials, acls)
+
+
+def acls_in_slices(entries: Sequence[Entry]) -> "Iterator[dict[str, AclBinding]]":
+    """The ACLs in what was read from a store, by key, a few at a time. Raises StoreError."""
+    stored = [entry for entry in entries if entry.key.startswith(ACLS)]
+    if stored:
+        # Imported here: a broker without ACLs starts without it.
+        from ottla.cluster.acls import acl_of
+
+        for start in range(0, len(stored), ENTRIES_PER_SLICE):
+            yield {entry.key: acl_of(entry) for entry in stored[start : start + ENTRIES_PER_SLICE]}
 
 
 def applied(image: MetadataImage, event: Snapshot | Changes, understood: Understood | None = None) -> ImageUpdate:
@@ -98,10 +111,12 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Underst
         controller_epoch=0,
         features=FINALIZED_BEFORE,
         scram_credentials=Overlay(understood.scram_credentials),
-        acls=Overlay(understood.acls),
-        acl_index=AclIndex(understood.acls.values()),
+        acls=Overlay["str", "AclBinding"](),
+        acl_index=None,
         decoy_secret=b"",
     )
+    if understood.acls:
+        fresh = fresh.with_acls(understood.acls)
     others = _Others(fresh, dict.fromkeys(image.brokers))
     others.put(snapshot.entries)
     after = others.image().with_topics(changed)
@@ -226,9 +241,11 @@ def _scram_credentials_after(changes: Changes) -> dict[ScramUser, ScramCredentia
     return after | dict(scram_credential_of(entry) for entry in changes.puts if entry.key.startswith(SCRAM))
 
 
-def _acls_after(changes: Changes) -> dict[str, AclBinding | None]:
+def _acls_after(changes: Changes) -> "dict[str, AclBinding | None]":
     after: dict[str, AclBinding | None] = {key: None for key in changes.deletes if key.startswith(ACLS)}
-    return after | {entry.key: acl_of(entry) for entry in changes.puts if entry.key.startswith(ACLS)}
+    for some in acls_in_slices(changes.puts):
+        after |= some
+    return after
 
 
 # Brokers and the rest.

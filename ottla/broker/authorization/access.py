@@ -13,6 +13,7 @@ from ottla.broker.runtime import Runtime
 from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session import NEVER_SENT, FetchContext
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType, normal_host
+from ottla.security.acl_index import NO_ACLS
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer, Decision
 
@@ -175,7 +176,7 @@ class Authorization:
     def access(self, principal: Principal, host: str, api: str) -> Access:
         """Of a request that has just arrived."""
         image = self._image()
-        if image.acl_index is not self._authorizer.acls:
+        if (image.acl_index or NO_ACLS) is not self._authorizer.acls:
             self._authorizer = self._new_authorizer()
             self._views = {}
         view = self._views.get((principal, host))
@@ -187,4 +188,4 @@ class Authorization:
 
     def _new_authorizer(self) -> Authorizer:
         is_open = self._config.allow_everyone_if_no_acl_found
-        return Authorizer(self._image().acl_index, self._super_users, allows_without_acl=is_open)
+        return Authorizer(self._image().acl_index or NO_ACLS, self._super_users, allows_without_acl=is_open)

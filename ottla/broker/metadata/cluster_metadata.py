@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.histogram import Histogram
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.runtime import Runtime, complete, next_step
-from ottla.cluster.acls import acls_in_slices
 from ottla.cluster.controller import TopicRules
 from ottla.cluster.encoding import (
     BROKERS,
@@ -44,11 +43,13 @@ from ottla.cluster.store import (
     Transaction,
     Unavailable,
 )
-from ottla.cluster.updates import ImageUpdate, Understood, applied
+from ottla.cluster.updates import ImageUpdate, Understood, acls_in_slices, applied
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
-from ottla.security.acl import AclBinding
 from ottla.security.scram_credential import ScramCredential
 from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclBinding
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
