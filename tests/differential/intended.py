@@ -271,6 +271,11 @@ def _is_damaged(exchange: Exchange, difference: Difference) -> bool:
     return why_unreadable(asked) == "text that is not UTF-8"
 
 
+def _has_no_acl_number(exchange: Exchange, difference: Difference) -> bool:
+    is_of_acls = exchange.asked.api.name in ("CreateAcls", "DescribeAcls", "DeleteAcls")
+    return is_of_acls and isinstance(exchange.ours, Answer) and isinstance(exchange.theirs, Closed)
+
+
 # Kafka refuses their names by failing.
 NOT_TOPICS = ("", ".", "..", "a b", "x" * 250)
 # SET and DELETE are the only operations on what is no list.
@@ -401,6 +406,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
     Intended("share groups", "They are not served.", _is_of_share_groups),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
+    Intended("numbers of ACLs", "A request with one that there is not is answered.", _has_no_acl_number),
     Intended("damaged requests", "Text that is no UTF-8 ends the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),

@@ -19,7 +19,7 @@ ALL_BROKERS = ""
 MIN_ISR = "min.insync.replicas"
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
@@ -28,13 +28,13 @@ class ResourceType(IntEnum):
 
 
 # What these could be configured with is not served: they have no configs, and none can be set.
-WITHOUT_CONFIGS = (ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+WITHOUT_CONFIGS = (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP)
 
 
-def check_resource_type(resource_type: int) -> ResourceType:
+def check_resource_type(resource_type: int) -> ConfigResourceType:
     """Raises InvalidRequest for kinds of resources that have no configs here."""
     try:
-        return ResourceType(resource_type)
+        return ConfigResourceType(resource_type)
     except ValueError:
         raise InvalidRequest(f"resources of type {resource_type} have no configs on this broker") from None
 
@@ -108,14 +108,14 @@ async def _alter(
         if is_duplicate:
             raise InvalidRequest("a resource is named twice")
         kind = check_resource_type(resource.resource_type)
-        if kind is ResourceType.BROKER_LOGGER:
+        if kind is ConfigResourceType.BROKER_LOGGER:
             check_broker_name(name, runtime.node_id, may_be_all=False)
             if alter_loggers is None:
                 raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
             alter_loggers(resource, validate_only)
         elif kind in WITHOUT_CONFIGS:
             _refuse_all(kind, resource)
-        elif kind is ResourceType.TOPIC:
+        elif kind is ConfigResourceType.TOPIC:
             await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)
         else:
             check_broker_name(name, runtime.node_id)
@@ -137,7 +137,7 @@ def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brok
     return configs
 
 
-def _refuse_all(kind: ResourceType, resource: Any) -> None:
+def _refuse_all(kind: ConfigResourceType, resource: Any) -> None:
     if not resource.resource_name:
         raise InvalidRequest("the resource has no name")
     alterations = [
@@ -147,7 +147,7 @@ def _refuse_all(kind: ResourceType, resource: Any) -> None:
     for each in alterations:
         sentence = f"there is no config {each.name} of {kind.name.lower().replace('_', ' ')}"
         # As in Kafka, each kind of resource has an error of its own for that.
-        is_of_metrics = kind is ResourceType.CLIENT_METRICS and each.operation == Operation.SET
+        is_of_metrics = kind is ConfigResourceType.CLIENT_METRICS and each.operation == Operation.SET
         raise InvalidRequest(sentence) if is_of_metrics else InvalidConfig(sentence)
 
 

@@ -135,7 +135,7 @@ def _begin(
     for topic in request.forgotten_topics_data:
         key = topic.topic_id if uses_topic_ids else topic.topic
         forgotten += [(key, index) for index in topic.partitions]
-    return fetch_sessions.begin(
+    fetch = fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         targets,
@@ -145,6 +145,9 @@ def _begin(
         is_follower=is_follower,
         now_ms=now_ms,
     )
+    if context.access is not None and not is_follower:
+        context.access.leave_denied_out(fetch)
+    return fetch
 
 
 def _refused_as_whole(

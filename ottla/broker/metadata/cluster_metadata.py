@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.histogram import Histogram
@@ -43,10 +43,13 @@ from ottla.cluster.store import (
     Transaction,
     Unavailable,
 )
-from ottla.cluster.updates import ImageUpdate, Understood, applied
+from ottla.cluster.updates import ImageUpdate, Understood, acls_in_slices, applied
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
 from ottla.security.scram_credential import ScramCredential
 from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclBinding
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
@@ -224,6 +227,7 @@ class ClusterMetadata:
         """None where it cannot be understood: that is said when it is applied."""
         topics: list[TopicInfo] = []
         credentials: dict[ScramUser, ScramCredential] = {}
+        acls: dict[str, AclBinding] = {}
         try:
             for some in topics_in_slices(snapshot.entries):
                 topics += some
@@ -231,7 +235,10 @@ class ClusterMetadata:
             for others in scram_credentials_in_slices(snapshot.entries):
                 credentials |= others
                 await next_step()
-            update = applied(self.image, snapshot, Understood(topics, credentials))
+            for more in acls_in_slices(snapshot.entries):
+                acls |= more
+                await next_step()
+            update = applied(self.image, snapshot, Understood(topics, credentials, acls))
         except StoreError:
             return None
         await next_step()
