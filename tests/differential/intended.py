@@ -183,19 +183,23 @@ def _is_beside_a_bad_batch(exchange: Exchange, difference: Difference) -> bool:
 
 def _is_after_a_batch(exchange: Exchange, difference: Difference) -> bool:
     """Bytes that follow the one batch of a partition, and are no whole batch."""
-    if not _is_produce(exchange) or not isinstance(exchange.ours, Answer):
+    if not _is_produce(exchange):
         return False
-    refused = {
-        f"responses[{topic.name}].partition_responses[{each.index}]"
-        for topic in exchange.ours.message.responses
-        for each in topic.partition_responses
-        if each.error_code == INVALID_RECORD
-    }
     cut = {
         f"responses[{topic.name}].partition_responses[{each.index}]"
         for topic in exchange.asked.request.topic_data
         for each in topic.partition_data
         if each.records and 0 < len(each.records) - _first_batch_size(each.records) < _first_batch_size(each.records)
+    }
+    if not isinstance(exchange.ours, Answer):
+        # With acks=0, a closed connection is all that says so.
+        is_closed = isinstance(exchange.ours, Closed) and isinstance(exchange.theirs, Silence)
+        return bool(cut) and exchange.asked.request.acks == 0 and exchange.asked.damage_seed is None and is_closed
+    refused = {
+        f"responses[{topic.name}].partition_responses[{each.index}]"
+        for topic in exchange.ours.message.responses
+        for each in topic.partition_responses
+        if each.error_code == INVALID_RECORD
     }
     return difference.path.rpartition(".")[0] in refused & cut
 
