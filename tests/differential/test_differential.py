@@ -8,6 +8,7 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -93,6 +94,22 @@ def test_rest_after_a_batch_may_close_where_nothing_is_answered(
     exchange = Exchange(asked, Closed(), theirs, [])
 
     assert name_of(exchange, Difference("outcome", exchange.ours, theirs)) == name
+
+
+@pytest.mark.parametrize(
+    ("types", "theirs", "name"),
+    [
+        ((99, 0), Silence(), "named twice"),
+        ((99, 2), Silence(), None),
+        ((99, 0), Answer(AlterConfigsResponse()), None),
+    ],
+)
+def test_unknown_types_of_one_name_may_go_unanswered(types: tuple[int, ...], theirs: Outcome, name: str | None) -> None:
+    resources = [AlterConfigsResource(resource_type=kind, resource_name="1") for kind in types]
+    ours = Answer(AlterConfigsResponse())
+    exchange = Exchange(Asked(AlterConfigsRequest(resources=resources), 1), ours, theirs, [])
+
+    assert name_of(exchange, Difference("outcome", ours, theirs)) == name
 
 
 @pytest.mark.parametrize(("limit", "name"), [(10, None), (11, "cursors")])
