@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from ottla.broker.config.alter import Alteration, Operation, check_alterations
+from ottla.broker.config.alter import Alteration, Operation, altered
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, KafkaError
@@ -114,7 +114,7 @@ async def _alter(
                 raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
             alter_loggers(resource, validate_only)
         elif kind in WITHOUT_CONFIGS:
-            _refuse_all(kind, resource)
+            _check_that_nothing_is_set(kind, resource)
         elif kind is ConfigResourceType.TOPIC:
             await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)
         else:
@@ -137,18 +137,16 @@ def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brok
     return configs
 
 
-def _refuse_all(kind: ConfigResourceType, resource: Any) -> None:
+def _check_that_nothing_is_set(kind: ConfigResourceType, resource: Any) -> None:
+    """As in Kafka, what is not there can be deleted, and each kind of resource has an error of its own for a value."""
     if not resource.resource_name:
         raise InvalidRequest("the resource has no name")
     alterations = [
         Alteration(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs
     ]
-    check_alterations(alterations)
-    for each in alterations:
-        sentence = f"there is no config {each.name} of {kind.name.lower().replace('_', ' ')}"
-        # As in Kafka, each kind of resource has an error of its own for that.
-        is_of_metrics = kind is ConfigResourceType.CLIENT_METRICS and each.operation == Operation.SET
-        raise InvalidRequest(sentence) if is_of_metrics else InvalidConfig(sentence)
+    for name in altered({}, alterations, {}, lambda _: None):
+        sentence = f"there is no config {name} of {kind.name.lower().replace('_', ' ')}"
+        raise InvalidRequest(sentence) if kind is ConfigResourceType.CLIENT_METRICS else InvalidConfig(sentence)
 
 
 def _result(result: Callable[..., T], resource: Any, error: KafkaError | None) -> T:
