@@ -6,7 +6,7 @@ are data, never syntax of a key.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import ACLS, Delete, Entry, Put, StoreError, Transaction
@@ -72,25 +72,31 @@ def _parsed(entry: Entry) -> AclBinding | None:
 # What an administrator asks for.
 
 
-def refusals_of(acls: Iterable[AclBinding]) -> list[KafkaError | None]:
-    """Why each cannot be created; None: it can."""
-    reasons = (why_not_created(acl) for acl in acls)
-    return [None if why is None else InvalidRequest(why) for why in reasons]
+def refusal_of(acl: AclBinding) -> KafkaError | None:
+    """Why it cannot be created; None: it can."""
+    why = why_not_created(acl)
+    return None if why is None else InvalidRequest(why)
+
+
+def check_creations(image: MetadataImage, keys: Iterable[str]) -> None:
+    """Raises InvalidRequest for too many new ones, of a request or of the cluster."""
+    new = sum(key not in image.acls for key in keys)
+    if new > ACLS_PER_REQUEST_MAX:
+        raise InvalidRequest(f"{new} new ACLs in one request, at most {ACLS_PER_REQUEST_MAX} are allowed")
+    if len(image.acls) + new > ACLS_MAX:
+        raise InvalidRequest(f"a cluster has at most {ACLS_MAX} ACLs")
 
 
 def create_acls(image: MetadataImage, wanted: Mapping[str, AclBinding]) -> Transaction:
-    """Those that do not exist yet. Raises InvalidRequest for too many, of the request or of the cluster."""
+    """Those that do not exist yet. Raises as `check_creations`."""
+    check_creations(image, wanted)
     new = {key: acl for key, acl in wanted.items() if key not in image.acls}
-    if len(new) > ACLS_PER_REQUEST_MAX:
-        raise InvalidRequest(f"{len(new)} new ACLs in one request, at most {ACLS_PER_REQUEST_MAX} are allowed")
-    if len(image.acls) + len(new) > ACLS_MAX:
-        raise InvalidRequest(f"a cluster has at most {ACLS_MAX} ACLs")
     return Transaction((), tuple(Put(key, acl_value(acl)) for key, acl in new.items()))
 
 
-def delete_acls(found: Iterable[Iterable[AclBinding]]) -> Transaction:
-    """All that the filters of a request have found, at once. Raises InvalidRequest for too many."""
-    keys = dict.fromkeys(acl_key(acl) for acls in found for acl in acls)
+def delete_acls(image: MetadataImage, keys: Collection[str]) -> Transaction:
+    """All that the filters of a request have found, at once, but those that are gone by now. Raises InvalidRequest for
+    too many."""
     if len(keys) > ACLS_PER_REQUEST_MAX:
         raise InvalidRequest(f"{len(keys)} ACLs would be deleted by one request, at most {ACLS_PER_REQUEST_MAX} can be")
-    return Transaction((), tuple(map(Delete, keys)))
+    return Transaction((), tuple(Delete(key) for key in keys if key in image.acls))

@@ -236,6 +236,11 @@ class MetadataImage:
     def topic_by_id(self, topic_id: bytes) -> TopicInfo | None:
         return self.topics_by_id.get(topic_id)
 
+    def name_of(self, topic_id: bytes) -> str:
+        """Of a topic; empty for an unknown id."""
+        topic = self.topics_by_id.get(topic_id)
+        return "" if topic is None else topic.name
+
     def partition(self, name: str, index: int) -> PartitionInfo | None:
         topic = self.topics.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None

@@ -1,7 +1,7 @@
 """Access control lists: who may do what with which resources (KIP-11, KIP-290). The numbers are those on the wire."""
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ottla.security.authentication import parse_principal
 
@@ -14,7 +14,15 @@ EVERYBODY = "User:*"
 NAME_LENGTH_MAX = 1_000
 
 
-class ResourceType(IntEnum):
+class _WireNumber(IntEnum):
+    """A number that stands for nothing is 0, UNKNOWN."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:  # noqa: ARG003
+        return cls(0)
+
+
+class ResourceType(_WireNumber):
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -24,24 +32,16 @@ class ResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ResourceType":  # noqa: ARG003
-        return cls.UNKNOWN
 
-
-class PatternType(IntEnum):
+class PatternType(_WireNumber):
     UNKNOWN = 0
     ANY = 1
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
 
-    @classmethod
-    def _missing_(cls, value: object) -> "PatternType":  # noqa: ARG003
-        return cls.UNKNOWN
 
-
-class AclOperation(IntEnum):
+class AclOperation(_WireNumber):
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -58,10 +58,6 @@ class AclOperation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
-
-    @classmethod
-    def _missing_(cls, value: object) -> "AclOperation":  # noqa: ARG003
-        return cls.UNKNOWN
 
 
 OPERATIONS_OF: dict[ResourceType, tuple[AclOperation, ...]] = {
@@ -97,15 +93,11 @@ OPERATIONS_OF: dict[ResourceType, tuple[AclOperation, ...]] = {
 `authorized_operations` fields of responses. An ACL with another one can be created, and allows nothing."""
 
 
-class Permission(IntEnum):
+class Permission(_WireNumber):
     UNKNOWN = 0
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Permission":  # noqa: ARG003
-        return cls.UNKNOWN
 
 
 class AclBinding(NamedTuple):

@@ -63,7 +63,7 @@ def test_acls_of_principals_or_of_resources_are_removed(broker: BrokerThread) ->
     [
         (("--topic", "t"), "name whom with --allow-principal or --deny-principal"),
         (("--allow-principal", "User:a"), "name what with --topic"),
-        (("--allow-principal", "alice", "--topic", "t"), "alice is no principal"),
+        (("--allow-principal", "alice", "--topic", "t"), "'alice' is no principal"),
         (("--allow-host", "10.0.0.1", "--topic", "t"), "--allow-host needs a principal"),
         (("--allow-principal", "User:a", "--producer"), "--producer needs --topic"),
         (("--allow-principal", "User:a", "--consumer", "--topic", "t"), "--consumer needs --topic and --group"),

@@ -92,9 +92,10 @@ def test_too_many_of_one_request_are_refused() -> None:
     with pytest.raises(InvalidRequest):
         create_acls(EMPTY, {acl_key(each): each for each in many})
     with pytest.raises(InvalidRequest):
-        delete_acls([many])
+        delete_acls(EMPTY, [acl_key(each) for each in many])
 
 
-def test_what_two_filters_find_is_deleted_once() -> None:
-    assert delete_acls([[acl()], [acl()]]).changes == (Delete(acl_key(acl())),)
+def test_what_is_gone_is_not_deleted_again() -> None:
+    image = applied(EMPTY, Snapshot([entry(acl())], 1)).image
+    assert delete_acls(image, [acl_key(acl(1)), acl_key(acl())]).changes == (Delete(acl_key(acl())),)
     assert acl_key(acl()).startswith(ACLS)

@@ -6,8 +6,8 @@ Those that users can notice are described in docs/compatibility.md too.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.config.definitions import SERVER_OPTIONS
-from ottla.broker.handlers.config_resources import ConfigResourceType
 from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.cluster.image import TRANSACTION_VERSION
 from ottla.protocol.messages.produce import ProduceResponse

@@ -149,8 +149,7 @@ class Access:
         """Of one fetch of a consumer, in a session or not, what it may not read, which the response says. A session
         keeps it, and it is looked at again in the next fetch."""
         for target in fetch.targets:
-            if not target.topic and (known := self.image.topic_by_id(target.topic_id)) is not None:
-                target.topic = known.name
+            target.topic = target.topic or self.image.name_of(target.topic_id)
         named = (target.topic for target in fetch.targets if target.topic)
         names = self.denied_names(AclOperation.READ, ResourceType.TOPIC, named)
         if not names:

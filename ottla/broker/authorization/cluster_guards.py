@@ -1,13 +1,15 @@
 """Guards of the APIs by which a cluster is administered: topics, configs, replicas, users, ACLs (§62.5)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.authorization.access import Access
 from ottla.broker.authorization.refusals import ERROR_OF, SENTENCE_OF, count_refusals
 from ottla.broker.authorization.topic_guards import cluster_operations
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.server.request_context import RequestContext
+from ottla.cluster.image import ZERO_ID
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
     alter_configs,
@@ -30,14 +32,12 @@ TOPIC_CODE = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 CLUSTER_CODE = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 NOT_ALLOWED = SENTENCE_OF[ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
 TOPIC_NOT_ALLOWED = SENTENCE_OF[ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-ZERO_ID = bytes(16)
-# The types of resources that have configs, as requests number them.
 _RESOURCE_OF_CONFIGS: Mapping[int, ResourceType] = {
-    2: ResourceType.TOPIC,
-    4: ResourceType.CLUSTER,
-    8: ResourceType.CLUSTER,
-    16: ResourceType.CLUSTER,
-    32: ResourceType.GROUP,
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
 }
 
 
@@ -260,7 +260,7 @@ def _refused_users(request: Any) -> Any:
 
 def _refused_user_changes(request: Any) -> Any:
     messages = alter_user_scram_credentials
-    users = _distinct(each.name for each in (*request.deletions, *request.upsertions))
+    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
     return messages.AlterUserScramCredentialsResponse(
         results=[
             messages.AlterUserScramCredentialsResult(user=user, error_code=CLUSTER_CODE, error_message=NOT_ALLOWED)
@@ -277,10 +277,6 @@ def _refused_creations(request: Any) -> Any:
 def _refused_deletions(request: Any) -> Any:
     result = delete_acls.DeleteAclsFilterResult(error_code=CLUSTER_CODE, error_message=NOT_ALLOWED)
     return delete_acls.DeleteAclsResponse(filter_results=[result] * len(request.filters))
-
-
-def _distinct(names: Iterable[str]) -> Sequence[str]:
-    return list(dict.fromkeys(names))
 
 
 GUARDS: dict[int, Callable[[Access, RequestContext, Any], Any | None]] = {

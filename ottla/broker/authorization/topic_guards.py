@@ -34,13 +34,12 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.records.batch import LOW_ATTRIBUTES, TRANSACTIONAL_BIT
 from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 
 TOPIC_CODE = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 NO_OFFSET = -1
 NO_ACKS = 0
-# Of a batch: the byte that has the transactional bit, and the bit.
-LOW_ATTRIBUTES, TRANSACTIONAL_BIT = 22, 0x10
 NULL_MEANS_ALL_SINCE = 1
 BY_ID_SINCE = 12
 
@@ -51,7 +50,8 @@ BY_ID_SINCE = 12
 def guard_produce(access: Access, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Batches say whether the request is transactional, and not its field (CVE-2018-17196)."""
     topics = request.topic_data
-    _name_topics(access, topics)
+    for topic in topics:
+        topic.name = topic.name or access.image.name_of(topic.topic_id)
     if _has_transactional_batch(topics):
         name = request.transactional_id
         if not name or not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
@@ -78,12 +78,6 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
 def _close_without_response(access: Access, code: ErrorCode) -> None:
     """The client waits for no response: what is allowed is appended, and the connection closes."""
     access.closes_with = f"produce with acks=0 was denied: {code.name}"
-
-
-def _name_topics(access: Access, topics: Iterable[TopicProduceData]) -> None:
-    for topic in topics:
-        if not topic.name and (known := access.image.topic_by_id(topic.topic_id)) is not None:
-            topic.name = known.name
 
 
 def _has_transactional_batch(topics: Iterable[TopicProduceData]) -> bool:
@@ -178,10 +172,7 @@ def _take_denied_topics(
     """Those that may not be described. An unknown id is answered as such: ids are no secret."""
 
     def name(topic: MetadataRequestTopic) -> str:
-        if not by_id:
-            return topic.name or ""
-        known = access.image.topic_by_id(topic.topic_id)
-        return "" if known is None else known.name
+        return access.image.name_of(topic.topic_id) if by_id else topic.name or ""
 
     denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, filter(None, map(name, asked)))
     refused = [topic for topic in asked if name(topic) in denied]

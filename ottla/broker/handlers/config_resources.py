@@ -6,10 +6,9 @@ answer are handed in.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, TypeVar
 
-from ottla.broker.config.alter import Alteration, Operation, altered
+from ottla.broker.config.alter import Alteration, ConfigResourceType, Operation, altered
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, KafkaError
@@ -17,14 +16,6 @@ from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, Kafk
 # The broker resource with this name stands for all brokers.
 ALL_BROKERS = ""
 MIN_ISR = "min.insync.replicas"
-
-
-class ConfigResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 # What these could be configured with is not served: they have no configs, and none can be set.

@@ -2,7 +2,7 @@
 
 from ottla.broker.handlers.describe_acls import check_authorizer
 from ottla.broker.metadata.acls import AclManager
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -18,7 +18,7 @@ async def handle(
     outcomes: list[KafkaError | None]
     try:
         check_authorizer(runtime)
-        outcomes = await acls.create([_binding(each) for each in request.creations])
+        outcomes = await acls.create(await in_slices(_binding, request.creations))
     except KafkaError as error:
         outcomes = [error] * len(request.creations)
     return CreateAclsResponse(results=list(map(_result, outcomes)))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.config.describe import (
     BrokerIdentity,
     ConfigEntry,
@@ -16,7 +17,6 @@ from ottla.broker.config.options import Kind
 from ottla.broker.handlers.config_resources import (
     ALL_BROKERS,
     WITHOUT_CONFIGS,
-    ConfigResourceType,
     check_broker_name,
     check_resource_type,
 )

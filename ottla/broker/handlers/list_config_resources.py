@@ -6,7 +6,7 @@ metrics, the only type that version 0 is about.
 
 from collections.abc import Collection, Iterable
 
-from ottla.broker.handlers.config_resources import ConfigResourceType
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import nodes_for
 from ottla.broker.server.request_context import RequestContext

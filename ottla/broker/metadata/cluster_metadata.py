@@ -122,6 +122,14 @@ class ClusterMetadata:
         found: Snapshot | Unavailable = await self.ask(self._store.read, prefix)
         return found
 
+    async def catch_up(self, prefix: str) -> None:
+        """Returns once the image has what the store has under `prefix` by now: another broker may have acknowledged
+        what this one has not heard of. Raises the KafkaError of a store that does not answer."""
+        stored = await self.read(prefix)
+        if isinstance(stored, Unavailable):
+            raise not_committed(stored)
+        await self.applied(max((entry.revision for entry in stored.entries), default=0))
+
     async def commit(self, transaction: Transaction) -> CommitResult:
         """One transaction to the store."""
         result: CommitResult = await self.ask(self._store.commit, transaction.expected, transaction.changes)
@@ -286,6 +294,14 @@ class ClusterMetadata:
 
 def _is_long(event: Snapshot | Changes) -> bool:
     return isinstance(event, Snapshot) and len(event.entries) > ENTRIES_PER_SLICE
+
+
+def not_committed(result: CommitResult, fewer: str = "change less in one request") -> KafkaError:
+    """Why an administrator's change was not made. `fewer`: what to do where it is too large for one transaction."""
+    if isinstance(result, TooLarge):
+        return PolicyViolation(f"{result.reason}: {fewer}")
+    why = f"the metadata store does not answer: {result.reason}" if isinstance(result, Unavailable) else "try again"
+    return error_for(ErrorCode.REQUEST_TIMED_OUT, why)
 
 
 def _refusal(result: CommitResult) -> KafkaError:

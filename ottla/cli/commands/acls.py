@@ -20,6 +20,7 @@ from ottla.security.acl import (
     Permission,
     ResourceType,
 )
+from ottla.security.authentication import parse_principal
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NAMED_OPERATIONS = [each.name for each in AclOperation if each not in (AclOperation.UNKNOWN, AclOperation.ANY)]
@@ -188,8 +189,10 @@ def _holders(options: dict[str, Any]) -> list[Holder]:
         if options[hosts] and not options[principals]:
             raise click.UsageError(f"--{hosts.replace('_', '-').removesuffix('s')} needs a principal to go with it")
         for principal in options[principals]:
-            if ":" not in principal:
-                raise click.UsageError(f"{principal} is no principal: one is written Type:Name, as in User:alice")
+            try:
+                parse_principal(principal)
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
             holders += [(principal, host, permission) for host in options[hosts] or (WILDCARD,)]
     return holders
 

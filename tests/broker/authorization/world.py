@@ -1,5 +1,6 @@
 """A broker with an authorizer, and clients that log in to it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from ottla.broker.config.server_security import STANDARD_AUTHORIZER
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.security.acl import AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
-from tests.broker.asking import Asking, Client
+from tests.broker.asking import Asking, Client, running
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
@@ -52,8 +53,6 @@ class Secured:
 
     async def client(self, user: str) -> Client:
         host, _, port = self.broker.bootstrap.rpartition(":")
-        import asyncio
-
         client = Client(*await asyncio.open_connection(host, int(port)))
         self.asking._clients.append(client)
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -71,21 +70,5 @@ class Secured:
 
 @asynccontextmanager
 async def secured(data_dir: Path, settings: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Secured]:
-    async with running_secured(data_dir, {**SECURED, **(settings or {})}, **parts) as asking:
+    async with running(data_dir, SECURED | (settings or {}), port=None, **parts) as asking:
         yield Secured(asking)
-
-
-@asynccontextmanager
-async def running_secured(data_dir: Path, settings: dict[str, str], **parts: Any) -> AsyncIterator[Asking]:
-    from ottla.broker.broker import Broker
-    from ottla.broker.config.server import ServerConfig
-    from tests.broker.asking import QUICK
-
-    broker = Broker(ServerConfig({**QUICK, **settings}), data_dir=data_dir, node_id=1, **parts)
-    await broker.start()
-    asking = Asking(broker)
-    try:
-        yield asking
-    finally:
-        await asking.close()
-        await broker.stop()
