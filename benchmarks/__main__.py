@@ -13,6 +13,7 @@ SUITES = (
     "bulk",
     "librdkafka",
     "requests",
+    "bytecodes",
     "footprint",
     "groups",
     "hops",

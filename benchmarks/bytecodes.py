@@ -165,12 +165,12 @@ def _commit_one_record(producer: TransactionalClient) -> None:
     producer.commit()
 
 
-def _serve_and_count(brokers: int, output: Path) -> None:
+def _serve_and_count(brokers: int, output: Path, settings: Sequence[str]) -> None:
     """Ends the process, as `ottla serve` does."""
     from ottla.cli.main import main as serve
 
     counter = BytecodeCounter()
-    port = processes.free_port()
+    port = processes.free_port(brokers)
 
     def send_and_report() -> None:
         try:
@@ -183,20 +183,20 @@ def _serve_and_count(brokers: int, output: Path) -> None:
     threading.Thread(target=send_and_report).start()
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         command, *options = processes.broker_command(directory)[3:]
-        settings = [word for setting in SETTINGS for word in ("--set", setting)]
-        sys.argv = ["ottla", command, *options, *settings, "--brokers", str(brokers)]
+        set_options = [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
+        sys.argv = ["ottla", command, *options, *set_options, "--brokers", str(brokers)]
         sys.argv[sys.argv.index("--listen") + 1] = f"127.0.0.1:{port}"
         counter.start()
         serve()
 
 
-def measure() -> dict[str, Counts]:
-    """Bytecodes by function, of each kind of request."""
+def measure(*settings: str) -> dict[str, Counts]:
+    """Bytecodes by function, of each kind of request. `settings` are properties as `--set` takes them."""
     results: dict[str, Counts] = {}
     for brokers in (1, 3):
         with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
             output = Path(directory) / "counts"
-            command = [sys.executable, "-m", "benchmarks.bytecodes", "--serve", str(brokers), str(output)]
+            command = [sys.executable, "-m", "benchmarks.bytecodes", "--serve", str(brokers), str(output), *settings]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             results |= json.loads(output.read_text())
     return results
@@ -221,10 +221,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bytecodes", description="Bytecodes of small requests.")
     parser.add_argument("--verbose", action="store_true", help="also the functions of each request")
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
-    parser.add_argument("--serve", nargs=2, metavar=("BROKERS", "OUTPUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs="+", metavar="WORD", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        _serve_and_count(int(options.serve[0]), Path(options.serve[1]))
+        brokers, output, *settings = options.serve
+        _serve_and_count(int(brokers), Path(output), settings)
         return
     results = measure()
     if options.json:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +135,15 @@ def unpin() -> None:
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+def free_port(in_a_row: int = 1) -> int:
+    """The first of so many ports that are free."""
+    while True:
+        with ExitStack() as stack, suppress(OSError, OverflowError):
+            first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = int(first.getsockname()[1])
+            for other in range(port + 1, port + in_a_row):
+                stack.enter_context(socket.create_server(("127.0.0.1", other)))
+            return port
 
 
 def _pin_server() -> None:

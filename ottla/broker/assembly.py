@@ -28,7 +28,8 @@ from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
-from ottla.broker.server.dispatch import PreparedFrames
+from ottla.broker.server.apis import Api
+from ottla.broker.server.dispatch import Handle, PreparedFrames
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 from ottla.broker.server.socket_server import Server
@@ -38,6 +39,7 @@ from ottla.broker.upkeep.log_manager import LogManager
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
+from ottla.security.authentication import parse_super_users
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
+    from ottla.broker.metadata.acls import AclManager
     from ottla.broker.replicas.partition_ends import EndsOfPartitions
     from ottla.coordinator.facts import Fact
 
@@ -258,7 +261,16 @@ class Parts:
             inter_broker_listener=listeners.inter_broker,
             part=self._part,
             sasl=listeners.sasl,
+            guarded=None if self.runtime.config.authorizer_class_name is None else self._make_guard(),
         )
+
+    def _make_guard(self) -> Callable[[Api, Handle], Handle]:
+        """Imported here: a broker without an authorizer starts without it."""
+        from ottla.broker.authorization.access import Authorization
+        from ottla.broker.authorization.guard import AuthorizationGuard
+
+        super_users = parse_super_users(self.runtime.config.super_users)
+        return AuthorizationGuard(Authorization(self.runtime, lambda: self.metadata.image, super_users)).guarded
 
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""
@@ -273,6 +285,13 @@ class Parts:
             inter_broker_listener=self.listeners.inter_broker,
             login=self.login,
         )
+
+    @cached_property
+    def acls(self) -> "AclManager":
+        """Imported here: a broker without ACLs starts without it."""
+        from ottla.broker.metadata.acls import AclManager
+
+        return AclManager(self.metadata)
 
     @cached_property
     def ends(self) -> "EndsOfPartitions":

@@ -13,6 +13,7 @@ COMMANDS = {
     "groups": "ottla.cli.commands.groups:groups",
     "transactions": "ottla.cli.commands.transactions:transactions",
     "users": "ottla.cli.commands.users:users",
+    "acls": "ottla.cli.commands.acls:acls",
     "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
     "doctor": "ottla.cli.commands.doctor:doctor",

@@ -43,8 +43,13 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {name!r}.{_guess(name, self.list_commands(ctx))}")
+            ctx.fail(f"No such command {name!r}.{_guess(name, self.list_commands(ctx), self._found_below(ctx, name))}")
         return super().resolve_command(ctx, args)
+
+    def _found_below(self, ctx: click.Context, name: str) -> list[str]:
+        """Commands of that name in the groups that this one has."""
+        groups = ((each, self.find_command(ctx, each)) for each in self.list_commands(ctx))
+        return [f"{each} {name}" for each, group in groups if isinstance(group, click.Group) and name in group.commands]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows: list[tuple[str, str]] = []
@@ -57,8 +62,8 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
 
-def _guess(name: str, names: list[str]) -> str:
-    close = get_close_matches(name, names, n=3)
+def _guess(name: str, names: list[str], below: list[str]) -> str:
+    close = get_close_matches(name, names, n=3) + below
     if not close:
         return f" There are {', '.join(names)}."
     return f" Did you mean {' or '.join(close)}?"

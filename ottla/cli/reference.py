@@ -103,8 +103,8 @@ another key or version ends its connection, as on Apache Kafka; an ApiVersions r
 with this table. Produce is advertised from version 0, also as on Apache Kafka, because librdkafka up to 2.11.0 looks
 for it.
 
-Record batches are of format 2 (Kafka 0.11 and later), uncompressed or with gzip, snappy, lz4 or zstd. TLS, SASL,
-ACLs and the consumer group protocol of KIP-848 are not served; clients learn it from this table.
+Record batches are of format 2 (Kafka 0.11 and later), uncompressed or with gzip, snappy, lz4 or zstd. TLS
+and the consumer group protocol of KIP-848 are not served; clients learn it from this table.
 """
 
 _CLI_INTRODUCTION = """\
@@ -217,8 +217,11 @@ def configuration_text() -> str:
 
 def apis_text() -> str:
     """The whole of docs/apis.md."""
-    rows = ((str(api.key), api.name, f"{api.min_version}–{api.max_version}") for api in APIS.values())
-    return "\n".join([_APIS_INTRODUCTION, _table(("key", "API", "versions"), rows)])
+    rows = (
+        (str(api.key), api.name, f"{api.min_version}–{api.max_version}", "; ".join(map(str, api.needs)))
+        for api in APIS.values()
+    )
+    return "\n".join([_APIS_INTRODUCTION, _table(("key", "API", "versions", "needs"), rows)])
 
 
 def cli_text() -> str:

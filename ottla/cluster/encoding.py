@@ -13,6 +13,7 @@ configs/topics/<name>       the topic's own configs
 configs/brokers/<id>        properties altered at run time for one broker; with no id, for all brokers
 scram/<mechanism>/<user>    a user's SCRAM credential (`scram_users`); of the name, what is not a letter, a digit or one
                             of `_.-~` is written as %XX
+acls/<hash>                 an ACL (`acls`), by a hash of its fields
 secrets/decoy               random bytes that the salts of users who do not exist are made from, written by the first
                             broker
 deleted/<topic id>          a deleted topic, and the brokers that may still have logs of it; each takes itself out

@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.cluster.overlay import Overlay
 from ottla.protocol.address import Address
 from ottla.security.scram_credential import ScramCredential, ScramHash
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclBinding
+    from ottla.security.acl_index import AclIndex
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -200,6 +204,10 @@ class MetadataImage:
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(
         default_factory=lambda: Overlay[ScramUser, ScramCredential]()
     )
+    acls: "Mapping[str, AclBinding]" = field(default_factory=lambda: Overlay["str", "AclBinding"]())
+    """By their keys in the store."""
+    acl_index: "AclIndex | None" = field(default=None, compare=False)
+    """The same as decisions look for them. None: there has been none yet."""
     decoy_secret: bytes = b""
     """Of the cluster: what the salts of users who do not exist are made from."""
     revision: int = field(default=0, compare=False)
@@ -228,6 +236,11 @@ class MetadataImage:
     def topic_by_id(self, topic_id: bytes) -> TopicInfo | None:
         return self.topics_by_id.get(topic_id)
 
+    def name_of(self, topic_id: bytes) -> str:
+        """Of a topic; empty for an unknown id."""
+        topic = self.topics_by_id.get(topic_id)
+        return "" if topic is None else topic.name
+
     def partition(self, name: str, index: int) -> PartitionInfo | None:
         topic = self.topics.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
@@ -255,6 +268,20 @@ class MetadataImage:
     def with_scram_credentials(self, changed: Mapping[ScramUser, ScramCredential | None]) -> "MetadataImage":
         """The image after credentials were written or, with None, deleted."""
         return replace(self, scram_credentials=_overlay(self.scram_credentials).with_changes(changed))
+
+    def with_acls(self, changed: "Mapping[str, AclBinding | None]") -> "MetadataImage":
+        """The image after ACLs were created or, with None, deleted; by their keys in the store."""
+        # Imported here: a broker without ACLs starts without it.
+        from ottla.security.acl_index import AclIndex
+
+        index = AclIndex() if self.acl_index is None else self.acl_index
+        removed = [acl for key in changed if (acl := self.acls.get(key)) is not None]
+        added = [acl for acl in changed.values() if acl is not None]
+        return replace(
+            self,
+            acls=_overlay(self.acls).with_changes(changed),
+            acl_index=index.with_changes(added=added, removed=removed),
+        )
 
     def with_brokers(self, changed: Mapping[int, BrokerInfo | None]) -> "MetadataImage":
         """The image after brokers were registered or altered, or (None) unregistered; in the order of their ids."""

@@ -20,6 +20,7 @@ from ottla.protocol.address import Address, parse_addresses
 ABSENT = 0
 NO_LEASE = 0
 
+ACLS = "acls/"
 # Keys with secret values: no text shows them.
 SCRAM = "scram/"
 SECRETS = "secrets/"

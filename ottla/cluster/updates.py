@@ -4,14 +4,16 @@ A change costs what it touches: a topic's tuple of partitions is copied once for
 rest of the image is shared with the one before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ottla.cluster.encoding import (
     BROKERS,
     CLUSTER_ID,
     CONTROLLER,
     DECOY_SECRET,
+    ENTRIES_PER_SLICE,
     FEATURES,
     LOG_ENDS,
     LOST_DATA,
@@ -41,8 +43,11 @@ from ottla.cluster.image import (
 )
 from ottla.cluster.overlay import Overlay
 from ottla.cluster.scram_users import scram_credential_of, scram_credentials_in_slices, scram_user
-from ottla.cluster.store import SCRAM, Changes, Entry, Snapshot
+from ottla.cluster.store import ACLS, SCRAM, Changes, Entry, Snapshot
 from ottla.security.scram_credential import ScramCredential
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,26 @@ class Understood:
 
     topics: Sequence[TopicInfo]
     scram_credentials: Mapping[ScramUser, ScramCredential]
+    acls: "Mapping[str, AclBinding]"
+    """By their keys."""
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Understood":
         """Raises StoreError."""
         credentials = {owner: each for some in scram_credentials_in_slices(entries) for owner, each in some.items()}
-        return cls(topics_of(entries), credentials)
+        acls = {key: acl for some in acls_in_slices(entries) for key, acl in some.items()}
+        return cls(topics_of(entries), credentials, acls)
+
+
+def acls_in_slices(entries: Sequence[Entry]) -> "Iterator[dict[str, AclBinding]]":
+    """The ACLs in what was read from a store, by key, a few at a time. Raises StoreError."""
+    stored = [entry for entry in entries if entry.key.startswith(ACLS)]
+    if stored:
+        # Imported here: a broker without ACLs starts without it.
+        from ottla.cluster.acls import acl_of
+
+        for start in range(0, len(stored), ENTRIES_PER_SLICE):
+            yield {entry.key: acl_of(entry) for entry in stored[start : start + ENTRIES_PER_SLICE]}
 
 
 def applied(image: MetadataImage, event: Snapshot | Changes, understood: Understood | None = None) -> ImageUpdate:
@@ -92,8 +111,12 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Underst
         controller_epoch=0,
         features=FINALIZED_BEFORE,
         scram_credentials=Overlay(understood.scram_credentials),
+        acls=Overlay["str", "AclBinding"](),
+        acl_index=None,
         decoy_secret=b"",
     )
+    if understood.acls:
+        fresh = fresh.with_acls(understood.acls)
     others = _Others(fresh, dict.fromkeys(image.brokers))
     others.put(snapshot.entries)
     after = others.image().with_topics(changed)
@@ -108,6 +131,8 @@ def _from_changes(image: MetadataImage, changes: Changes) -> ImageUpdate:
     credentials = _scram_credentials_after(changes)
     after = others.image().with_topics(topics) if topics else others.image()
     after = after.with_scram_credentials(credentials) if credentials else after
+    acls = _acls_after(changes)
+    after = after.with_acls(acls) if acls else after
     return _update(image, after, {name: _partitions_changed(image, after, name) for name in topics})
 
 
@@ -214,6 +239,13 @@ def _scram_credentials_after(changes: Changes) -> dict[ScramUser, ScramCredentia
         scram_user(key): None for key in changes.deletes if key.startswith(SCRAM)
     }
     return after | dict(scram_credential_of(entry) for entry in changes.puts if entry.key.startswith(SCRAM))
+
+
+def _acls_after(changes: Changes) -> "dict[str, AclBinding | None]":
+    after: dict[str, AclBinding | None] = {key: None for key in changes.deletes if key.startswith(ACLS)}
+    for some in acls_in_slices(changes.puts):
+        after |= some
+    return after
 
 
 # Brokers and the rest.

@@ -31,6 +31,9 @@ class LoggedOffset(NamedTuple):
 
     committed: CommittedOffset
     record_offset: int
+    is_transactional: bool = False
+    """It was committed in a transaction: its group reads what is committed, so that it ends at the last stable offset.
+    """
 
 
 class PendingOffsets:
@@ -159,7 +162,7 @@ class DurableState:
         if committed is None:
             self._skip("transactional offset commit value of an unknown version", record_offset)
         else:
-            self.pending.put(producer_id, key, LoggedOffset(committed, record_offset))
+            self.pending.put(producer_id, key, LoggedOffset(committed, record_offset, is_transactional=True))
 
     def _replay_metadata(self, group_id: str, value: bytes | None, record_offset: int) -> None:
         if value is None:

@@ -39,7 +39,7 @@ from ottla.replication.replica_reads import FollowerFetch, ReplicaReads
 from ottla.storage.log import AppendInfo, Log, Origin, VerificationGuard
 
 ACKS_ALL = -1
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_EPOCH = -1
 NO_LEADER = -1
 

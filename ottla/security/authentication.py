@@ -30,6 +30,19 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 """Who came by a listener without a login."""
 
 
+def parse_principal(text: str) -> Principal:
+    """Of `Type:Name`; the name may have colons. Raises ValueError."""
+    kind, colon, name = text.partition(":")
+    if not colon or not kind or not name:
+        raise ValueError(f"{text!r} is no principal: one is written Type:Name, as in User:alice")
+    return Principal(kind, name)
+
+
+def parse_super_users(text: str) -> frozenset[Principal]:
+    """Of `super.users`: separated by semicolons, since the names of certificates have commas. Raises ValueError."""
+    return frozenset(parse_principal(entry.strip()) for entry in text.split(";") if entry.strip())
+
+
 class Challenge(NamedTuple):
     """The exchange goes on: the client answers this token with one of its own."""
 

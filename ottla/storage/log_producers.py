@@ -4,6 +4,7 @@ After a truncation has taken some of their batches, the producers are read again
 of each segment, so this may read headers of a whole segment: seconds, if its batches are small.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,8 @@ from typing import NamedTuple
 from ottla.storage.batch_scan import InvalidBatchError, scan
 from ottla.storage.files import File, FileSystem, storage_error, write_atomically
 from ottla.storage.local_log import LocalLog, Segments
-from ottla.storage.producer_state import CorruptSnapshot, ProducerStateManager
+from ottla.storage.producer_snapshot import CorruptSnapshot
+from ottla.storage.producer_state import ProducerState, ProducerStateManager
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 
@@ -102,6 +104,8 @@ class LogProducers:
         self.seen_ms = loaded_at_ms
         """When a batch was last appended."""
         self._local = local
+        # Before the truncation, until they are read again.
+        self._known_before: Mapping[int, ProducerState] = {}
         self.configure()
 
     def configure(self) -> None:
@@ -120,6 +124,8 @@ class LogProducers:
             "restore the producers of",
             lambda: rebuild_producers(producers, self.snapshots, local.segments, local.log_end_offset, self.seen_ms),
         )
+        producers.add_batches_before(self._known_before)
+        self._known_before = {}
         return producers
 
     def _new_manager(self) -> ProducerStateManager:
@@ -136,10 +142,13 @@ class LogProducers:
 
     def forget(self) -> None:
         self._local.may_have_transactions = True
+        if self.has_loaded:
+            self._known_before = self.manager.states
         self.__dict__.pop("manager", None)
 
     def clear(self) -> None:
         """The log is empty."""
+        self._known_before = {}
         self.manager = self._new_manager()
 
     def write_snapshot(self, offset: int) -> None:
@@ -166,6 +175,7 @@ class LogProducers:
                 start_offset=start_offset,
                 end_offset=local.log_end_offset,
                 now_wall_ms=self.seen_ms,
+                known_before=self._known_before,
                 truncations=local.truncations,
             )
         except OSError as error:
@@ -179,6 +189,7 @@ class LogProducers:
         )
         if restore.is_complete and as_before and not self.has_loaded:
             self.manager = restore.producers
+            self._known_before = {}
 
 
 class _Piece(NamedTuple):
@@ -199,6 +210,7 @@ class ProducersRestore:
         start_offset: int,
         end_offset: int,
         now_wall_ms: int,
+        known_before: Mapping[int, ProducerState],
         truncations: int,
     ) -> None:
         self.producers = producers
@@ -209,6 +221,7 @@ class ProducersRestore:
         self._pieces = pieces
         self._start_offset = start_offset
         self._now_wall_ms = now_wall_ms
+        self._known_before = known_before
 
     def run(self) -> None:
         """An error leaves `is_complete` False: the log then reads by itself, and raises it."""
@@ -220,6 +233,7 @@ class ProducersRestore:
                     header = batch.header
                     if header.producer_id >= 0 and header.base_offset >= self._start_offset:
                         self.producers.replay(batch.view, header, self._now_wall_ms)
+            self.producers.add_batches_before(self._known_before)
             self.is_complete = True
         except (OSError, CorruptSnapshot, InvalidBatchError):
             pass

@@ -17,8 +17,6 @@ Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each p
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from struct import Struct
-from struct import error as struct_error
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -36,9 +34,9 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    crc32c,
 )
 from ottla.protocol.records.control import TransactionMarker, marker_of
+from ottla.storage.producer_snapshot import decode_snapshot, encode_entry, encode_snapshot
 from ottla.storage.transactions import AbortedTxn, OldestTransaction, Transactions
 from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
@@ -49,16 +47,6 @@ NO_OFFSET = -1
 
 SEQUENCE_MASK = 0x7FFFFFFF
 """Sequence numbers have 31 bits; after 2147483647 comes 0."""
-
-_SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEAD = Struct(">hI")
-_SNAPSHOT_COUNT = Struct(">i")
-# Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, open transaction.
-_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
-
-
-class CorruptSnapshot(Exception):
-    """The bytes are not a producer snapshot; an older one, or the log itself, has to do."""
 
 
 class DuplicateOf(NamedTuple):
@@ -285,12 +273,21 @@ class ProducerStateManager:
         self._guards.clear()
         self._transactions, self._confirmed_transactions = Transactions(), None
 
+    def add_batches_before(self, earlier: Mapping[int, ProducerState]) -> None:
+        """After `load` and `replay`: a snapshot has one batch of each producer, and what was known of this log before
+        it was truncated has up to four that precede it. They may come again too."""
+        for producer_id, state in self._states.items():
+            before = earlier.get(producer_id)
+            if before is not None and before.epoch == state.epoch and state.batches:
+                batches = _with_those_before(state.batches, before.batches)
+                self._states[producer_id] = state._replace(batches=batches)
+
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
-        entries = bytearray(_SNAPSHOT_COUNT.pack(len(self._states)))
+        entries = bytearray()
         for producer_id, state in self._states.items():
             last = state.batches[-1] if state.batches else _NO_BATCH
-            entries += _SNAPSHOT_ENTRY.pack(
+            entries += encode_entry(
                 producer_id,
                 state.epoch,
                 last.last_sequence,
@@ -300,7 +297,7 @@ class ProducerStateManager:
                 state.coordinator_epoch,
                 state.transaction_first_offset,
             )
-        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(entries)) + bytes(entries)
+        return encode_snapshot(entries)
 
     def load(self, snapshot: bytes, now_wall_ms: int) -> None:
         """Replace everything by what a snapshot holds. Raises CorruptSnapshot, and then changes nothing.
@@ -425,21 +422,19 @@ def _of_an_older_epoch(producer_id: int, epoch: int, seen: int) -> InvalidProduc
 
 
 def _snapshot_states(snapshot: bytes, now_wall_ms: int) -> Iterator[tuple[int, ProducerState]]:
-    try:
-        version, crc = _SNAPSHOT_HEAD.unpack_from(snapshot)
-        count = _SNAPSHOT_COUNT.unpack_from(snapshot, _SNAPSHOT_HEAD.size)[0]
-    except struct_error:
-        raise CorruptSnapshot(f"{len(snapshot)} bytes are too few for a producer snapshot") from None
-    if version != _SNAPSHOT_VERSION:
-        raise CorruptSnapshot(f"version {version} of a producer snapshot, {_SNAPSHOT_VERSION} expected")
-    if crc32c(memoryview(snapshot)[_SNAPSHOT_HEAD.size :]) != crc:
-        raise CorruptSnapshot("the checksum of the producer snapshot is not that of its bytes")
-    start = _SNAPSHOT_HEAD.size + _SNAPSHOT_COUNT.size
-    if len(snapshot) - start != count * _SNAPSHOT_ENTRY.size:
-        raise CorruptSnapshot(f"{count} producers announced in {len(snapshot)} bytes")
-    for entry in _SNAPSHOT_ENTRY.iter_unpack(memoryview(snapshot)[start:]):
+    for entry in decode_snapshot(snapshot):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction = entry
         first_sequence = (last_sequence - delta) & SEQUENCE_MASK
         batch = ProducerBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
         batches = (batch,) if last_offset >= 0 else ()
         yield producer_id, ProducerState(epoch, batches, timestamp, coordinator_epoch, transaction, now_wall_ms)
+
+
+def _with_those_before(
+    batches: tuple[ProducerBatch, ...], earlier: tuple[ProducerBatch, ...]
+) -> tuple[ProducerBatch, ...]:
+    oldest = batches[0]
+    for position, batch in enumerate(earlier):
+        if (batch.last_sequence, batch.last_offset) == (oldest.last_sequence, oldest.last_offset):
+            return (*earlier[:position], *batches)[-BATCHES_KEPT:]
+    return batches

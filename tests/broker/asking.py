@@ -69,10 +69,16 @@ class Asking:
 
 @asynccontextmanager
 async def running(
-    data_dir: Path, settings: dict[str, str] | None = None, *, crash: bool = False, **parts: Any
+    data_dir: Path,
+    settings: dict[str, str] | None = None,
+    *,
+    port: int | None = 0,
+    crash: bool = False,
+    **parts: Any,
 ) -> AsyncIterator[Asking]:
-    """`crash=True` leaves the data as a killed process would: nothing is closed cleanly."""
-    broker = Broker(ServerConfig({**QUICK, **(settings or {})}), data_dir=data_dir, port=0, node_id=1, **parts)
+    """`port=None`: the settings say where it listens. `crash=True` leaves the data as a killed process would: nothing
+    is closed cleanly."""
+    broker = Broker(ServerConfig({**QUICK, **(settings or {})}), data_dir=data_dir, port=port, node_id=1, **parts)
     await broker.start()
     asking = Asking(broker)
     try:

@@ -43,7 +43,7 @@ ASK = ApiVersionsRequest()
 @pytest.fixture(autouse=True)
 def endless_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a connection handles in an event is here what it has received, however slow the machine is."""
-    monkeypatch.setattr(turns, "TURN_MS", 1 << 30)
+    monkeypatch.setattr(turns, "TURN_NS", 1 << 30)
 
 
 async def test_frames_may_arrive_byte_by_byte(tmp_path: Path) -> None:

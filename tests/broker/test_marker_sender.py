@@ -236,7 +236,16 @@ def test_markers_wait_for_what_a_new_coordinator_has_loaded() -> None:
         coordinator = next(node for node in nodes if node.node_id == node_id)
         state = coordinator.broker.replicas.find("__transaction_state", 0)
         assert state is not None
-        began_at, state.leader_epoch_start = state.leader_epoch_start, state.log.log_end_offset + 100
+        began_at, markers = state.leader_epoch_start, coordinator.broker.parts.transactions.markers
+        route = markers._route
+
+        def route_as_loaded(order: Any) -> None:
+            """The decision is one that this coordinator has loaded and not committed: it has decided nothing itself."""
+            state.leader_epoch_start = state.log.log_end_offset + 100
+            markers._route = route
+            route(order)
+
+        markers._route = route_as_loaded
         assert await producer.end(commit=True) is NONE
         await asyncio.sleep(5)
         assert [replica(leader_of(nodes, "t", index), index).log.log_end_offset for index in range(3)] == [1, 1, 1]

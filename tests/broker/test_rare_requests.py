@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.server.request_context import TOPIC_OPERATIONS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import alter_configs
+from ottla.protocol.messages import incremental_alter_configs as incremental
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignableTopic,
@@ -29,6 +30,8 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 from tests.broker.asking import Asking, running
 from tests.broker.requests import epoch_end, fetch, list_offsets, metadata, produce, topic
 from tests.broker.wire import batch, values_of
+
+SET, DELETE, APPEND, SUBTRACT, NO_OPERATION = range(5)
 
 GROUP_READY = FindCoordinatorRequest(coordinator_keys=["g"])
 NOT_SET = -(2**31)
@@ -245,6 +248,33 @@ async def test_unknown_configs_of_metrics_and_groups_are_refused(tmp_path: Path)
 
         invalid = ErrorCode.INVALID_REQUEST
         assert codes == [[invalid, ErrorCode.INVALID_CONFIG], [invalid, invalid]]
+
+
+@pytest.mark.parametrize(
+    ("operations", "of_metrics", "of_groups"),
+    [
+        ((DELETE,), ErrorCode.NONE, ErrorCode.NONE),
+        ((DELETE, SET), ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG),
+        ((SET, APPEND), ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG),
+        ((SUBTRACT,), ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG),
+        ((DELETE, NO_OPERATION), ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_only_deleting_can_be_done_to_metrics_and_groups(
+    tmp_path: Path, operations: tuple[int, ...], of_metrics: ErrorCode, of_groups: ErrorCode
+) -> None:
+    """What is not set can be deleted. As in Kafka, that something is no list comes before unknown names."""
+    configs = [
+        incremental.AlterableConfig(name=f"no.such.{number}", config_operation=operation, value="1")
+        for number, operation in enumerate(operations)
+    ]
+    resources = [
+        incremental.AlterConfigsResource(resource_type=kind, resource_name="x", configs=configs) for kind in (16, 32)
+    ]
+    async with running(tmp_path) as broker:
+        answer = await broker.ask(incremental.IncrementalAlterConfigsRequest(resources=resources), 1)
+
+    assert [each.error_code for each in answer.responses] == [of_metrics, of_groups]
 
 
 async def test_sync_with_an_empty_protocol_is_about_the_member_first(tmp_path: Path) -> None:

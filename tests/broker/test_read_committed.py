@@ -15,7 +15,7 @@ from ottla.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     TopicRequest,
 )
-from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsResponse
 from tests.broker.requests import list_offsets
 from tests.broker.transactions import ended, mark, marker, written
@@ -81,6 +81,25 @@ async def test_answer_ends_at_the_first_open_transaction(tmp_path: Path) -> None
         assert (committed.high_watermark, committed.last_stable_offset, committed.aborted_transactions) == (4, 1, [])
         assert values_of(uncommitted.records)[:3] == [b"plain", b"open", b"decided"]
         assert (uncommitted.last_stable_offset, uncommitted.aborted_transactions) == (1, None)
+
+
+@pytest.mark.parametrize("names_replica", [{"replica_id": -3}, {"replica_state": ReplicaState(replica_id=-3)}])
+async def test_future_replica_reads_what_is_uncommitted(tmp_path: Path, names_replica: dict[str, Any]) -> None:
+    """As in Kafka, whatever its isolation level is."""
+    version = 15 if "replica_state" in names_replica else 12
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        written(broker, "t", "open", producer=7)
+        topic_id = broker.metadata.image.topics["t"].topic_id
+        request = fetch_request("t", isolation_level=READ_COMMITTED, **names_replica)
+        if version == 15:
+            request.topics[0].topic_id = topic_id
+
+        response = await client.call(request, FetchResponse, version)
+
+        answer = response.responses[0].partitions[0]
+        assert values_of(answer.records) == [b"open"]
+        assert (answer.high_watermark, answer.last_stable_offset, answer.aborted_transactions) == (1, 0, None)
 
 
 async def test_reader_in_the_middle_learns_what_was_aborted(tmp_path: Path) -> None:

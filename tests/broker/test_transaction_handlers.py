@@ -237,3 +237,17 @@ async def test_a_silent_producer_is_aborted_after_its_timeout(tmp_path: Path) ->
         await until(lambda: stable(broker))
 
         assert await producer.end(commit=True) is ErrorCode.PRODUCER_FENCED
+
+
+async def test_a_coordinator_is_silent_on_what_may_be_cut_off(tmp_path: Path) -> None:
+    """What a new coordinator has loaded counts when the high watermark has passed it: a partition that is part of the
+    transaction already gets no record that would have to be committed first."""
+    async with running_broker(tmp_path) as broker:
+        producer = await began(broker, 0)
+        (replica,) = (each for each in broker.replicas.of_topic(TRANSACTION_STATE) if each.log.log_end_offset)
+        began_at, replica.leader_epoch_start = replica.leader_epoch_start, replica.log.log_end_offset + 1
+
+        assert await verified(broker, producer, 0) == {0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+        replica.leader_epoch_start = began_at
+        assert await verified(broker, producer, 0) == {0: NONE}

@@ -31,6 +31,8 @@ from tests.fakes.frames import build_request_frame
 
 ASK = ApiVersionsRequest()
 
+MS = 1_000_000
+
 
 class Steps:
     """The loop: actions run in the step after the one that has asked for them."""
@@ -60,7 +62,7 @@ def connected(broker: Broker) -> tuple[Connection, FakeTransport]:
 @pytest.fixture
 def shortest_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn is over whenever a connection looks."""
-    monkeypatch.setattr(turns_module, "TURN_MS", 0)
+    monkeypatch.setattr(turns_module, "TURN_NS", 0)
 
 
 def test_each_step_gives_one_turn_in_the_order_of_arrival() -> None:
@@ -101,9 +103,12 @@ def test_connections_share_the_time_of_a_step() -> None:
     steps = Steps()
     turns = Turns(steps.soon)
 
-    assert [turns.is_over(began_ms=100, now_ms=101), turns.is_over(began_ms=101, now_ms=102)] == [False, True]
+    assert [
+        turns.is_over(began_ns=100 * MS, now_ns=101 * MS),
+        turns.is_over(began_ns=101 * MS, now_ns=102 * MS),
+    ] == [False, True]
     steps.step()
-    assert not turns.is_over(began_ms=102, now_ms=103)
+    assert not turns.is_over(began_ns=102 * MS, now_ns=103 * MS)
     steps.step()
 
     assert steps.actions == []
@@ -112,9 +117,9 @@ def test_connections_share_the_time_of_a_step() -> None:
 def test_a_turn_that_was_waited_for_is_a_whole_one() -> None:
     steps, found = Steps(), list[bool]()
     turns = Turns(steps.soon)
-    turns.wait(lambda: found.append(turns.is_over(began_ms=110, now_ms=111)))
+    turns.wait(lambda: found.append(turns.is_over(began_ns=110 * MS, now_ns=111 * MS)))
 
-    assert turns.is_over(began_ms=100, now_ms=105)
+    assert turns.is_over(began_ns=100 * MS, now_ns=105 * MS)
     steps.step()
 
     assert found == [False]

@@ -32,6 +32,7 @@ def error_of(*arguments: str) -> str:
 
 def test_misspelled_command_is_answered_with_a_guess() -> None:
     assert error_of("topcs", "list") == "Error: No such command 'topcs'. Did you mean topics?"
+    assert error_of("reassign") == "Error: No such command 'reassign'. Did you mean partitions reassign?"
     assert error_of("groups", "descibe") == "Error: No such command 'descibe'. Did you mean describe?"
     assert error_of("cluster", "xyz") == "Error: No such command 'xyz'. There are health, status, unregister."
 

@@ -2,40 +2,24 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clients.go_programs import built
 from tests.conftest import QUICK_GROUPS
 from tests.served import ServedBroker
 
 SOURCES = Path(__file__).parent / "go"
-BUILD_WITHIN_S = 120
 SCENARIO_WITHIN_S = 60
 SUITE_WITHIN_S = 600
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the built scenarios; skips where there is no Go, or the module cannot be had."""
-    if shutil.which("go") is None:
-        pytest.skip("go is not installed")
-    directory = tmp_path_factory.mktemp("go")
-    # Neither optimized nor with C: the scenarios run for seconds, and a first build compiles Go's whole library.
-    build = ["go", "build", "-gcflags=all=-N -l", "-o", str(directory), "./..."]
-    environment = os.environ | {"CGO_ENABLED": "0"}
-    try:
-        done = subprocess.run(
-            build, cwd=SOURCES, env=environment, capture_output=True, text=True, timeout=BUILD_WITHIN_S
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"go did not build the scenario within {BUILD_WITHIN_S} s")
-    if done.returncode != 0:
-        pytest.skip(f"go cannot build the scenarios: {done.stderr[-300:]}")
-    return directory
+    return built(SOURCES, tmp_path_factory.mktemp("go"))
 
 
 def said(broker: ServedBroker, program: Path) -> Any:

@@ -35,6 +35,7 @@ class Tool(NamedTuple):
 
 AT = "--bootstrap-server SERVER"
 NODE_ID = 0
+LOGGERS = f"--entity-type broker-loggers --entity-name {NODE_ID}"
 FILES = {
     "move.json": f'{{"version":1,"partitions":[{{"topic":"t","partition":0,"replicas":[{NODE_ID}]}}]}}',
     "delete.json": '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":0}]}',
@@ -62,6 +63,15 @@ SERVED = [
         "kafka.admin.ConfigCommand",
         f"{AT} --describe --entity-type brokers --entity-default",
         "DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=1",
+    ),
+    Tool(
+        "configs of loggers",
+        "kafka.admin.ConfigCommand",
+        f"{AT} --alter --add-config ottla.group=DEBUG {LOGGERS}",
+        "Completed updating config for broker-logger 0.",
+    ),
+    Tool(
+        "configs of loggers described", "kafka.admin.ConfigCommand", f"{AT} --describe {LOGGERS}", "ottla.group=DEBUG"
     ),
     Tool("log-dirs", TOOLS + "LogDirsCommand", f"{AT} {LOGS}", '"partition":"t-1"'),
     Tool(
@@ -150,7 +160,8 @@ SERVED = [
     Tool("e2e-latency", TOOLS + "EndToEndLatency", "SERVER t 5 all 10", "Avg latency"),
 ]
 NOT_SERVED = [
-    Tool("acls", TOOLS + "AclCommand", f"{AT} --list", "does not support DESCRIBE_ACLS", 1),
+    # This broker has no authorizer.
+    Tool("acls", TOOLS + "AclCommand", f"{AT} --list", "SecurityDisabledException: No Authorizer is configured.", 1),
     Tool(
         "delegation-tokens",
         TOOLS + "DelegationTokenCommand",

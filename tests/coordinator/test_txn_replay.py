@@ -26,7 +26,8 @@ CONFIG = GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_minut
 KEYS = tuple((group_id, "t", partition) for group_id in GROUPS for partition in PARTITIONS)
 
 Key = tuple[str, str, int]
-Committed = dict[Key, int]
+Committed = dict[Key, tuple[int, bool]]
+"""Offsets, and whether they were committed in a transaction."""
 Pending = set[Key]
 
 
@@ -43,8 +44,10 @@ def model(log: list[Batch]) -> tuple[Committed, Pending]:
             for index, batch in enumerate(log)
             for value in _values_since_removal(log, key, index)
         ]
-        outcomes = [(offset, _outcome(log, batch, index)) for offset, batch, index in values]
-        final = [offset for offset, outcome in outcomes if outcome]
+        outcomes = [
+            ((offset, batch.producer_id is not None), _outcome(log, batch, index)) for offset, batch, index in values
+        ]
+        final = [committed_as for committed_as, outcome in outcomes if outcome]
         if final:
             committed[key] = final[-1]
         if any(outcome is None for _, outcome in outcomes):
@@ -146,7 +149,7 @@ STEPS = st.sampled_from([COMMITS, COMMITS, ENDS, OTHERS]).flatmap(lambda steps: 
 
 def state_of(durable: DurableState) -> tuple[Committed, Pending]:
     committed = {
-        (group_id, *partition): logged.committed.offset
+        (group_id, *partition): (logged.committed.offset, logged.is_transactional)
         for group_id, offsets in durable.offsets.items()
         for partition, logged in offsets.items()
     }
@@ -173,7 +176,7 @@ def check(world: TransactionWorld) -> None:
     committed, pending = model(world.passed)
     for group_id, topic, partition in KEYS:
         key = (group_id, topic, partition)
-        assert shell.committed(topic, partition, group_id) == committed.get(key, -1)
+        assert shell.committed(topic, partition, group_id) == committed.get(key, (-1, False))[0]
         if OffsetCommitKey(*key) not in in_flight:
             found = shell.fetch(topic, partition, group_id=group_id, require_stable=True)
             assert (found.error is ErrorCode.UNSTABLE_OFFSET_COMMIT) is (key in pending)

@@ -1,7 +1,8 @@
 """`python -m tests.differential --exchanges N --seed S`: the same requests for Ottla and for Apache Kafka 4.1.
 
 What they answer differently, and is not among the intended differences, is printed with its request; the exit status is
-then 1. `--episode` repeats one episode. Without it and `--api`, both play the scripts of transactions at the end.
+then 1. `--episode` repeats one episode and prints whole requests. Without it and `--api`, both play the scripts of
+transactions at the end.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def print_differing_scripts(addresses: tuple[Address, Address]) -> int:
 
 def run(addresses: tuple[Address, Address], options: argparse.Namespace, barrier: Barrier | None) -> Report:
     """As many episodes as it takes for so many exchanges; `barrier` is that of a broker of Kafka's."""
-    report = Report(options.seed)
+    report = Report(options.seed, shows_whole_requests=options.episode is not None)
     for number, exchange in _exchanges(addresses, options, barrier):
         report.add(number, exchange)
     return report

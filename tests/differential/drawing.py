@@ -103,6 +103,15 @@ class Drawing:
             "QuorumTopic.topic_name": lambda: rng.choice(("__cluster_metadata", world.topic(rng))),
             "session_id": lambda: world.ids.session(rng),
             "resource_type": lambda: rng.choice(CONFIG_TYPES),
+            # Apache Kafka closes the connection where it does not know one of these.
+            "AclCreation.resource_type": lambda: rng.choice((2, 3, 4, 5)),
+            "resource_type_filter": lambda: rng.choice((1, 2, 3, 4, 5, 6)),
+            "resource_pattern_type": lambda: rng.choice((3, 4)),
+            "pattern_type_filter": lambda: rng.choice((1, 2, 3, 4)),
+            "operation": lambda: rng.choice(range(2, 13)),
+            "permission_type": lambda: rng.choice((2, 3)),
+            "principal": lambda: rng.choice(("User:alice", "User:*", "alice")),
+            "host": lambda: rng.choice(("*", "10.0.0.1")),
             "config_operation": lambda: rng.choice(OPERATIONS),
             "salt": lambda: rng.choice((b"8 bytes.", b"a salt of seventeen")),
         }

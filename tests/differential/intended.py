@@ -6,6 +6,7 @@ Those that users can notice are described in docs/compatibility.md too.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.cluster.image import TRANSACTION_VERSION
@@ -124,7 +125,17 @@ def _is_fixed_here(exchange: Exchange, difference: Difference) -> bool:
 def _is_about_one_thing_twice(exchange: Exchange, difference: Difference) -> bool:
     ids = [each.topic_id for each in getattr(exchange.asked.request, "topics", None) or () if hasattr(each, "topic_id")]
     named = [topic_id for topic_id in ids if any(topic_id)]
-    return not _is_produce(exchange) and (names_something_twice(exchange.asked.request) or len(set(named)) < len(named))
+    is_twice = names_something_twice(exchange.asked.request) or len(set(named)) < len(named)
+    return not _is_produce(exchange) and (is_twice or _is_unanswered_of_unknown_types(exchange))
+
+
+def _is_unanswered_of_unknown_types(exchange: Exchange) -> bool:
+    """To Kafka all unknown types of resources are one type."""
+    if exchange.asked.api.name != "AlterConfigs" or not isinstance(exchange.theirs, Silence):
+        return False
+    resources = exchange.asked.request.resources
+    names = [each.resource_name for each in resources if each.resource_type not in set(ConfigResourceType)]
+    return len(set(names)) < len(names)
 
 
 def _is_of_a_coordinators_log(exchange: Exchange, difference: Difference) -> bool:
@@ -183,19 +194,23 @@ def _is_beside_a_bad_batch(exchange: Exchange, difference: Difference) -> bool:
 
 def _is_after_a_batch(exchange: Exchange, difference: Difference) -> bool:
     """Bytes that follow the one batch of a partition, and are no whole batch."""
-    if not _is_produce(exchange) or not isinstance(exchange.ours, Answer):
+    if not _is_produce(exchange):
         return False
-    refused = {
-        f"responses[{topic.name}].partition_responses[{each.index}]"
-        for topic in exchange.ours.message.responses
-        for each in topic.partition_responses
-        if each.error_code == INVALID_RECORD
-    }
     cut = {
         f"responses[{topic.name}].partition_responses[{each.index}]"
         for topic in exchange.asked.request.topic_data
         for each in topic.partition_data
         if each.records and 0 < len(each.records) - _first_batch_size(each.records) < _first_batch_size(each.records)
+    }
+    if not isinstance(exchange.ours, Answer):
+        # With acks=0, a closed connection is all that says so.
+        is_closed = isinstance(exchange.ours, Closed) and isinstance(exchange.theirs, Silence)
+        return bool(cut) and exchange.asked.request.acks == 0 and exchange.asked.damage_seed is None and is_closed
+    refused = {
+        f"responses[{topic.name}].partition_responses[{each.index}]"
+        for topic in exchange.ours.message.responses
+        for each in topic.partition_responses
+        if each.error_code == INVALID_RECORD
     }
     return difference.path.rpartition(".")[0] in refused & cut
 
@@ -269,6 +284,11 @@ def _is_damaged(exchange: Exchange, difference: Difference) -> bool:
     if asked.damage_seed is None or not isinstance(exchange.ours, Closed):
         return False
     return why_unreadable(asked) == "text that is not UTF-8"
+
+
+def _has_no_acl_number(exchange: Exchange, difference: Difference) -> bool:
+    is_of_acls = exchange.asked.api.name in ("CreateAcls", "DescribeAcls", "DeleteAcls")
+    return is_of_acls and isinstance(exchange.ours, Answer) and isinstance(exchange.theirs, Closed)
 
 
 # Kafka refuses their names by failing.
@@ -401,6 +421,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("auto-created", "Metadata that creates a topic answers when it is there.", _is_auto_created),
     Intended("share groups", "They are not served.", _is_of_share_groups),
     Intended("false followers", "Who is no broker may not fetch as one.", _claims_to_be_a_broker),
+    Intended("numbers of ACLs", "A request with one that there is not is answered.", _has_no_acl_number),
     Intended("damaged requests", "Text that is no UTF-8 ends the connection.", _is_damaged),
     Intended("server errors", "Where Kafka fails (-1), the error of its other answers for the like.", _fails_in_kafka),
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),

@@ -11,9 +11,10 @@ REQUEST_CHARACTERS_MAX = 500
 
 
 class Report:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, shows_whole_requests: bool = False) -> None:
         self.unexpected: dict[tuple[str, str], tuple[int, Exchange, Difference]] = {}
         self._seed = seed
+        self._shows_whole_requests = shows_whole_requests
         self._exchanges = 0
         self._answers: Counter[str] = Counter()
         self._intended: Counter[str] = Counter()
@@ -37,7 +38,8 @@ class Report:
     def print(self, took_s: float, ready_s: float) -> None:
         for kind, (number, exchange, difference) in list(self.unexpected.items())[:SHOWN_MAX]:
             print(f"DIFFERENT {exchange.asked.api.name} {difference} ({self._unexpected[kind]} times)")
-            print(f"    {shortened(str(exchange.asked), REQUEST_CHARACTERS_MAX)}")
+            asked = str(exchange.asked)
+            print(f"    {asked if self._shows_whole_requests else shortened(asked, REQUEST_CHARACTERS_MAX)}")
             print(f"    again: python -m tests.differential --seed {self._seed} --episode {number}")
         if len(self.unexpected) > SHOWN_MAX:
             print(f"and {len(self.unexpected) - SHOWN_MAX} kinds more")

@@ -8,6 +8,7 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -16,11 +17,13 @@ from ottla.protocol.messages.describe_topic_partitions import (
 )
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.metadata import MetadataRequestTopic
-from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.broker.requests import produce
+from tests.broker.wire import batch
 from tests.differential.__main__ import run
 from tests.differential.brokers import SHARED
 from tests.differential.comparing import Difference, Missing
-from tests.differential.connection import Address, Answer
+from tests.differential.connection import Address, Answer, Closed, Outcome, Silence
 from tests.differential.drawing import Drawing, names_something_twice
 from tests.differential.exchange import Asked, Exchange, damaged, is_alike, why_unreadable
 from tests.differential.intended import INT32_MAX, name_of
@@ -72,6 +75,41 @@ def test_leader_of_the_first_generation_may_not_differ(generation: int, name: st
 
     assert name_of(exchange, difference) == name
     assert name_of(exchange, Difference("error_code", 0, 25)) is None
+
+
+@pytest.mark.parametrize(
+    ("acks", "rest", "damage_seed", "theirs", "name"),
+    [
+        (0, b"\x00", None, Silence(), "after a batch"),
+        (0, b"\x00", 3, Silence(), None),
+        (0, b"", None, Silence(), None),
+        (0, b"\x00", None, Answer(ProduceResponse()), None),
+        (1, b"\x00", None, Silence(), None),
+    ],
+)
+def test_rest_after_a_batch_may_close_where_nothing_is_answered(
+    acks: int, rest: bytes, damage_seed: int | None, theirs: Outcome, name: str | None
+) -> None:
+    asked = Asked(produce("t", records=batch(b"x") + rest, acks=acks), 9, damage_seed)
+    exchange = Exchange(asked, Closed(), theirs, [])
+
+    assert name_of(exchange, Difference("outcome", exchange.ours, theirs)) == name
+
+
+@pytest.mark.parametrize(
+    ("types", "theirs", "name"),
+    [
+        ((99, 0), Silence(), "named twice"),
+        ((99, 2), Silence(), None),
+        ((99, 0), Answer(AlterConfigsResponse()), None),
+    ],
+)
+def test_unknown_types_of_one_name_may_go_unanswered(types: tuple[int, ...], theirs: Outcome, name: str | None) -> None:
+    resources = [AlterConfigsResource(resource_type=kind, resource_name="1") for kind in types]
+    ours = Answer(AlterConfigsResponse())
+    exchange = Exchange(Asked(AlterConfigsRequest(resources=resources), 1), ours, theirs, [])
+
+    assert name_of(exchange, Difference("outcome", ours, theirs)) == name
 
 
 @pytest.mark.parametrize(("limit", "name"), [(10, None), (11, "cursors")])

@@ -130,6 +130,7 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "endpoint_type": (2, 9, 0),
     "response_partition_limit": (0, -1),
     "resource_type": (0, 1, 8, 16, 32, 99, -1),
+    "AclCreation.resource_type": (2, 3, 4, 5),
     "config_operation": (4, 9, -1),
     "configuration_keys": ("no.such", ""),
     "value": ("", " ", "soon", "-2", "1e3", "0x10", "1_000", "9" * 30),

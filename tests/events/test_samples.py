@@ -4,7 +4,13 @@ import pytest
 
 from ottla.broker.events.broker_facts import CommitsSummedUp, LagSampled
 from ottla.broker.events.samples import Commits, LagSamples
+from ottla.coordinator.durable_state import LoggedOffset
 from ottla.coordinator.facts import OffsetsCommitted
+from ottla.coordinator.records import CommittedOffset
+
+
+def logged(offset: int, *, is_transactional: bool = False) -> LoggedOffset:
+    return LoggedOffset(CommittedOffset(offset, -1, "", 0, None), 0, is_transactional)
 
 
 def test_commits_are_summed_up_by_member() -> None:
@@ -29,10 +35,11 @@ def test_commits_beyond_the_members_counted_are_lost() -> None:
 
 
 def test_lag_is_sampled_by_group_and_topic_in_partition_order() -> None:
-    groups = [("g", True, {("t", 1): 5, ("u", 0): 9, ("t", 0): 7, ("ottla.events", 0): 3})]
+    offsets = {("t", 1): 5, ("u", 0): 9, ("t", 0): 7, ("ottla.events", 0): 3}
+    groups = [("g", True, {key: logged(offset) for key, offset in offsets.items()})]
     ends = {("t", 0): 10, ("u", 0): 9}
 
-    assert LagSamples().sample(groups, lambda topic, partition: ends.get((topic, partition))) == [
+    assert LagSamples().sample(groups, lambda topic, partition, _: ends.get((topic, partition))) == [
         LagSampled(group_id="g", topic="t", partition=(0, 1), committed=(7, 5), end=(10, None)),
         LagSampled(group_id="g", topic="u", partition=(0,), committed=(9,), end=(9,)),
     ]
@@ -45,7 +52,7 @@ def test_lag_is_sampled_by_group_and_topic_in_partition_order() -> None:
 )
 def test_unchanged_lag_is_sampled_again_where_members_lag(has_members: bool, committed: int, again: bool) -> None:
     samples = LagSamples()
-    group = ("g", has_members, {("t", 0): committed})
+    group = ("g", has_members, {("t", 0): logged(committed)})
     first, second = (samples.sample([group], lambda *_: 9) for _ in range(2))
 
     assert (len(first), bool(second)) == (1, again)
@@ -54,6 +61,14 @@ def test_unchanged_lag_is_sampled_again_where_members_lag(has_members: bool, com
 def test_lag_that_changes_is_sampled_without_members_too() -> None:
     samples = LagSamples()
     ends = iter([9, 9, 10])
-    counts = [len(samples.sample([("g", False, {("t", 0): 9})], lambda *_: next(ends))) for _ in range(3)]
+    counts = [len(samples.sample([("g", False, {("t", 0): logged(9)})], lambda *_: next(ends))) for _ in range(3)]
 
     assert counts == [1, 0, 1]
+
+
+def test_end_is_asked_for_as_the_offset_was_committed() -> None:
+    offsets = {("t", 0): logged(3), ("t", 1): logged(3, is_transactional=True)}
+
+    (fact,) = LagSamples().sample([("g", True, offsets)], lambda _, __, each: 5 if each.is_transactional else 8)
+
+    assert (fact.partition, fact.end) == ((0, 1), (8, 5))

@@ -20,12 +20,15 @@ SETTINGS = {
     "offsets.topic.num.partitions": "5",
     # Groups without members and offsets go at these intervals. Ten minutes, the default, would be long to wait for.
     "offsets.retention.check.interval.ms": "60000",
+    # So do transactional ids that no producer uses, which a broker keeps for a week.
+    "transactional.id.expiration.ms": "30000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
     # Segments of the well-behaved clients' topic roll often: what needs descriptors and disk is asked for all the time.
     "log.segment.bytes": "1048576",
 }
 # What well-behaved clients add and remove at any time.
 ALLOWED = {"connections": 2, "parked fetches": 4, "held bytes": 1 << 20, "topics": 2}
-ALLOWED_TO_THE_END = {"fetch sessions": 4, "timers": 20, "groups": 8, "members": 2}
+ALLOWED_TO_THE_END = {"fetch sessions": 4, "timers": 20, "groups": 8, "members": 2, "transactional ids": 0}
 # Connections of clients, and what a log that rolls or a checkpoint has open for a moment.
 DESCRIPTORS_ALLOWED = 12
 RESIDENT_ALLOWED_BYTES = 48 << 20

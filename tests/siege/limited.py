@@ -65,6 +65,7 @@ def counts(broker: Broker) -> dict[str, int]:
             len(group.members) + len(group.pending_members) for shard in shards for group in shard.groups.values()
         ),
         "topics": len(broker.image.topics),
+        "transactional ids": sum(len(shard.entries) for shard in broker.parts.transaction_loader.loaded_shards()),
         "timers": len(broker.runtime.wheel),
     }
 

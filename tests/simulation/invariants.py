@@ -6,7 +6,7 @@ Groups are looked at only when something about them has changed: a run takes ten
 from typing import Any
 
 from ottla.coordinator.classic.group import ClassicGroup
-from ottla.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, GroupState
 from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
 from tests.simulation.judge import Judge
 
@@ -56,6 +56,9 @@ class Inspector:
             self._violated("I-8", group, f"generation {group.generation} after {before}")
         self._judge.trace.note("group", group.group_id, group.state.name, group.generation, len(group.members))
         self._generations[group.group_id] = group.generation
+        if group.state is GroupState.DEAD:
+            del self._generations[group.group_id]
+            self._judge.group_died(group.group_id)
         for invariant, complaint in [
             *_about_members(group),
             *_about_static_members(group),

@@ -87,6 +87,15 @@ class Judge:
             group.nonces.clear()
             group.offsets.history_may_be_cut()
 
+    def group_died(self, group_id: str) -> None:
+        """Empty and without offsets; a group of that name begins with generation 0 again. Its offsets are looked at on
+        their own."""
+        group = self.group(group_id)
+        group.highest_completed = -1
+        group.highest_joined.clear()
+        group.protocols.clear()
+        group.nonces.clear()
+
     # What clients report.
 
     def joined(self, group_id: str, sent: Sent, response: object) -> None:

@@ -87,7 +87,7 @@ def defined_functions(room: str) -> list[str]:
 
 def _functions_of(path: Path) -> list[str]:
     module = module_of(str(path))
-    return list(dict.fromkeys(f"{module}:{name}" for name in functions_in(syntax_tree(path))))
+    return list(dict.fromkeys(f"{module}:{name}" for name in functions_in(syntax_tree(path.read_text()))))
 
 
 def module_of(filename: str) -> str:
@@ -123,7 +123,7 @@ def answerable_codes() -> set[ErrorCode]:
     for path in PACKAGE.rglob("*.py"):
         if path.name == "errors.py" or path.relative_to(PACKAGE).parts[0] in CLIENT_ROOMS:
             continue
-        for node in ast.walk(syntax_tree(path)):
+        for node in ast.walk(syntax_tree(path.read_text())):
             match node:
                 case ast.Attribute(value=ast.Name(id="ErrorCode"), attr=name) if name in ErrorCode.__members__:
                     codes.add(ErrorCode[name])

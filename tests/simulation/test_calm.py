@@ -83,7 +83,7 @@ def test_nothing_simulated_waits_by_what_differs_between_pythons():
         f"{path}:{node.lineno} asyncio.{node.attr}"
         for directory in SIMULATED
         for path in directory.rglob("*.py")
-        for node in ast.walk(syntax_tree(path))
+        for node in ast.walk(syntax_tree(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in DIFFERENT and ast.unparse(node.value) == "asyncio"
     ]
     assert found == []

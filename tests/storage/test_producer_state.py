@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader, crc32c, parse_batch_header
 from ottla.protocol.records.control import TransactionMarker, build_marker
+from ottla.storage.producer_snapshot import CorruptSnapshot
 from ottla.storage.producer_state import (
-    CorruptSnapshot,
     DuplicateOf,
     ProducerBatch,
     ProducerState,

@@ -90,6 +90,47 @@ def test_producers_are_restored_in_a_thread_or_by_first_caller() -> None:
     append(logs[1], batch("y", producer_id=2, producer_epoch=0, base_sequence=3))
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_repetitions_are_recognised_after_a_truncation(in_thread: bool) -> None:
+    """All five that may be under way together, though a snapshot has one batch of each producer."""
+
+    def sent(n: int) -> memoryview:
+        return batch("x" * 50, producer_id=7, producer_epoch=0, base_sequence=n)
+
+    log = new_log(FakeDisk(), SMALL_SEGMENTS)
+    append(log, *map(sent, range(9)))
+    log.truncate_to(7)
+    log.truncate_to(6)
+    assert max(log._producers.snapshots.newest_first(at_most=6)) > 4
+    if in_thread:
+        restore = log.begin_restore()
+        assert restore is not None
+        restore.run()
+        log.finish_restore(restore)
+
+    again = [log.append_as_leader(sent(n), leader_epoch=0, now_wall_ms=NOW) for n in range(4, 9)]
+
+    assert [(info.base_offset, info.duplicate) for info in again] == [
+        (4, True),
+        (5, True),
+        (6, False),
+        (7, False),
+        (8, False),
+    ]
+
+
+def test_what_another_leader_wrote_is_no_repetition() -> None:
+    """Batches that a truncation took are forgotten, also where others have their place in the log."""
+    log = new_log(FakeDisk())
+    append(log, *[batch("x", producer_id=7, producer_epoch=0, base_sequence=n) for n in range(3)])
+    log.truncate_to(0)
+    append(log, batch("y", producer_id=7, producer_epoch=1, base_sequence=0))
+    log.truncate_to(1)
+
+    assert [state.batches[0].first_sequence for state in log.producers.states.values()] == [0]
+    assert [len(state.batches) for state in log.producers.states.values()] == [1]
+
+
 def test_producers_read_in_a_thread_are_void_if_the_log_grew() -> None:
     log = new_log(FakeDisk())
     append(log, *[batch("x", producer_id=7, producer_epoch=0, base_sequence=n) for n in range(4)])

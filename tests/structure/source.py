@@ -65,10 +65,10 @@ def load(root: Path = ROOT, packages: tuple[str, ...] = (PACKAGE,), suffix: str 
 
 def _parse(root: Path, path: Path) -> SourceFile:
     relative = path.relative_to(root)
+    text = path.read_text(encoding="utf-8")
     parts = relative.with_suffix("").parts
-    lines = len(path.read_text(encoding="utf-8").splitlines())
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts) + ("-stub" if path.suffix == ".pyi" else "")
-    return SourceFile(name, relative.as_posix(), syntax_tree(path), lines)
+    return SourceFile(name, relative.as_posix(), syntax_tree(text, str(path)), len(text.splitlines()))
 
 
 def _imports(module: SourceFile, files: dict[str, SourceFile]) -> Iterator[Imported]:

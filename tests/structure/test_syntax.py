@@ -34,5 +34,5 @@ def test_garbage_that_parses_does_not_disturb(frequent_collections: None) -> Non
         garbage = [ParsesWhenCollected() for _ in range(5)]
         del garbage
 
-        assert syntax_tree(path).body
+        assert syntax_tree(path.read_text(encoding="utf-8")).body
         assert gc.isenabled()

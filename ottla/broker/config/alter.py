@@ -8,6 +8,16 @@ from ottla.broker.config.options import Kind, Option
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
 
 
+class ConfigResourceType(IntEnum):
+    """What has configs, by the numbers of `resource_type` in requests."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 class Operation(IntEnum):
     """The numbers of `config_operation` in an IncrementalAlterConfigs request."""
 

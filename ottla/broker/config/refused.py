@@ -11,7 +11,6 @@ from ottla.broker.config.server_security import own_part
 
 _NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported"
 _NO_TLS = "TLS is not supported"
-_NO_ACLS = "ACLs are not supported"
 _NO_KERBEROS = "GSSAPI is not supported"
 _NO_OAUTH = "OAUTHBEARER is not supported"
 _NO_TOKENS = "delegation tokens are not supported"
@@ -25,9 +24,6 @@ _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is s
 
 _REASONS = {
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
-    "authorizer.class.name": _NO_ACLS,
-    "super.users": _NO_ACLS,
-    "allow.everyone.if.no.acl.found": _NO_ACLS,
     "principal.builder.class": _NO_PLUGINS,
     "sasl.jaas.config": "it is set for a mechanism of a listener, as "
     "listener.name.<listener>.<mechanism>.sasl.jaas.config",

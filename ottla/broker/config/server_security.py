@@ -12,12 +12,13 @@ from ottla.broker.config.options import (
     Kind,
     Option,
     Update,
+    boolean,
     integer,
     long,
     optional_text,
     secret_option,
 )
-from ottla.security.authentication import PLAIN
+from ottla.security.authentication import PLAIN, parse_super_users
 from ottla.security.scram_credential import SCRAM_MECHANISMS
 
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
@@ -42,7 +43,47 @@ def _mechanisms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_mechanism, text.split(",")))) if text else ()
 
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_OLD_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+
+
+def _authorizer(text: str) -> str | None:
+    if text in _OLD_AUTHORIZERS:
+        raise ValueError(f"that of ZooKeeper's time; {STANDARD_AUTHORIZER} has the same rules")
+    if text and text != STANDARD_AUTHORIZER:
+        raise ValueError(f"Java classes cannot be loaded: {STANDARD_AUTHORIZER}, or nothing, is expected")
+    return text or None
+
+
+def _super_users(text: str) -> str:
+    parse_super_users(text)
+    return text
+
+
 class SecurityOptions:
+    authorizer_class_name = Option[str | None](
+        "authorizer.class.name",
+        Kind.STRING,
+        None,
+        "What decides by ACLs what clients may do. Empty: nothing does, and every client may do everything.",
+        parse=_authorizer,
+        bounds=STANDARD_AUTHORIZER,
+        update=Update.READ_ONLY,
+    )
+    super_users = Option[str](
+        "super.users",
+        Kind.STRING,
+        "",
+        "Principals that may do everything, such as User:admin, separated by semicolons.",
+        parse=_super_users,
+        bounds="principals, each Type:Name",
+        update=Update.READ_ONLY,
+    )
+    allow_everyone_if_no_acl_found = boolean(
+        "allow.everyone.if.no.acl.found",
+        False,
+        "Whether every client may do everything with a resource that no ACL is about.",
+    )
     sasl_enabled_mechanisms = Option[tuple[str, ...]](
         ENABLED_MECHANISMS,
         Kind.LIST,

@@ -1,6 +1,6 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -18,7 +18,7 @@ from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import BrokerInfo
-from ottla.coordinator.durable_state import TopicPartition
+from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
 from ottla.coordinator.events import CommitOffsets, ExpireOffsets, FetchOffsets, GroupRequest, ListGroups, TopicsDeleted
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.group_context import GroupConfig
@@ -230,15 +230,14 @@ class GroupCoordinator:
             self._ensure_topic()
         return self.topic.leader_of(group_id)
 
-    def committed_offsets(self) -> Iterator[tuple[str, bool, dict[TopicPartition, int]]]:
+    def committed_offsets(self) -> Iterator[tuple[str, bool, Mapping[TopicPartition, LoggedOffset]]]:
         """Each group here that is loaded, whether it has members, and what it has committed."""
         for partition in self.topic:
             if not partition.is_loading:
                 shard = partition.coordinator.shard
                 for group_id, offsets in shard.durable.offsets.items():
                     group = shard.groups.get(group_id)
-                    committed = {key: logged.committed.offset for key, logged in offsets.items()}
-                    yield group_id, group is not None and bool(group.members), committed
+                    yield group_id, group is not None and bool(group.members), offsets
 
     # Inside.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator, TransactionParticipation
     from ottla.broker.coordinators.hosted_partition import HostedPartition
+    from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
     from ottla.coordinator.group_shard import GroupShard
 
 
@@ -109,7 +110,7 @@ class GroupCoordinatorLoader:
         """The partitions of the topic that are being loaded."""
         return [] if self._groups is None else [hosted for hosted in self._groups.topic if hosted.is_loading]
 
-    def committed_offsets(self) -> Iterable[tuple[str, bool, Mapping[tuple[str, int], int]]]:
+    def committed_offsets(self) -> "Iterable[tuple[str, bool, Mapping[TopicPartition, LoggedOffset]]]":
         """Each group here that is loaded, whether it has members, and what it has committed."""
         return () if self._groups is None else self._groups.committed_offsets()
 

@@ -9,7 +9,12 @@ from typing import Any
 
 from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.coordinators.coordinator_topic import CoordinatorTopic, MetadataCache, Replicas
+from ottla.broker.coordinators.coordinator_topic import (
+    CoordinatorTopic,
+    MetadataCache,
+    Replicas,
+    has_committed_what_it_loaded,
+)
 from ottla.broker.coordinators.marker_sender import MarkerSender, MarkerWriter
 from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
@@ -78,6 +83,7 @@ class TransactionCoordinator:
         )
         self.new_token = self.topic.pending.new_token
         self._runtime = runtime
+        self._replicas = replicas
         self._ensure_topic = ensure_topic
         self._timers: dict[type, TimerEntry] = {}
 
@@ -133,15 +139,23 @@ class TransactionCoordinator:
         return self.topic.pending.ask_each(self._send, context, requests, len(requests), build_response)
 
     def _send(self, request: IdRequest) -> None:
-        """To its partition, or to refusal where that is not served here."""
+        """To its partition, or to refusal where that is not served here.
+
+        Nothing is answered before the high watermark has passed what this coordinator has loaded: of a partition that
+        is part of the transaction already no record is written, and the next coordinator may not know of it."""
         partition = self.topic.partition_of(request.transactional_id)
-        if partition is not None:
+        if partition is not None and has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index):
             partition.handle(request)
             return
         error = transaction_request_error(self._config, request)
         if error is None:
-            error = ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            error = self._why_not_served(is_hosted=partition is not None)
         self.topic.deliver(request.token, TransactionShard.refusal(request, error))
+
+    def _why_not_served(self, *, is_hosted: bool) -> ErrorCode:
+        if is_hosted:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def list_ids(
         self,

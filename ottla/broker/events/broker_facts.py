@@ -39,8 +39,8 @@ class LagSampled(Fact):
     committed: tuple[int, ...]
     """The offset that the group has committed, for each partition."""
     end: tuple[int | None, ...]
-    """The high watermark of each partition, as of at most an interval ago where the coordinator has no replica of it;
-    null where its leader has not answered."""
+    """The high watermark of each partition, or its last stable offset where the group has committed in a transaction;
+    as of at most an interval ago where the coordinator has no replica of it, null where its leader has not answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
+from ottla.coordinator.durable_state import LoggedOffset
 from ottla.coordinator.facts import Fact as GroupFact
 from ottla.coordinator.facts import OffsetsCommitted
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -231,9 +232,9 @@ class Publisher:
         for fact in self._commits.take():
             self._put(fact, now_ms)
 
-    def _end_of(self, topic: str, partition: int) -> int | None:
-        ends = self._ends.find(topic, partition)
-        return None if ends is None else ends.high_watermark
+    def _end_of(self, topic: str, partition: int, logged: LoggedOffset) -> int | None:
+        ends = self._ends.find(topic, partition, is_transactional=logged.is_transactional)
+        return None if ends is None else ends.end
 
     # Writing.
 

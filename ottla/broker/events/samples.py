@@ -6,15 +6,16 @@ from typing import TypeAlias
 
 from ottla.broker.events.broker_facts import CommitsSummedUp, HangingTransactionFound, LagSampled
 from ottla.broker.events.schema import EVENTS_TOPIC
+from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
 from ottla.coordinator.facts import OffsetsCommitted
 from ottla.replication.partition import Partition
 
-CommittedOffsets: TypeAlias = Mapping[tuple[str, int], int]
+CommittedOffsets: TypeAlias = Mapping[TopicPartition, LoggedOffset]
 GroupOffsets: TypeAlias = tuple[str, bool, CommittedOffsets]
 """A group, whether it has members, and what it has committed."""
 _Lag: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
-EndOf: TypeAlias = Callable[[str, int], int | None]
-"""The high watermark of a partition, None where it is not known."""
+EndOf: TypeAlias = Callable[[str, int, LoggedOffset], int | None]
+"""Where a group that has committed this can read a partition up to, None where it is not known."""
 
 
 class Commits:
@@ -62,8 +63,10 @@ class LagSamples:
         facts: list[LagSampled] = []
         for group_id, has_members, offsets in groups:
             for topic, rows in _by_topic(offsets).items():
-                partitions, committed = zip(*sorted(rows), strict=True)
-                ends = tuple(end_of(topic, partition) for partition in partitions)
+                rows.sort()
+                partitions = tuple(partition for partition, _ in rows)
+                committed = tuple(logged.committed.offset for _, logged in rows)
+                ends = tuple(end_of(topic, partition, logged) for partition, logged in rows)
                 lag = self._last[group_id, topic] = (partitions, committed, ends)
                 is_behind = any(end is not None and offset < end for offset, end in zip(committed, ends, strict=True))
                 if (has_members and is_behind) or before.get((group_id, topic)) != lag:
@@ -73,11 +76,11 @@ class LagSamples:
         return facts
 
 
-def _by_topic(offsets: CommittedOffsets) -> dict[str, list[tuple[int, int]]]:
-    by_topic: dict[str, list[tuple[int, int]]] = {}
-    for (topic, partition), offset in offsets.items():
+def _by_topic(offsets: CommittedOffsets) -> dict[str, list[tuple[int, LoggedOffset]]]:
+    by_topic: dict[str, list[tuple[int, LoggedOffset]]] = {}
+    for (topic, partition), logged in offsets.items():
         if topic != EVENTS_TOPIC:
-            by_topic.setdefault(topic, []).append((partition, offset))
+            by_topic.setdefault(topic, []).append((partition, logged))
     return by_topic
 
 

@@ -6,10 +6,9 @@ answer are handed in.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, TypeVar
 
-from ottla.broker.config.alter import Alteration, Operation, check_alterations
+from ottla.broker.config.alter import Alteration, ConfigResourceType, Operation, altered
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import ErrorCode, InvalidConfig, InvalidRequest, KafkaError
@@ -19,22 +18,14 @@ ALL_BROKERS = ""
 MIN_ISR = "min.insync.replicas"
 
 
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 # What these could be configured with is not served: they have no configs, and none can be set.
-WITHOUT_CONFIGS = (ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+WITHOUT_CONFIGS = (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP)
 
 
-def check_resource_type(resource_type: int) -> ResourceType:
+def check_resource_type(resource_type: int) -> ConfigResourceType:
     """Raises InvalidRequest for kinds of resources that have no configs here."""
     try:
-        return ResourceType(resource_type)
+        return ConfigResourceType(resource_type)
     except ValueError:
         raise InvalidRequest(f"resources of type {resource_type} have no configs on this broker") from None
 
@@ -108,14 +99,14 @@ async def _alter(
         if is_duplicate:
             raise InvalidRequest("a resource is named twice")
         kind = check_resource_type(resource.resource_type)
-        if kind is ResourceType.BROKER_LOGGER:
+        if kind is ConfigResourceType.BROKER_LOGGER:
             check_broker_name(name, runtime.node_id, may_be_all=False)
             if alter_loggers is None:
                 raise InvalidRequest("the levels of loggers are altered by IncrementalAlterConfigs alone")
             alter_loggers(resource, validate_only)
         elif kind in WITHOUT_CONFIGS:
-            _refuse_all(kind, resource)
-        elif kind is ResourceType.TOPIC:
+            _check_that_nothing_is_set(kind, resource)
+        elif kind is ConfigResourceType.TOPIC:
             await config_admin.alter_topic(name, lambda: new_configs(resource), validate_only=validate_only)
         else:
             check_broker_name(name, runtime.node_id)
@@ -137,18 +128,16 @@ def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brok
     return configs
 
 
-def _refuse_all(kind: ResourceType, resource: Any) -> None:
+def _check_that_nothing_is_set(kind: ConfigResourceType, resource: Any) -> None:
+    """As in Kafka, what is not there can be deleted, and each kind of resource has an error of its own for a value."""
     if not resource.resource_name:
         raise InvalidRequest("the resource has no name")
     alterations = [
         Alteration(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs
     ]
-    check_alterations(alterations)
-    for each in alterations:
-        sentence = f"there is no config {each.name} of {kind.name.lower().replace('_', ' ')}"
-        # As in Kafka, each kind of resource has an error of its own for that.
-        is_of_metrics = kind is ResourceType.CLIENT_METRICS and each.operation == Operation.SET
-        raise InvalidRequest(sentence) if is_of_metrics else InvalidConfig(sentence)
+    for name in altered({}, alterations, {}, lambda _: None):
+        sentence = f"there is no config {name} of {kind.name.lower().replace('_', ' ')}"
+        raise InvalidRequest(sentence) if kind is ConfigResourceType.CLIENT_METRICS else InvalidConfig(sentence)
 
 
 def _result(result: Callable[..., T], resource: Any, error: KafkaError | None) -> T:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.config.describe import (
     BrokerIdentity,
     ConfigEntry,
@@ -16,7 +17,6 @@ from ottla.broker.config.options import Kind
 from ottla.broker.handlers.config_resources import (
     ALL_BROKERS,
     WITHOUT_CONFIGS,
-    ResourceType,
     check_broker_name,
     check_resource_type,
 )
@@ -83,14 +83,14 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
     config, node_id = parts.runtime.config, parts.runtime.node_id
     name = resource.resource_name
     kind = check_resource_type(resource.resource_type)
-    if kind is ResourceType.BROKER_LOGGER:
+    if kind is ConfigResourceType.BROKER_LOGGER:
         check_broker_name(name, node_id, may_be_all=False)
         return logger_entries(parts.loggers.levels())
     if kind in WITHOUT_CONFIGS:
         if not name:
             raise InvalidRequest("the resource has no name")
         return ()
-    if kind is ResourceType.TOPIC:
+    if kind is ConfigResourceType.TOPIC:
         check_topic_name(name)
         topic = parts.metadata.image.topic(name)
         if topic is None:

@@ -26,11 +26,14 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.fetch_session_cache import FetchSessionCache
+from ottla.replication.partition import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.replication.replica_progress import PartitionKey
 
 TOPIC_IDS_SINCE = 13
 
-ISOLATION_LEVELS = (0, 1)
+# By this id a broker of Kafka reads its own log for another directory.
+FUTURE_REPLICA = -3
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 UNKNOWN_EPOCH = -1
 INVALID_HIGH_WATERMARK = -1
 
@@ -135,7 +138,7 @@ def _begin(
     for topic in request.forgotten_topics_data:
         key = topic.topic_id if uses_topic_ids else topic.topic
         forgotten += [(key, index) for index in topic.partitions]
-    return fetch_sessions.begin(
+    fetch = fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         targets,
@@ -145,6 +148,9 @@ def _begin(
         is_follower=is_follower,
         now_ms=now_ms,
     )
+    if context.access is not None and not is_follower:
+        context.access.leave_denied_out(fetch)
+    return fetch
 
 
 def _refused_as_whole(
@@ -180,9 +186,16 @@ def _delayed(
         deadline_ms=now_ms + max(request.max_wait_ms, 0),
         min_bytes=request.min_bytes if request.max_wait_ms > 0 else 0,
         max_bytes=min(request.max_bytes, config.fetch_max_bytes),
-        isolation_level=request.isolation_level,
+        isolation_level=_isolation_level(request),
         rack=request.rack_id if config.replica_selector_class is not None else "",
     )
+
+
+def _isolation_level(request: FetchRequest) -> int:
+    """As in Kafka, a future replica reads all; here that ends at the high watermark, as nothing shows who asks."""
+    if request.isolation_level == READ_COMMITTED and _follower(request)[1] == FUTURE_REPLICA:
+        return READ_UNCOMMITTED
+    return request.isolation_level
 
 
 def _follower(request: FetchRequest) -> tuple[bool, int, int]:

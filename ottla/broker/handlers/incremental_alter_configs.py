@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.config.alter import Alteration, altered
+from ottla.broker.config.alter import Alteration, ConfigResourceType, altered
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS
 from ottla.broker.config.options import Option
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import shown_value
-from ottla.broker.handlers.config_resources import ALL_BROKERS, ResourceType, alter_resources
+from ottla.broker.handlers.config_resources import ALL_BROKERS, alter_resources
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.runtime import Runtime
@@ -52,7 +52,7 @@ def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
 
 def _new_configs(metadata: ClusterMetadata, runtime: Runtime, resource: AlterConfigsResource) -> dict[str, str]:
     alterations = _alterations(resource)
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         return _of_topic(metadata, runtime, resource.resource_name, alterations)
     config = runtime.config
     current = config.dynamic(of_all_brokers=resource.resource_name == ALL_BROKERS)

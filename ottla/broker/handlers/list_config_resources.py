@@ -6,7 +6,7 @@ metrics, the only type that version 0 is about.
 
 from collections.abc import Collection, Iterable
 
-from ottla.broker.handlers.config_resources import ResourceType
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import nodes_for
 from ottla.broker.server.request_context import RequestContext
@@ -23,7 +23,9 @@ ALL_TYPES_SINCE = 1
 def handle(
     metadata: ClusterMetadata, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    known = tuple(ResourceType) if context.api_version >= ALL_TYPES_SINCE else (ResourceType.CLIENT_METRICS,)
+    known = (
+        tuple(ConfigResourceType) if context.api_version >= ALL_TYPES_SINCE else (ConfigResourceType.CLIENT_METRICS,)
+    )
     asked: Collection[int] = request.resource_types or known
     if not set(asked).issubset(known):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
@@ -37,10 +39,10 @@ def handle(
     )
 
 
-def _names(kind: ResourceType, metadata: ClusterMetadata, context: RequestContext) -> Iterable[str]:
+def _names(kind: ConfigResourceType, metadata: ClusterMetadata, context: RequestContext) -> Iterable[str]:
     image = metadata.image
-    if kind is ResourceType.TOPIC:
+    if kind is ConfigResourceType.TOPIC:
         return image.topics
-    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return map(str, nodes_for(context.connection.listener_name, image.live_brokers))
     return ()

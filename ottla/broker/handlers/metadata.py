@@ -5,7 +5,8 @@ v8 asks for permitted operations, v9 is flexible, v10 brings topic ids, v12 asks
 topic by its id asks for all by id: names beside it are ignored. Before v12 an id, or no name, spoils the whole request.
 
 Clients ask for the same again and again: an answer that is made of the image alone is kept, as bytes, until the image
-changes. Topics that are created because a client asks for them are created together, in few transactions.
+changes. With an authorizer none is, for it would show one client what another may see. Topics that are created because
+a client asks for them are created together, in few transactions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -62,7 +63,7 @@ def handle(
     nodes = _nodes(context, image)
     make, asked = _topics(context, image, request, nodes, {})
     response = _response(image, request, nodes, [make(each) for each in asked])
-    if any(topic.error_code for topic in response.topics):
+    if context.access is not None or any(topic.error_code for topic in response.topics):
         return response
     frame = PreparedFrame(context.route.build_frame(response, 0))
     metadata_answers.put(image, key, frame)
@@ -100,7 +101,7 @@ async def _long_response(
     nodes = _nodes(context, image)
     topics = await in_slices(*_topics(context, image, request, nodes, {}))
     response = _response(image, request, nodes, topics)
-    if any(topic.error_code for topic in topics):
+    if context.access is not None or any(topic.error_code for topic in topics):
         return response
     frame = PreparedFrame(await context.built(response, 0))
     metadata_answers.put(image, key, frame)

@@ -47,7 +47,12 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.protocol.records.batch import BATCH_HEADER_SIZE, TRANSACTIONAL_BIT, parse_batch_header
+from ottla.protocol.records.batch import (
+    BATCH_HEADER_SIZE,
+    LOW_ATTRIBUTES,
+    TRANSACTIONAL_BIT,
+    parse_batch_header,
+)
 from ottla.replication.partition import ACKS_ALL
 from ottla.storage.validation import NotOneBatch, RecordsRefused
 
@@ -57,8 +62,6 @@ ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
 NO_OFFSET = -1
 NO_RESPONSE = b""
-# The byte of a batch that has the transactional bit.
-LOW_ATTRIBUTES = 22
 # What the log itself refuses is answered with where the log begins.
 REFUSED_BY_LOG = (
     ErrorCode.INVALID_RECORD,
@@ -240,9 +243,7 @@ def _go_on_in_slices(
 def _name_topics(image: MetadataImage, topics: Sequence[TopicProduceData]) -> None:
     """The names of the topics whose ids the request has; an unknown one stays without."""
     for topic in topics:
-        known = image.topic_by_id(topic.topic_id)
-        if known is not None:
-            topic.name = known.name
+        topic.name = image.name_of(topic.topic_id)
 
 
 def _named_once(topics: Sequence[TopicProduceData]) -> Sequence[TopicProduceData]:

@@ -4,11 +4,9 @@ As in Kafka 4.1 all of them are changed or none in every version, and version 0,
 raises levels.
 """
 
-from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata, not_committed
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.features import FeatureUpdate, update_features
-from ottla.cluster.store import CommitResult, Unavailable
-from ottla.protocol.errors import ErrorCode, KafkaError, error_for
 from ottla.protocol.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -28,10 +26,5 @@ async def handle(
     if request.validate_only:
         update_features(metadata.image, updates)
     else:
-        await metadata.commit_planned(lambda: update_features(metadata.image, updates), _refusal)
+        await metadata.commit_planned(lambda: update_features(metadata.image, updates), not_committed)
     return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=update.name) for update in updates])
-
-
-def _refusal(result: CommitResult) -> KafkaError:
-    why = f"the metadata store does not answer: {result.reason}" if isinstance(result, Unavailable) else "try again"
-    return error_for(ErrorCode.REQUEST_TIMED_OUT, why)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config.topic import replication_rules
 from ottla.broker.histogram import Histogram
@@ -43,10 +43,13 @@ from ottla.cluster.store import (
     Transaction,
     Unavailable,
 )
-from ottla.cluster.updates import ImageUpdate, Understood, applied
+from ottla.cluster.updates import ImageUpdate, Understood, acls_in_slices, applied
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
 from ottla.security.scram_credential import ScramCredential
 from ottla.timer.wheel import TimerEntry
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclBinding
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
@@ -118,6 +121,14 @@ class ClusterMetadata:
         """What the store has under `prefix`."""
         found: Snapshot | Unavailable = await self.ask(self._store.read, prefix)
         return found
+
+    async def catch_up(self, prefix: str) -> None:
+        """Returns once the image has what the store has under `prefix` by now: another broker may have acknowledged
+        what this one has not heard of. Raises the KafkaError of a store that does not answer."""
+        stored = await self.read(prefix)
+        if isinstance(stored, Unavailable):
+            raise not_committed(stored)
+        await self.applied(max((entry.revision for entry in stored.entries), default=0))
 
     async def commit(self, transaction: Transaction) -> CommitResult:
         """One transaction to the store."""
@@ -224,6 +235,7 @@ class ClusterMetadata:
         """None where it cannot be understood: that is said when it is applied."""
         topics: list[TopicInfo] = []
         credentials: dict[ScramUser, ScramCredential] = {}
+        acls: dict[str, AclBinding] = {}
         try:
             for some in topics_in_slices(snapshot.entries):
                 topics += some
@@ -231,7 +243,10 @@ class ClusterMetadata:
             for others in scram_credentials_in_slices(snapshot.entries):
                 credentials |= others
                 await next_step()
-            update = applied(self.image, snapshot, Understood(topics, credentials))
+            for more in acls_in_slices(snapshot.entries):
+                acls |= more
+                await next_step()
+            update = applied(self.image, snapshot, Understood(topics, credentials, acls))
         except StoreError:
             return None
         await next_step()
@@ -279,6 +294,14 @@ class ClusterMetadata:
 
 def _is_long(event: Snapshot | Changes) -> bool:
     return isinstance(event, Snapshot) and len(event.entries) > ENTRIES_PER_SLICE
+
+
+def not_committed(result: CommitResult, fewer: str = "change less in one request") -> KafkaError:
+    """Why an administrator's change was not made. `fewer`: what to do where it is too large for one transaction."""
+    if isinstance(result, TooLarge):
+        return PolicyViolation(f"{result.reason}: {fewer}")
+    why = f"the metadata store does not answer: {result.reason}" if isinstance(result, Unavailable) else "try again"
+    return error_for(ErrorCode.REQUEST_TIMED_OUT, why)
 
 
 def _refusal(result: CommitResult) -> KafkaError:

@@ -1,9 +1,10 @@
 """Users' SCRAM credentials as administrators alter and list them (§80); the metadata store keeps them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from ottla.broker.metadata.cluster_metadata import ClusterMetadata
+from ottla.broker.metadata.cluster_metadata import ClusterMetadata, not_committed
 from ottla.broker.runtime import in_slices
 from ottla.cluster.scram_users import (
     ScramAlteration,
@@ -15,8 +16,8 @@ from ottla.cluster.scram_users import (
     derived_put,
     scram_key,
 )
-from ottla.cluster.store import SCRAM, CommitResult, Put, TooLarge, Transaction, Unavailable
-from ottla.protocol.errors import ErrorCode, KafkaError, PolicyViolation, error_for
+from ottla.cluster.store import SCRAM, Put, Transaction
+from ottla.protocol.errors import KafkaError
 from ottla.security.scram_credential import ScramHash
 
 
@@ -40,7 +41,9 @@ class ScramUserManager:
         puts = {each: put for each, put in zip(upsertions, derived, strict=True) if put is not None}
         await self._know_those_deleted(alterations)
         change = _Change(self._metadata, alterations, puts)
-        await self._metadata.commit_planned(change.plan, _refusal)
+        await self._metadata.commit_planned(
+            change.plan, partial(not_committed, fewer="alter fewer users in one request")
+        )
         return change.refused
 
     async def mechanisms_of(self, users: Sequence[str]) -> list[list[ScramMechanismInfo]]:
@@ -60,15 +63,10 @@ class ScramUserManager:
         return [ScramMechanismInfo(scram, each.iterations) for scram, each in found if each is not None]
 
     async def _know_those_deleted(self, alterations: Sequence[ScramAlteration]) -> None:
-        """Returns once the image has what the store has of them by now: another broker may have acknowledged what this
-        one has not heard of, and only what comes later may be a reason to find no credential."""
+        """Only what comes later than this may be a reason to find no credential."""
         keys = [_key(each) for each in alterations if isinstance(each, ScramDeletion)]
-        if not keys:
-            return
-        stored = await self._metadata.read(keys[0] if len(keys) == 1 else SCRAM)
-        if isinstance(stored, Unavailable):
-            raise _refusal(stored)
-        await self._metadata.applied(max((entry.revision for entry in stored.entries), default=0))
+        if keys:
+            await self._metadata.catch_up(keys[0] if len(keys) == 1 else SCRAM)
 
 
 def _key(deletion: ScramDeletion) -> str:
@@ -92,10 +90,3 @@ class _Change:
         image = self._metadata.image
         self.refused = check_alterations(image, self._alterations)
         return alter_scram_users(image, self._alterations, self.refused, self._puts)
-
-
-def _refusal(result: CommitResult) -> KafkaError:
-    if isinstance(result, TooLarge):
-        return PolicyViolation(f"{result.reason}: alter fewer users in one request")
-    why = f"the metadata store does not answer: {result.reason}" if isinstance(result, Unavailable) else "try again"
-    return error_for(ErrorCode.REQUEST_TIMED_OUT, why)

@@ -18,6 +18,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.replication.partition import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.security.client import LoginCredentials
 
 PARTITIONS_MAX: Final = 5000
@@ -30,7 +31,7 @@ GATHER_MS: Final = 100
 """What one scrape looks for is asked for together."""
 ANSWER_MS: Final = 5000
 CONSUMER: Final = -1
-"""The replica id of who follows nothing: the end is the high watermark."""
+"""The replica id of who follows nothing: the end is the high watermark, or the last stable offset."""
 LATEST, EARLIEST = -1, -2
 
 TopicPartition = tuple[str, int]
@@ -39,6 +40,17 @@ TopicPartition = tuple[str, int]
 class PartitionEnds(NamedTuple):
     log_start_offset: int
     high_watermark: int
+    last_stable_offset: int | None = None
+    """None where the leader was not asked for it."""
+
+
+class ReadableOffsets(NamedTuple):
+    log_start_offset: int
+    end: int
+
+    def lag(self, committed_offset: int) -> int:
+        """Records that can be read and are not committed; none that was deleted."""
+        return max(self.end - max(committed_offset, self.log_start_offset), 0)
 
 
 class EndsOfPartitions:
@@ -60,21 +72,30 @@ class EndsOfPartitions:
         self._login = login
         # Partitions without a replica here: when each was last looked for, and what its leader has answered.
         self._wanted_ms: dict[TopicPartition, int] = {}
+        # The same of those whose last stable offset was looked for.
+        self._stable_wanted_ms: dict[TopicPartition, int] = {}
         self._answered: dict[TopicPartition, PartitionEnds] = {}
         self._is_asking = False
 
-    def find(self, topic: str, index: int) -> PartitionEnds | None:
-        """None where it is not known, or not yet."""
+    def find(self, topic: str, index: int, *, is_transactional: bool) -> ReadableOffsets | None:
+        """For a group that commits in transactions, and so reads what is committed, or for another one; None where it
+        is not known, or not yet."""
         replica = self._replicas.find(topic, index)
         if replica is not None:
-            return PartitionEnds(replica.log.log_start_offset, replica.high_watermark)
-        key = topic, index
+            ours = PartitionEnds(replica.log.log_start_offset, replica.high_watermark, replica.last_stable_offset)
+            return _readable(ours, is_transactional=is_transactional)
+        self._want((topic, index), is_transactional=is_transactional)
+        answered = self._answered.get((topic, index))
+        return None if answered is None else _readable(answered, is_transactional=is_transactional)
+
+    def _want(self, key: TopicPartition, *, is_transactional: bool) -> None:
         if key in self._wanted_ms or len(self._wanted_ms) < PARTITIONS_MAX:
             self._wanted_ms[key] = self._runtime.clock.now_ms()
+            if is_transactional:
+                self._stable_wanted_ms[key] = self._wanted_ms[key]
             if not self._is_asking and self._runtime.is_serving:
                 self._is_asking = True
                 self._runtime.spawn(self._ask_at_intervals(), "ends of other brokers' partitions")
-        return self._answered.get(key)
 
     def of_other_brokers(self) -> Mapping[TopicPartition, PartitionEnds]:
         """Of the partitions that are looked for, those whose leaders have answered."""
@@ -96,7 +117,10 @@ class EndsOfPartitions:
 
     def _forget(self) -> None:
         now_ms = self._runtime.clock.now_ms()
-        self._wanted_ms = {key: at_ms for key, at_ms in self._wanted_ms.items() if now_ms - at_ms < WANTED_FOR_MS}
+        self._wanted_ms, self._stable_wanted_ms = (
+            {key: at_ms for key, at_ms in wanted.items() if now_ms - at_ms < WANTED_FOR_MS}
+            for wanted in (self._wanted_ms, self._stable_wanted_ms)
+        )
         self._answered = {key: ends for key, ends in self._answered.items() if key in self._wanted_ms}
 
     async def _ask_all(self, peers: dict[int, KeptPeer]) -> None:
@@ -133,9 +157,10 @@ class EndsOfPartitions:
                         address_of_peer(self._metadata.image, node_id, self._inter_broker_listener)
                     )
                     starts, ends = await _offsets(peer, asked, EARLIEST), await _offsets(peer, asked, LATEST)
+                    stable = await self._stable_offsets(peer, asked)
                 for key in asked:
                     if key in starts and key in ends:
-                        self._answered[key] = PartitionEnds(starts[key], ends[key])
+                        self._answered[key] = PartitionEnds(starts[key], ends[key], stable.get(key))
                     else:
                         self._answered.pop(key, None)
         except (PeerError, TimeoutError) as error:
@@ -144,14 +169,26 @@ class EndsOfPartitions:
             for key in keys:
                 self._answered.pop(key, None)
 
+    async def _stable_offsets(self, peer: Peer, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = [key for key in keys if key in self._stable_wanted_ms]
+        return await _offsets(peer, wanted, LATEST, READ_COMMITTED) if wanted else {}
 
-async def _offsets(peer: Peer, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+
+def _readable(ends: PartitionEnds, *, is_transactional: bool) -> ReadableOffsets | None:
+    end = ends.last_stable_offset if is_transactional else ends.high_watermark
+    return None if end is None else ReadableOffsets(ends.log_start_offset, end)
+
+
+async def _offsets(
+    peer: Peer, keys: Sequence[TopicPartition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, int]:
     """Raises PeerError."""
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for topic, index in keys:
         by_topic.setdefault(topic, []).append(ListOffsetsPartition(partition_index=index, timestamp=timestamp))
     topics = [ListOffsetsTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
-    return dict(_found(await peer.ask(ListOffsetsRequest(replica_id=CONSUMER, topics=topics))))
+    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation_level, topics=topics)
+    return dict(_found(await peer.ask(request)))
 
 
 def _found(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int]]:

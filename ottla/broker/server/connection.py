@@ -46,8 +46,8 @@ NOTHING = memoryview(b"")
 class Connection(asyncio.BufferedProtocol):
     # fmt: off
     __slots__ = (
-        "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns", "_owner",
-        "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
+        "_began_ns", "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns",
+        "_owner", "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
         "buffer", "client", "fetch_room", "gate", "holds", "idle_timer", "is_inter_broker", "last_event_ms",
         "listener_name", "peer_host", "principal", "run_route", "transport",
     )
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client: ClientIdentity | None = None
         self.gate: LoginGate | None = None
         self.principal = ANONYMOUS
-        self.last_event_ms = 0
+        self.last_event_ms = self._began_ns = 0
         # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
         self.buffer = NOTHING
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
-        began_ns = self._now_ns()
+        self._began_ns = began_ns = self._now_ns()
         self.last_event_ms = began_ns // 1_000_000
         self._handling = True
         handle = self.handle_frames if self.gate is None else self.gate.handle_frames
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_turn_if_over(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
-        if not self.holds and self._turns.is_over(self.last_event_ms, self._runtime.clock.now_ms()):
+        if not self.holds and self._turns.is_over(self._began_ns, self._now_ns()):
             self.holds |= HELD_BY_TURN
             self.pause_reading()
             self._turns.wait(self._take_turn)

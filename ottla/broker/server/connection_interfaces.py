@@ -14,6 +14,7 @@ from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.turns import Turns
+from ottla.replication.fetch_session import FetchContext
 from ottla.security.authentication import AuthenticationError, Principal
 from ottla.security.exchange import Handshake, SaslReply
 
@@ -96,6 +97,21 @@ class ClientConnection(Protocol):
     def send_completed(self, more_bytes: int) -> None: ...
 
     def close(self, reason: CloseReason, why: str | None) -> None: ...
+
+
+class RequestAccess(Protocol):
+    """What the sender of one request may do, and what is added to its response about what it may not. The authorizer
+    has the rest (`ottla.broker.authorization`)."""
+
+    def amended(self, response: Any) -> Any: ...
+
+    def forget_amendments(self) -> None:
+        """Another response than the handler's is sent."""
+        ...
+
+    def leave_denied_out(self, fetch: FetchContext) -> None:
+        """Of one fetch of a consumer, what it may not read, which the response says."""
+        ...
 
 
 class ConnectionTimes(Protocol):

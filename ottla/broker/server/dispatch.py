@@ -20,6 +20,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import fields_of, is_flexible
 
 VERSION_BITS = 16
+Handle = Callable[[Any, Any], Any]
+"""(context, request) to the response, or None for one that comes later."""
 FRAMES_KEPT_MAX = 256
 
 
@@ -153,10 +155,12 @@ class PreparedFrames:
 class Dispatcher:
     """The routes made so far, by API key and version as one number, and the making of further ones."""
 
-    def __init__(self, part: Callable[[str], Any]) -> None:
-        """`part` gives the part of the broker that has this name."""
+    def __init__(self, part: Callable[[str], Any], guarded: Callable[[Api, Handle], Handle] | None = None) -> None:
+        """`part` gives the part of the broker that has this name; `guarded` what is called in place of a handler, where
+        an authorizer is configured."""
         self.routes: dict[int, Route] = {}
         self._part = part
+        self._guarded = guarded
 
     def resolve(self, api_and_version: int) -> Route | None:
         """The route, made now; None if this API or version is not served."""
@@ -171,6 +175,8 @@ class Dispatcher:
         is_coroutine = bool(handler.__code__.co_flags & CO_COROUTINE)
         if is_coroutine:
             handle = partial(_handle_in_task, self._part("runtime"), handle)
+        if self._guarded is not None:
+            handle = self._guarded(api, handle)
         route = self.routes[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
         return route
 

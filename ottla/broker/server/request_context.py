@@ -12,7 +12,7 @@ from typing import Any
 from ottla.broker.logging import error_id
 from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.broker.server.connection_interfaces import ClientConnection
+from ottla.broker.server.connection_interfaces import ClientConnection, RequestAccess
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
@@ -38,6 +38,7 @@ class RequestContext:
     __slots__ = (
         "_client_id",
         "_principal",
+        "access",
         "api_version",
         "began_ns",
         "client_id_length",
@@ -68,6 +69,8 @@ class RequestContext:
         self.client_id_length = -1
         self._client_id = b""
         self._principal = ANONYMOUS
+        # What its sender may do; None where no authorizer is configured.
+        self.access: RequestAccess | None = None
         self.is_parked = False
         # Whether the connection handles nothing more before this one is answered.
         self.mutes = True
@@ -130,6 +133,8 @@ class RequestContext:
         assert self.is_parked, "only a parked request is completed; others return their response"
         assert self.frame is None, "a request is answered once"
         if frame is None:
+            if self.access is not None:
+                response = self.access.amended(response)
             frame = self.route.build_frame(response, self.correlation_id)
         self.frame = frame
         expected_bytes = self.response_bytes
@@ -160,6 +165,8 @@ class RequestContext:
         try:
             known = await response
             if known is not None:
+                if self.access is not None:
+                    known = self.access.amended(known)
                 self.complete(known, await self.built(known, self.correlation_id))
         except KafkaError as error:
             self.fail(error)
@@ -171,6 +178,8 @@ class RequestContext:
 
     def answer_to_bug(self, error: Exception) -> Any | None:
         """What the client gets where the handler has failed; None where the connection is closed instead."""
+        if self.access is not None:
+            self.access.forget_amendments()
         response = self.route.unexpected_error_response(error)
         if response is None:
             why = f"{self.route.api.name} failed unexpectedly: {error_id(error)}"
@@ -192,6 +201,8 @@ class RequestContext:
 
     def fail(self, error: Exception) -> None:
         """Answers a parked request with the API's error response, or closes the connection where there is none."""
+        if self.access is not None:
+            self.access.forget_amendments()
         response = self.route.error_response(error)
         if response is None:
             self.close_connection(f"{self.route.api.name} failed: {error}")

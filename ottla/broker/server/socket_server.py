@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.config.security import SaslSettings
 from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.apis import Api
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
-from ottla.broker.server.dispatch import Dispatcher
+from ottla.broker.server.dispatch import Dispatcher, Handle
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.request_times import RequestTimes
@@ -71,12 +72,13 @@ class Server:
         inter_broker_listener: str,
         part: Callable[[str], Any],
         sasl: Mapping[str, SaslSettings] = MappingProxyType({}),
+        guarded: Callable[[Api, Handle], Handle] | None = None,
     ) -> None:
         """`part` gives handlers the parts of the broker by their names. `sasl`: of the listeners where clients log in
-        first."""
+        first. `guarded` gives what is called in place of a handler, where an authorizer is configured."""
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
-        self.dispatcher = Dispatcher(part)
+        self.dispatcher = Dispatcher(part, guarded)
         self.sasl = _with_sasl(sasl, runtime, self.dispatcher, lambda: part("metadata").image) if sasl else {}
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()

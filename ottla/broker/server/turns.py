@@ -4,7 +4,7 @@ A step of the loop handles what has arrived on each connection. Little would arr
 forty thousand small requests, and a fetch can ask for fifty megabytes; a hundred clients that do so at the same time
 would keep all others waiting for seconds. So the work of a step is bounded, and what exceeds it waits for its turn:
 
-- when the requests of a step have taken `TURN_MS`, each connection handles a few more of its own, which is all that
+- when the requests of a step have taken `TURN_NS`, each connection handles a few more of its own, which is all that
   most of them have, and then reads nothing (`Connection`);
 - fetches that have read `READ_BYTES_PER_STEP` between them let no further fetch read in this step (`DelayedFetch`).
 
@@ -16,7 +16,7 @@ all that are before it.
 from collections import deque
 from collections.abc import Callable
 
-TURN_MS = 2
+TURN_NS = 2_000_000
 # How often a connection looks whether its turn is over; it handles as many requests at least, or one that is long.
 REQUESTS_PER_LOOK = 4
 LONG_REQUEST = 4096
@@ -34,7 +34,7 @@ class Turns:
         self._soon = soon
         self._waiting: deque[Callable[[], None]] = deque()
         # None: in this step no connection has had many requests yet.
-        self._step_began_ms: int | None = None
+        self._step_began_ns: int | None = None
 
     def __len__(self) -> int:
         """How many wait."""
@@ -46,15 +46,15 @@ class Turns:
         if len(self._waiting) == 1:
             self._soon(self._next)
 
-    def is_over(self, began_ms: int, now_ms: int) -> bool:
-        """Whether a connection that has begun to handle requests at `began_ms` shall leave the rest for later."""
-        if self._step_began_ms is None:
-            self._step_began_ms = began_ms
+    def is_over(self, began_ns: int, now_ns: int) -> bool:
+        """Whether a connection that has begun to handle requests at `began_ns` shall leave the rest for later."""
+        if self._step_began_ns is None:
+            self._step_began_ns = began_ns
             self._soon(self._end_step)
-        return now_ms - self._step_began_ms >= TURN_MS
+        return now_ns - self._step_began_ns >= TURN_NS
 
     def _end_step(self) -> None:
-        self._step_began_ms = None
+        self._step_began_ns = None
 
     def _next(self) -> None:
         # What others have done in this step does not shorten a turn that was waited for.

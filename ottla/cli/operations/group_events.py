@@ -16,10 +16,13 @@ class Ownership:
     """The owner of each partition, from what members are assigned and what they keep when they rejoin."""
 
     def __init__(self) -> None:
-        self.owners: dict[TopicPartition, str] = {}
         self.incomplete_ms = 0
         """How long at least one partition was without an owner, up to the last call."""
+        self._owners: dict[TopicPartition, str] = {}
+        # Invariant: the same, by owner; who has none is not in it.
+        self._owned: dict[str, set[TopicPartition]] = {}
         self._freed_ms: dict[TopicPartition, int] = {}
+        # Invariant: the last owners of the partitions in `_freed_ms`.
         self._former: dict[TopicPartition, str] = {}
         self._now_ms = 0
 
@@ -36,39 +39,64 @@ class Ownership:
     def keep(self, member_id: str, kept: set[TopicPartition], now_ms: int) -> None:
         """The member has no other partitions from now on."""
         self.advance(now_ms)
-        for partition in [key for key, owner in self.owners.items() if owner == member_id and key not in kept]:
-            self._former[partition] = self.owners.pop(partition)
-            self._freed_ms.setdefault(partition, now_ms)
+        owned = self._owned.get(member_id, set())
+        lost = owned - kept
+        for partition in lost:
+            del self._owners[partition]
+            self._former[partition] = member_id
+            self._freed_ms[partition] = now_ms
+        if lost:
+            self._put_owned(member_id, owned - lost)
 
     def rename(self, old_member_id: str, new_member_id: str) -> None:
-        for owners in (self.owners, self._former):
-            owners.update({key: new_member_id for key, owner in owners.items() if owner == old_member_id})
+        owned = self._owned.pop(old_member_id, set())
+        self._owners.update(dict.fromkeys(owned, new_member_id))
+        self._put_owned(new_member_id, owned | self._owned.get(new_member_id, set()))
+        self._former.update({key: new_member_id for key, owner in self._former.items() if owner == old_member_id})
 
     def give(
         self, assignments: Mapping[str, set[TopicPartition]], now_ms: int
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
         """A new generation's assignments: the partitions that changed hands, and how long those were without an owner
         that now have one again, in milliseconds."""
-        for member_id in {*self.owners.values(), *assignments}:
+        for member_id in {**self._owned, **assignments}:
             self.keep(member_id, assignments.get(member_id, set()), now_ms)
         self.advance(now_ms)
         moved: list[TopicPartition] = []
         unowned_ms: dict[TopicPartition, int] = {}
         for member_id, given in assignments.items():
-            for partition in sorted(given):
-                former = self.owners.get(partition, self._former.pop(partition, None))
+            for partition in given - self._owned.get(member_id, set()):
+                freed_ms = self._freed_ms.pop(partition, None)
+                if freed_ms is None:
+                    former = self._take_from_owner(partition)
+                else:
+                    former = self._former.pop(partition)
+                    unowned_ms[partition] = now_ms - freed_ms
                 if former not in (None, member_id):
                     moved.append(partition)
-                if partition in self._freed_ms:
-                    unowned_ms[partition] = now_ms - self._freed_ms.pop(partition)
-                self.owners[partition] = member_id
+                self._owners[partition] = member_id
+            self._put_owned(member_id, set(given))
         return sorted(moved), unowned_ms
+
+    def _take_from_owner(self, partition: TopicPartition) -> str | None:
+        """Two members of one generation were given it, or it has had no owner yet."""
+        owner = self._owners.get(partition)
+        if owner is not None:
+            self._put_owned(owner, self._owned[owner] - {partition})
+        return owner
+
+    def _put_owned(self, member_id: str, owned: set[TopicPartition]) -> None:
+        if owned:
+            self._owned[member_id] = owned
+        else:
+            self._owned.pop(member_id, None)
 
     def forget(self, now_ms: int) -> dict[TopicPartition, int]:
         """The group has no members: how long each partition was without an owner until now."""
         self.advance(now_ms)
         unowned_ms = {partition: now_ms - freed_ms for partition, freed_ms in self._freed_ms.items()}
-        self.owners.clear()
+        self._owners.clear()
+        self._owned.clear()
         self._former.clear()
         self._freed_ms.clear()
         return unowned_ms

@@ -13,7 +13,8 @@ from ottla.protocol.errors import CorruptMessage, KafkaError
 from ottla.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, crc_is_valid, iterate_batches
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, iterate_records
-from ottla.storage.producer_state import CorruptSnapshot, ProducerStateManager
+from ottla.storage.producer_snapshot import CorruptSnapshot
+from ottla.storage.producer_state import ProducerStateManager
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")

@@ -48,7 +48,7 @@ class Rebalance:
     waited_ms: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class Unowned:
     """How often and how long a partition was without an owner while the group had members."""
 
@@ -214,7 +214,10 @@ class GroupRebalances:
 
     def _add_unowned(self, unowned_ms: dict[TopicPartition, int]) -> None:
         for partition, duration_ms in unowned_ms.items():
-            self.unowned.setdefault(partition, Unowned()).add(duration_ms)
+            unowned = self.unowned.get(partition)
+            if unowned is None:
+                unowned = self.unowned[partition] = Unowned()
+            unowned.add(duration_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,23 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.admin.metrics.lag_history import RING_ENTRIES, SAMPLES, CommitSample, EndRing, Verdict, judge
+from ottla.broker.broker import Broker
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.protocol.messages.produce import ProduceResponse
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.broker.admin.test_metrics import committed, observed, scraped, value
 from tests.broker.clusters import ask, create_topic, until
+from tests.broker.test_transactional_produce import in_transaction
+from tests.broker.transaction_requests import TransactionalProducer
 from tests.broker.wire import client_of, produce
 
 
@@ -108,3 +118,48 @@ async def test_records_deleted_before_they_were_committed_are_lost(tmp_path: Pat
         while await lost() is None:
             pass
         assert await lost() == 2
+
+
+async def commit_in_transaction(broker: Broker, producer: TransactionalProducer, group: str, offset: int) -> None:
+    """A transaction of nothing else, from its beginning to its end."""
+    assert await producer.add_offsets(group) is ErrorCode.NONE
+    rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+    request = TxnOffsetCommitRequest(
+        transactional_id=producer.transactional_id,
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=rows)],
+    )
+    assert (await ask(broker, request, 3)).topics[0].partitions[0].error_code == 0
+    assert await producer.end(commit=True) is ErrorCode.NONE
+
+
+async def test_lag_of_a_transactional_group_ends_before_open_ones(tmp_path: Path) -> None:
+    """docs/operators.md §5.6"""
+    async with observed(tmp_path, transaction_state_log_num_partitions=1) as broker:
+        await create_topic(broker, "t", [0])
+        processor, writer = (TransactionalProducer({0: broker}, name) for name in ("processor", "tx"))
+        for producer in (processor, writer):
+            assert await producer.initialize() is ErrorCode.NONE
+        async with client_of(broker) as client:
+            await produce(client, "t", b"one", b"two", b"three")
+            assert await writer.add("t", [0]) == [ErrorCode.NONE]
+            request = in_transaction(0, producer=writer.producer_id, epoch=writer.producer_epoch)
+            await client.call(request, ProduceResponse, 12)
+        assert await committed(broker, "plain", 1) == 0
+        await commit_in_transaction(broker, processor, "processor", 3)
+
+        async def lag(group: str) -> float | None:
+            return value(await scraped(broker.admin_url), "group_lag_records", group=group, topic="t", partition=0)
+
+        while await lag("processor") is None:
+            pass
+        assert (await lag("processor"), await lag("plain")) == (0, 3)
+        assert value(await scraped(broker.admin_url), "group_verdict", group="processor", verdict="ok") == 1
+
+        assert await writer.end(commit=True) is ErrorCode.NONE
+        # The record and the marker.
+        while await lag("processor") == 0:
+            pass
+        assert (await lag("processor"), await lag("plain")) == (2, 4)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.local_cluster import LocalCluster
-from ottla.broker.replicas.partition_ends import EndsOfPartitions, PartitionEnds
+from ottla.broker.replicas.partition_ends import EndsOfPartitions, PartitionEnds, ReadableOffsets
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -16,8 +16,11 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.produce import ProduceResponse
 from tests.broker.admin.test_metrics import scraped, value
 from tests.broker.clusters import ask, create_topic, running_cluster, until
+from tests.broker.test_transactional_produce import in_transaction
+from tests.broker.transaction_requests import TransactionalProducer
 from tests.broker.wire import client_of, produce
 
 SETTINGS = {"ottla_admin_listener": "127.0.0.1:0", "ottla_events_sample_interval_ms": 100}
@@ -25,6 +28,10 @@ SETTINGS = {"ottla_admin_listener": "127.0.0.1:0", "ottla_events_sample_interval
 
 def ends_of(cluster: LocalCluster, broker: int) -> EndsOfPartitions:
     return cluster.brokers[broker].parts.ends
+
+
+def found(ends: EndsOfPartitions, *, is_transactional: bool = False) -> ReadableOffsets | None:
+    return ends.find("t", 0, is_transactional=is_transactional)
 
 
 async def coordinator_of(cluster: LocalCluster) -> int:
@@ -80,20 +87,42 @@ async def test_start_of_the_log_is_asked_of_the_leader(tmp_path: Path) -> None:
         await ask(cluster.brokers[0], DeleteRecordsRequest(topics=topics, timeout_ms=5000))
         ends = ends_of(cluster, 1)
 
-        await until(lambda: ends.find("t", 0) is not None)
+        await until(lambda: found(ends) is not None)
 
-        assert ends.find("t", 0) == PartitionEnds(5, 7)
+        assert found(ends) == ReadableOffsets(5, 7)
         assert ends.of_other_brokers() == {("t", 0): PartitionEnds(5, 7)}
-        assert ends_of(cluster, 0).find("t", 0) == PartitionEnds(5, 7)
+        assert found(ends_of(cluster, 0)) == ReadableOffsets(5, 7)
         assert ends_of(cluster, 0).of_other_brokers() == {}
+
+
+async def test_last_stable_offset_is_asked_of_the_leader(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, **SETTINGS) as cluster:
+        await create_topic(cluster.brokers[0], "t", [0])
+        producer = TransactionalProducer(dict(cluster.brokers))
+        await producer.initialize()
+        await producer.add("t", [0])
+        async with client_of(cluster.brokers[0]) as client:
+            await produce(client, "t", b"record", b"record")
+            request = in_transaction(0, producer=producer.producer_id, epoch=producer.producer_epoch)
+            await client.call(request, ProduceResponse, 12)
+        ends = ends_of(cluster, 1)
+
+        await until(lambda: found(ends, is_transactional=True) is not None)
+
+        assert found(ends, is_transactional=True) == ReadableOffsets(0, 2)
+        assert found(ends) == ReadableOffsets(0, 3)
+        assert found(ends_of(cluster, 0), is_transactional=True) == ReadableOffsets(0, 2)
+
+        await producer.end(commit=True)
+        await until(lambda: found(ends, is_transactional=True) == ReadableOffsets(0, 4))
 
 
 async def test_end_is_forgotten_when_the_leader_is_gone(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, **SETTINGS) as cluster:
         await create_topic(cluster.brokers[0], "t", [0])
         ends = ends_of(cluster, 1)
-        await until(lambda: ends.find("t", 0) is not None)
+        await until(lambda: found(ends) is not None)
 
         await cluster.kill_broker(0)
 
-        await until(lambda: ends.find("t", 0) is None)
+        await until(lambda: found(ends) is None)

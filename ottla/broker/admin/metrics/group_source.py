@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.broker.admin.metrics.exposition import Sample, joined, labels
 from ottla.broker.admin.metrics.group_labels import GroupLabels
@@ -23,11 +23,13 @@ from ottla.coordinator.facts import (
     OffsetsCommitted,
     OffsetsRemoved,
     RebalanceStarted,
+    RecordsSkipped,
     StoreFailed,
 )
 from ottla.coordinator.group_shard import GroupShard
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
+_NOT_COUNTED = frozenset({GroupLoaded, OffsetsRemoved, RecordsSkipped})
 PHASES = ("join", "sync", "total")
 
 
@@ -68,6 +70,7 @@ class GroupSource:
         self._counts: dict[str, GroupCounts] = {}
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
+        self._counted = self._counters()
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
@@ -97,6 +100,16 @@ class GroupSource:
             ],
         }
 
+    def _counters(self) -> Mapping[type[Fact], Callable[[Any, GroupCounts], None]]:
+        """What is done with a fact of this class, beside what is noted of waits."""
+        return {
+            RebalanceStarted: self._rebalance_started,
+            MemberRemoved: self._member_removed,
+            GenerationStarted: self._generation_started,
+            GenerationCompleted: self._generation_completed,
+            StoreFailed: self._store_failed,
+        }
+
     def _wait_families(self) -> dict[str, Callable[[], Samples]]:
         return {
             "ottla_group_wait_seconds_total": lambda: self._caused("for", lambda counts: counts.waits.waited_ms, 1000),
@@ -114,37 +127,41 @@ class GroupSource:
         """A partition of `__consumer_offsets` is served from now on."""
         self._loads.observe((self._runtime.clock.now_ms() - partition.began_ms) * 1_000_000)
 
-    def observe(self, fact: Fact, now_ms: int) -> None:
-        """Of a group that is loaded, nothing is counted: it happened elsewhere."""
-        if isinstance(fact, OffsetsCommitted):
-            self._of(fact.group_id, now_ms).commits += 1
+    def observe(self, fact: Any, now_ms: int) -> None:
+        """Of a group that is loaded, nothing is counted: it happened elsewhere. A large group has some facts for each
+        of its members, and what a client commits in is one too: what is done with each must cost little."""
+        kind = fact.__class__
+        if kind is OffsetsCommitted:
+            (self._counts.get(fact.group_id) or self._of(fact.group_id, now_ms)).commits += 1
             return
-        group_id: str | None = getattr(fact, "group_id", None)
-        if group_id is None or isinstance(fact, GroupLoaded | OffsetsRemoved):
+        if kind in _NOT_COUNTED:
             return
-        counts = self._counts.get(group_id) or self._of(group_id, now_ms)
+        counts = self._counts.get(fact.group_id) or self._of(fact.group_id, now_ms)
         counts.waits.observe(fact, now_ms)
-        match fact:
-            case RebalanceStarted():
-                counts.rebalances[fact.cause.value] += 1
-            case MemberRemoved():
-                counts.removed[fact.cause.value] += 1
-            case GenerationStarted():
-                counts.last_ms["join"] = fact.join_phase_ms
-                self._phases["join"].observe(fact.join_phase_ms * 1_000_000)
-            case GenerationCompleted():
-                self._completed(fact, counts.last_ms)
-            case StoreFailed():
-                counts.store_failures += 1
-            case _:
-                pass
+        count = self._counted.get(kind)
+        if count is not None:
+            count(fact, counts)
 
-    def _completed(self, fact: GenerationCompleted, last_ms: dict[str, int]) -> None:
+    def _rebalance_started(self, fact: RebalanceStarted, counts: GroupCounts) -> None:
+        counts.rebalances[fact.cause.value] += 1
+
+    def _member_removed(self, fact: MemberRemoved, counts: GroupCounts) -> None:
+        counts.removed[fact.cause.value] += 1
+
+    def _generation_started(self, fact: GenerationStarted, counts: GroupCounts) -> None:
+        counts.last_ms["join"] = fact.join_phase_ms
+        self._phases["join"].observe(fact.join_phase_ms * 1_000_000)
+
+    def _generation_completed(self, fact: GenerationCompleted, counts: GroupCounts) -> None:
+        last_ms = counts.last_ms
         last_ms["sync"] = fact.sync_phase_ms
         self._phases["sync"].observe(fact.sync_phase_ms * 1_000_000)
         if "join" in last_ms:
             last_ms["total"] = last_ms["join"] + fact.sync_phase_ms
             self._phases["total"].observe(last_ms["total"] * 1_000_000)
+
+    def _store_failed(self, _fact: StoreFailed, counts: GroupCounts) -> None:
+        counts.store_failures += 1
 
     def _of(self, group_id: str, now_ms: int) -> GroupCounts:
         counts = self._counts.get(group_id)
@@ -258,10 +275,8 @@ class GroupSource:
     def lag(self, topic: str, index: int, logged: LoggedOffset) -> int | None:
         """None where the end is not known. Where a replica is here, the end is read after the offset that was
         committed, in one step."""
-        ends = self._ends.find(topic, index)
-        if ends is None:
-            return None
-        return max(ends.high_watermark - max(logged.committed.offset, ends.log_start_offset), 0)
+        ends = self._ends.find(topic, index, is_transactional=logged.is_transactional)
+        return None if ends is None else ends.lag(logged.committed.offset)
 
 
 def _has_no_partition(assignment: bytes) -> bool:

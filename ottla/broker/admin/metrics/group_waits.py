@@ -17,6 +17,7 @@ does so between two generations). What was assigned is known from the first gene
 """
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from ottla.coordinator.classic.states import GroupState
@@ -77,32 +78,44 @@ class GroupWaits:
         self._ownership.charge(now_ms)
 
     def observe(self, fact: Fact, now_ms: int) -> None:
-        if isinstance(fact, MemberRemoved) and fact.cause is Cause.NOT_REJOINED and self._wait_for is WaitFor.MEMBER:
-            self._wait_for = WaitFor.DEADLINE
+        """A large group has some facts for each of its members: those that change nothing here must cost little."""
+        kind = type(fact)
+        if kind is MemberRemoved:
+            self._member_removed(fact)
         if now_ms != self._waits_since_ms:
             self._charge_waits(now_ms)
-        if type(fact) in _OF_OWNERSHIP:
+        if kind in _OF_OWNERSHIP:
             self._ownership.observe(fact, now_ms)
-        match fact:
-            case MemberJoined() | MemberRejoined():
-                self._joined.add(fact.member_id)
-            case MemberRemoved():
-                self._joined.discard(fact.member_id)
-                self._synced.discard(fact.member_id)
-            case StaticMemberReplaced() if self._wait_for in _OF_JOIN_PHASES:
-                self._joined.discard(fact.old_member_id)
-                self._joined.add(fact.new_member_id)
-            case RebalanceStarted(cause=Cause.STATIC_MEMBER_REPLACED, member_id=str(member_id)):
-                self._joined.add(member_id)
-            case JoinPhaseExtended() if not self._joined:
-                # Static members have not come back: their sessions are waited for.
-                self._wait_for = WaitFor.MEMBER
-            case MemberSynced():
-                self._member_synced(fact)
-            case StateChanged():
-                self._state_changed(fact)
-            case _:
-                pass
+        handle = _HANDLERS.get(kind)
+        if handle is not None:
+            handle(self, fact)
+
+    def _member_removed(self, fact: Fact) -> None:
+        """Before what was waited for is charged: until now, it was the deadline."""
+        is_late = isinstance(fact, MemberRemoved) and fact.cause is Cause.NOT_REJOINED
+        if is_late and self._wait_for is WaitFor.MEMBER:
+            self._wait_for = WaitFor.DEADLINE
+
+    def _member_joined(self, fact: MemberJoined | MemberRejoined) -> None:
+        self._joined.add(fact.member_id)
+
+    def _forget_member(self, fact: MemberRemoved) -> None:
+        self._joined.discard(fact.member_id)
+        self._synced.discard(fact.member_id)
+
+    def _static_member_replaced(self, fact: StaticMemberReplaced) -> None:
+        if self._wait_for in _OF_JOIN_PHASES:
+            self._joined.discard(fact.old_member_id)
+            self._joined.add(fact.new_member_id)
+
+    def _rebalance_started(self, fact: RebalanceStarted) -> None:
+        if fact.cause is Cause.STATIC_MEMBER_REPLACED and fact.member_id is not None:
+            self._joined.add(fact.member_id)
+
+    def _join_phase_extended(self, _fact: JoinPhaseExtended) -> None:
+        if not self._joined:
+            # Static members have not come back: their sessions are waited for.
+            self._wait_for = WaitFor.MEMBER
 
     def _member_synced(self, fact: MemberSynced) -> None:
         if self._wait_for in (WaitFor.LEADER, WaitFor.STORING):
@@ -130,7 +143,22 @@ class GroupWaits:
             waiting = self._joined if self._wait_for in _OF_JOIN_PHASES else self._synced
             self.waited_ms[self._wait_for.value] += passed_ms * len(waiting)
 
+    @classmethod
+    def handlers(cls) -> Mapping[type[Fact], Callable[..., None]]:
+        """What is done with a fact of this class, beside the charge of what was waited for until then."""
+        return {
+            MemberJoined: cls._member_joined,
+            MemberRejoined: cls._member_joined,
+            MemberRemoved: cls._forget_member,
+            StaticMemberReplaced: cls._static_member_replaced,
+            RebalanceStarted: cls._rebalance_started,
+            JoinPhaseExtended: cls._join_phase_extended,
+            MemberSynced: cls._member_synced,
+            StateChanged: cls._state_changed,
+        }
 
+
+_HANDLERS = GroupWaits.handlers()
 _OF_OWNERSHIP = frozenset(
     {
         GenerationCompleted,

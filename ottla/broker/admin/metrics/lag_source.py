@@ -14,7 +14,7 @@ from ottla.broker.admin.metrics.group_labels import GroupLabels
 from ottla.broker.admin.metrics.group_source import GroupSource
 from ottla.broker.admin.metrics.lag_history import SAMPLES, CommitSample, EndRing, Verdict, judge
 from ottla.broker.admin.metrics.source import Budget, Samples
-from ottla.broker.replicas.partition_ends import EndsOfPartitions, PartitionEnds
+from ottla.broker.replicas.partition_ends import EndsOfPartitions, ReadableOffsets
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
 from ottla.coordinator.durable_state import LoggedOffset
@@ -107,7 +107,7 @@ class LagSource:
         for group_id, offsets in self._groups.offsets():
             for (topic, index), logged in list(offsets.items()):
                 yield
-                ends = self._ends.find(topic, index)
+                ends = self._ends.find(topic, index, is_transactional=logged.is_transactional)
                 if ends is None or group_id not in members:
                     continue
                 place = group_id, topic, index
@@ -123,10 +123,10 @@ class LagSource:
         self._places, self._ages_ms, self._lost, self._verdicts = places, ages, lost, verdicts
 
     def _judged(
-        self, history: _PlaceHistory, logged: LoggedOffset, ends: PartitionEnds, *, has_members: bool
+        self, history: _PlaceHistory, logged: LoggedOffset, ends: ReadableOffsets, *, has_members: bool
     ) -> Verdict:
         committed = logged.committed
-        lag = max(ends.high_watermark - max(committed.offset, ends.log_start_offset), 0)
+        lag = ends.lag(committed.offset)
         wall_ms = self._runtime.clock.wall_ms()
         history.commits.append(CommitSample(wall_ms, committed.offset, lag, committed.commit_timestamp_ms))
         return judge(history.commits, has_members=has_members)
@@ -134,10 +134,10 @@ class LagSource:
     # The age of the oldest record that is not read.
 
     def _age_ms(
-        self, history: _PlaceHistory, place: Place, offset: int, ends: PartitionEnds, now_ms: int
+        self, history: _PlaceHistory, place: Place, offset: int, ends: ReadableOffsets, now_ms: int
     ) -> int | None:
         """`offset` is that of the oldest unread record."""
-        if offset >= ends.high_watermark:
+        if offset >= ends.end:
             return 0
         _, topic, index = place
         ring = self._rings.get((topic, index))

@@ -1,0 +1,1 @@
+"""What clients may do, where an authorizer is configured (§60)."""

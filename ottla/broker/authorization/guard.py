@@ -1,0 +1,84 @@
+"""What stands before each handler, where an authorizer is configured: nothing reaches one that has not been allowed.
+
+The guard of an API refuses the whole request, or takes out of it what the sender may not ask for and adds the refusals
+to the response. What it enforces stands in the API's row (`Api.needs`); an API without a guard is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ottla.broker.authorization.access import Access, Authorization
+from ottla.broker.authorization.refusals import ERROR_OF, refusal
+from ottla.broker.server.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from ottla.broker.server.dispatch import Handle
+from ottla.broker.server.request_context import RequestContext
+from ottla.protocol.errors import ErrorCode
+from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+
+Guard = Callable[[Access, RequestContext, Any], Any | None]
+"""Gives the response of a request that is refused as a whole, else None, and leaves in the request what is allowed."""
+
+
+class AuthorizationGuard:
+    """Given to the dispatcher, which asks it once per API and version."""
+
+    def __init__(self, authorization: Authorization) -> None:
+        self._authorization = authorization
+        self._guards = _guards()
+
+    def guarded(self, api: Api, handle: Handle) -> Handle:
+        guard = self._guards.get(api.key, _top_needs if _is_refused_at_top(api) else _refuse)
+        return partial(_handle, self._authorization, guard, handle)
+
+
+def _handle(
+    authorization: Authorization, guard: Guard, handle: Handle, context: RequestContext, request: Any
+) -> Any | None:
+    access = authorization.access(context.principal, context.client_host, context.route.api.name)
+    context.access = access
+    refused = guard(access, context, request)
+    if refused is not None:
+        return refused
+    response = handle(context, request)
+    if access.closes_with is not None:
+        context.close_connection(access.closes_with)
+    # A request that is parked is answered by its context.
+    return None if response is None else access.amended(response)
+
+
+def _guards() -> Mapping[int, Guard]:
+    from ottla.broker.authorization import cluster_guards, group_guards, topic_guards, transaction_guards
+
+    return {
+        **topic_guards.GUARDS,
+        **group_guards.GUARDS,
+        **transaction_guards.GUARDS,
+        **cluster_guards.GUARDS,
+        SASL_HANDSHAKE: _nothing,
+        API_VERSIONS: _nothing,
+        SASL_AUTHENTICATE: _nothing,
+    }
+
+
+def _nothing(access: Access, context: RequestContext, request: Any) -> None:
+    """It is for clients that are not known yet."""
+
+
+def _is_refused_at_top(api: Api) -> bool:
+    return bool(api.needs) and all(need.top is not None for need in api.needs)
+
+
+def _top_needs(access: Access, context: RequestContext, request: Any) -> Any | None:
+    """Each need of the row is one of the whole request, whose response has an error of its own."""
+    for need in context.route.api.needs:
+        kind = ResourceType[need.resource]
+        name = getattr(request, need.top) if need.top else CLUSTER_NAME
+        if not access.allows(AclOperation[need.operation], kind, name):
+            return refusal(context, ERROR_OF[kind])
+    return None
+
+
+def _refuse(access: Access, context: RequestContext, request: Any) -> Any | None:  # noqa: ARG001
+    """Nothing says what it needs."""
+    return refusal(context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -1,0 +1,310 @@
+"""What is seen of authorization beside single refusals: sessions, shared answers, the log, what stays hidden."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ottla.broker.authorization import cluster_guards, topic_guards
+from ottla.broker.authorization.access import Authorization
+from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.security.acl import AclOperation
+from ottla.security.authentication import Principal
+from ottla.security.authorizer import Authorizer
+from tests.broker.authorization.world import CLUSTER, DENY, GROUP, TOPIC, TRANSACTIONAL_ID, Secured, acl, secured
+from tests.broker.requests import commit, fetch, fetch_offsets, list_offsets, metadata, produce, topic
+from tests.broker.wire import RecordingLog, batch
+
+DENIED, NOT_ASKED = 29, -(2**31)
+
+
+@pytest.fixture
+def log() -> RecordingLog:
+    return RecordingLog()
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path, log: RecordingLog) -> AsyncIterator[Secured]:
+    async with secured(tmp_path, log=log) as made:
+        admin = await made.client("admin")
+        topics = [topic("orders"), topic("secret")]
+        await admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7)
+        yield made
+
+
+def everything() -> MetadataRequest:
+    return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
+def shown(response: Any) -> list[str]:
+    return sorted(each.name for each in response.topics)
+
+
+async def test_metadata_of_one_principal_is_not_sent_to_another(world: Secured) -> None:
+    """ST-15: a prepared answer would show what was made for a super user."""
+    await world.set_acls([acl("DESCRIBE", TOPIC, "orders"), acl("DESCRIBE", TOPIC, "secret", principal="User:bob")])
+    admin, alice, bob = [await world.client(user) for user in ("admin", "alice", "bob")]
+    for _ in range(2):
+        assert shown(await admin.ask(everything(), 12)) == ["orders", "secret"]
+        assert shown(await alice.ask(everything(), 12)) == ["orders"]
+        assert shown(await bob.ask(everything(), 12)) == ["secret"]
+
+
+async def test_a_name_beside_a_denied_id_shows_nothing(world: Secured) -> None:
+    """Names beside ids are ignored; with the ids left out they would be what is asked for."""
+    await world.set_acls([])
+    alice = await world.client("alice")
+    known = world.broker.image.topic("orders")
+    assert known is not None
+    asked = [MetadataRequestTopic(name=None, topic_id=known.topic_id), MetadataRequestTopic(name="secret")]
+    response = await alice.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)
+    assert [(each.name, each.topic_id, each.error_code) for each in response.topics] == [(None, known.topic_id, DENIED)]
+    asked[0].name = ""
+    response = await alice.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 11)
+    assert {each.error_code for each in response.topics} == {42}
+    assert not any(each.partitions for each in response.topics)
+
+
+async def test_a_topic_that_is_hidden_looks_like_one_that_is_missing(world: Secured) -> None:
+    """ST-16"""
+    await world.set_acls([])
+    alice = await world.client("alice")
+    for request, version in ((metadata, 12), (lambda name: list_offsets(name, 0), 7), (produce, 9)):
+        hidden, missing = [repr(await alice.ask(request(name), version)) for name in ("secret", "absent")]
+        assert hidden.replace("secret", "absent") == missing
+
+
+async def test_a_fetch_session_is_authorized_on_each_fetch(world: Secured) -> None:
+    """ST-14: an incremental fetch names no partitions."""
+    await world.set_acls([acl("READ", TOPIC, "orders"), acl("READ", TOPIC, "secret")])
+    admin, alice = await world.client("admin"), await world.client("alice")
+    await admin.ask(produce("orders"), 9)
+    request = fetch("orders", session_epoch=0)
+    opened = await alice.ask(request, 12)
+    assert (opened.session_id > 0, opened.responses[0].partitions[0].error_code) == (True, 0)
+
+    async def fetch_again(epoch: int) -> Any:
+        again = fetch("orders")
+        again.topics, again.session_id, again.session_epoch = [], opened.session_id, epoch
+        return await alice.ask(again, 12)
+
+    await world.set_acls([acl("READ", TOPIC, "orders", principal="User:bob")])
+    refused = await fetch_again(1)
+    assert [each.error_code for each in refused.responses[0].partitions] == [DENIED]
+    assert not refused.responses[0].partitions[0].records
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    allowed = await fetch_again(2)
+    assert [each.error_code for each in allowed.responses[0].partitions] == [0]
+    assert allowed.responses[0].partitions[0].records
+
+
+async def test_a_request_of_allowed_and_denied_topics_is_served(world: Secured) -> None:
+    await world.set_acls([acl("READ", TOPIC, "orders"), acl("WRITE", TOPIC, "orders")])
+    alice = await world.client("alice")
+    both = fetch("secret", session_epoch=-1)
+    both.topics += fetch("orders").topics
+    codes = {each.topic: each.partitions[0].error_code for each in (await alice.ask(both, 12)).responses}
+    assert codes == {"orders": 0, "secret": DENIED}
+    mixed = produce("secret")
+    mixed.topic_data += produce("orders").topic_data
+    answered = {each.name: each.partition_responses[0] for each in (await alice.ask(mixed, 9)).responses}
+    assert {name: each.error_code for name, each in answered.items()} == {"orders": 0, "secret": DENIED}
+    assert (answered["secret"].base_offset, answered["secret"].log_start_offset) == (-1, -1)
+
+
+async def test_a_fetch_that_waits_is_answered_with_its_refusals(world: Secured) -> None:
+    """Its response is built when the wait is over."""
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    alice = await world.client("alice")
+    both = fetch("secret", session_epoch=-1)
+    both.topics += fetch("orders").topics
+    both.max_wait_ms, both.min_bytes = 20, 1
+    codes = {each.topic: each.partitions[0].error_code for each in (await alice.ask(both, 12)).responses}
+    assert codes == {"orders": 0, "secret": DENIED}
+
+
+async def test_a_denied_produce_with_acks_0_ends_the_connection(world: Secured) -> None:
+    """After what was allowed has been appended."""
+    await world.set_acls([acl("WRITE", TOPIC, "orders")])
+    alice = await world.client("alice")
+    mixed = produce("secret", acks=0)
+    mixed.topic_data += produce("orders").topic_data
+    alice.send(mixed, 9)
+    with pytest.raises(asyncio.IncompleteReadError):
+        await alice.answer()
+    ends = {name: world.broker.replicas.partition(name, 0).log.log_end_offset for name in ("orders", "secret")}
+    assert ends == {"orders": 1, "secret": 0}
+
+
+async def test_authorized_operations_are_those_of_the_sender(world: Secured) -> None:
+    """ST-20"""
+    await world.set_acls(
+        [
+            acl("READ", TOPIC, "orders"),
+            acl("DESCRIBE_CONFIGS", TOPIC, "orders"),
+            acl("READ", TOPIC, "orders", permission=DENY, host="10.0.0.1"),
+            acl("ALTER", CLUSTER, "kafka-cluster"),
+            acl("DELETE", GROUP, "crew"),
+        ]
+    )
+    admin, alice = await world.client("admin"), await world.client("alice")
+    asked = metadata("orders")
+    asked.include_topic_authorized_operations = asked.include_cluster_authorized_operations = True
+    mine, all_of_them = await alice.ask(asked, 9), await admin.ask(asked, 9)
+    assert (mine.topics[0].topic_authorized_operations, mine.cluster_authorized_operations) == (
+        1 << 3 | 1 << 8 | 1 << 10,
+        1 << 7 | 1 << 8,
+    )
+    assert (all_of_them.topics[0].topic_authorized_operations, all_of_them.cluster_authorized_operations) == (
+        3576,
+        8096,
+    )
+    not_asked = await alice.ask(metadata("orders"), 9)
+    assert not_asked.cluster_authorized_operations == NOT_ASKED
+    assert not_asked.topics[0].topic_authorized_operations == NOT_ASKED
+    groups = DescribeGroupsRequest(groups=["crew", "foreign"], include_authorized_operations=True)
+    response = await alice.ask(groups, 5)
+    while response.groups[0].error_code:
+        await admin.ask(FindCoordinatorRequest(key="crew"), 1)
+        response = await alice.ask(groups, 5)
+    described = {each.group_id: each for each in response.groups}
+    assert described["crew"].authorized_operations == 1 << 6 | 1 << 8
+    assert (described["foreign"].error_code, described["foreign"].authorized_operations) == (30, NOT_ASKED)
+
+
+async def test_what_no_acl_is_about_is_open_if_it_is_said_so(tmp_path: Path) -> None:
+    """ST-11"""
+    async with secured(tmp_path, {"allow.everyone.if.no.acl.found": "true"}) as made:
+        alice = await made.client("alice")
+        await alice.ask(CreateTopicsRequest(topics=[topic("orders"), topic("secret")], timeout_ms=5000), 7)
+        assert shown(await alice.ask(everything(), 12)) == ["orders", "secret"]
+        await made.set_acls([acl("READ", TOPIC, "secret", principal="User:bob")])
+        assert shown(await alice.ask(everything(), 12)) == ["orders"]
+
+
+async def test_refusals_are_logged_with_their_rule_and_escaped(world: Secured, log: RecordingLog) -> None:
+    """SEC29: what a client writes is in fields."""
+    await world.set_acls([acl("ALL", TOPIC, "secret", permission=DENY)])
+    alice = await world.client("alice")
+    log.events.clear()
+    await alice.ask(list_offsets("secret", 0), 7)
+    await alice.ask(list_offsets("a\n\x1b[2J", 0), 7)
+
+    lines = [fields for event, fields in log.events if event == "authorization" and fields["result"] == "denied"]
+    assert lines[0] == {
+        "result": "denied",
+        "principal": "User:alice",
+        "host": "127.0.0.1",
+        "operation": "DESCRIBE",
+        "resource": "TOPIC:LITERAL:secret",
+        "api": "ListOffsets",
+        "rule": "DENY ALL to User:alice from * on TOPIC:LITERAL:secret",
+    }
+    assert (lines[1]["resource"], lines[1]["rule"]) == ("TOPIC:LITERAL:a\n\x1b[2J", "default")
+
+
+async def test_the_log_has_so_many_refusals_in_a_second(world: Secured, log: RecordingLog) -> None:
+    await world.set_acls([])
+    alice = await world.client("alice")
+    log.events.clear()
+    request = list_offsets("t0", 0)
+    request.topics = [list_offsets(f"t{number}", 0).topics[0] for number in range(5 * REFUSALS_PER_SECOND)]
+    await alice.ask(request, 7)
+    lines = [fields for event, fields in log.events if event == "authorization"]
+    # The request may last into the next second.
+    assert REFUSALS_PER_SECOND <= len(lines) <= 2 * REFUSALS_PER_SECOND
+
+
+async def test_a_decision_that_fails_is_a_refusal(
+    world: Secured, log: RecordingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ST-35"""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    alice = await world.client("alice")
+    monkeypatch.setattr(Authorizer, "decide", fail)
+    response = await alice.ask(list_offsets("orders", 0), 7)
+    assert response.topics[0].partitions[0].error_code == DENIED
+    assert "an authorization failed unexpectedly" in [event for event, _ in log.events]
+
+
+async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.authorization.access.DECISIONS_MAX", 10)
+    monkeypatch.setattr("ottla.broker.authorization.access.VIEWS_MAX", 2)
+    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    for number in range(5):
+        access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
+        for name in range(30):
+            assert not access.allows_topic(AclOperation.READ, f"t{name}")
+        assert len(access._view.decisions) <= 10
+    assert len(authorization._views) <= 2
+
+
+async def test_batches_say_whether_a_request_is_transactional(world: Secured) -> None:
+    """ST-18, CVE-2018-17196: the field of the request may say what its sender may use, or nothing."""
+    await world.set_acls([acl("WRITE", TOPIC, "orders"), acl("WRITE", TRANSACTIONAL_ID, "mine")])
+    alice = await world.client("alice")
+    records = batch(b"x", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    for name, code in ((None, 53), ("", 53), ("foreign", 53), ("mine", 0)):
+        request = produce("orders", records=records)
+        request.transactional_id = name
+        (topic_response,) = (await alice.ask(request, 9)).responses
+        refused = topic_response.partition_responses[0].error_code
+        assert (refused == 53) == (code == 53), name
+    request = produce("orders")
+    request.transactional_id = "foreign"
+    (topic_response,) = (await alice.ask(request, 9)).responses
+    assert topic_response.partition_responses[0].error_code == 0
+
+
+async def test_the_group_is_looked_at_before_its_topics(world: Secured) -> None:
+    """ST-17: of a foreign group, topics that may be read show nothing."""
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    alice = await world.client("alice")
+    committed = await alice.ask(commit("foreign", "orders"), 8)
+    assert committed.topics[0].partitions[0].error_code == 30
+    fetched = await alice.ask(fetch_offsets("foreign", "secret"), 5)
+    assert (fetched.error_code, fetched.topics) == (30, [])
+
+
+async def test_a_follower_that_is_denied_moves_nothing(world: Secured) -> None:
+    """ST-19, CVE-2018-1288: the inter-broker listener alone does not make a broker."""
+    await world.set_acls([acl("READ", TOPIC, "orders")])
+    alice = await world.client("alice")
+    claimed = fetch("orders", session_epoch=-1)
+    claimed.replica_id = 7
+    refused = await alice.ask(claimed, 12)
+    assert refused.responses[0].partitions[0].error_code == DENIED
+    assert not refused.responses[0].partitions[0].records
+
+
+async def test_one_who_logs_in_again_is_asked_about_as_it_is_now(world: Secured) -> None:
+    """ST-7: decisions belong to a principal, not to its connection."""
+    await world.set_acls([acl("DESCRIBE", TOPIC, "orders")])
+    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    for name, is_allowed in (("alice", True), ("bob", False), ("alice", True)):
+        access = authorization.access(Principal("User", name), "127.0.0.1", "Metadata")
+        assert access.allows_topic(AclOperation.DESCRIBE, "orders") == is_allowed
+
+
+async def test_an_api_that_has_no_guard_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is forgotten nothing is shown, not even to a super user."""
+    monkeypatch.delitem(cluster_guards.GUARDS, 60)
+    monkeypatch.delitem(topic_guards.GUARDS, 2)
+    async with secured(tmp_path) as made:
+        admin = await made.client("admin")
+        described = await admin.ask(DescribeClusterRequest(), 0)
+        assert (described.error_code, described.brokers) == (31, [])
+        # This response has no place for an error of the whole.
+        with pytest.raises(asyncio.IncompleteReadError):
+            await admin.ask(list_offsets("orders", 0), 7)
