@@ -63,7 +63,8 @@ class Truncated:
 
     @property
     def lost_committed(self) -> bool:
-        """Whether consumers may have seen what went. Only an unclean election, or a leader that lost its tail, does."""
+        """Whether consumers may have seen what went. Only an unclean election, or a leader that lost its tail, does;
+        and in a compacted log a leader that does not know the epoch of records which later ones have replaced."""
         return self.partition.log.log_end_offset < self.high_watermark_before
 
 

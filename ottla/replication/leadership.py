@@ -152,12 +152,16 @@ class Leadership:
 
     # Changes of the ISR.
 
-    def maybe_expand(self, replica: int, high_watermark: int) -> IsrChange | None:
-        """§14.7.2; call it after each fetch of `replica`."""
+    def maybe_expand(self, replica: int, high_watermark: int, log_start_offset: int) -> IsrChange | None:
+        """§14.7.2; call it after each fetch of `replica`. The offsets are the leader's."""
         state = self.isr_state
         if state.change is not None or replica in state.isr:
             return None
-        end_offset = self.followers[replica].log_end_offset
+        progress = self.followers[replica]
+        if progress.log_start_offset < log_start_offset:
+            # What it has below may diverge, and the leader does not know any more where.
+            return None
+        end_offset = progress.log_end_offset
         if end_offset < high_watermark or end_offset < self.term.start_offset or not self._is_eligible(replica):
             return None
         change = self._change_to((*state.isr, replica))

@@ -380,7 +380,7 @@ class Partition:
         leadership = self.leadership
         assert leadership is not None, "a leader has a leadership"
         leadership.note_fetch(fetch, leader_end_offset=leader_end_offset, now_ms=now_ms, contact=contact)
-        change = leadership.maybe_expand(fetch.replica_id, self.high_watermark)
+        change = leadership.maybe_expand(fetch.replica_id, self.high_watermark, self.log.log_start_offset)
         return FetchNoted(self.maybe_raise_high_watermark(now_ms), change)
 
     # What a follower learns from its leader.

@@ -87,7 +87,7 @@ async def test_refused_isr_expansion_is_dropped_and_requested_again(
         partition.leadership.followers[2].log_end_offset = 0
         with monkeypatch.context() as patch:
             patch.setattr(type(partition._rules.registrations), "may_join_isr", lambda *_: True)
-            change = partition.leadership.maybe_expand(2, -1)
+            change = partition.leadership.maybe_expand(2, -1, -1)
         assert change is not None
         leader.replicas._alter_partition.submit(partition, change)
         await until(lambda: partition.leadership.isr_state.change is None)

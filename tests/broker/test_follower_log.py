@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.replicas.fetcher_tasks import level_of_truncation
 from ottla.broker.replicas.follower_log import perform, restart, truncate
 from ottla.protocol.errors import CorruptMessage, KafkaStorageError
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
-from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect
+from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect, Truncated
 from ottla.replication.partition import Partition
 from ottla.storage.leader_epoch_cache import EpochEntry
 from ottla.storage.log_config import LogConfig
@@ -143,3 +144,16 @@ def test_damaged_batch_before_the_start_leaves_log_unchanged() -> None:
 
     assert isinstance(append(target, batch), CorruptMessage)
     assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "high_watermark", "level"),
+    [("delete", 0, "info"), ("delete", 3, "error"), ("compact", 0, "info"), ("compact", 3, "warning")],
+)
+def test_truncation_of_committed_records_is_said_loudly(policy: str, high_watermark: int, level: str) -> None:
+    """Less so where later records of their keys may have replaced them."""
+    target = Partition("t", 0, TOPIC_ID, new_log(FakeDisk(), LogConfig(cleanup_policy=frozenset({policy}))), local_id=1)
+    take(target, lead=2)
+    assert append(target, sent(records=2)) is None
+
+    assert level_of_truncation(Truncated(target, 3, high_watermark)) == level

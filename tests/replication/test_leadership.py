@@ -114,7 +114,7 @@ def test_joining_replica_counts_for_high_watermark_not_min_isr() -> None:
     fetch(leader, 2, 10)
     fetch(leader, 3, 10)
 
-    change = leader.maybe_expand(3, high_watermark=10)
+    change = leader.maybe_expand(3, high_watermark=10, log_start_offset=0)
 
     assert change is not None
     assert (change.leader_epoch, change.partition_epoch) == (5, 7)
@@ -122,7 +122,7 @@ def test_joining_replica_counts_for_high_watermark_not_min_isr() -> None:
     assert isinstance(leader.isr_state, PendingExpandIsr)
     assert (leader.isr_state.isr, leader.isr_state.maximal) == ((1, 2), (1, 2, 3))
     assert leader.high_watermark_candidate(20, 1000 + 10 * LAG) == 10, "however long it takes"
-    assert leader.maybe_expand(3, 10) is None, "one change at a time"
+    assert leader.maybe_expand(3, 10, 0) is None, "one change at a time"
 
 
 def test_a_leaving_replica_counts_until_its_removal_is_committed() -> None:
@@ -167,7 +167,17 @@ def test_who_may_join(offset: int, epoch: int, ineligible: tuple[int, ...], join
     leader = leadership(isr=(1, 2), start_offset=8, ineligible=ineligible)
     fetch(leader, 3, offset, epoch=epoch)
 
-    assert (leader.maybe_expand(3, high_watermark=6) is not None) is joins
+    assert (leader.maybe_expand(3, high_watermark=6, log_start_offset=0) is not None) is joins
+
+
+def test_follower_with_deleted_records_joins_once_it_deleted_them() -> None:
+    """§14.7.2: they may diverge from those that the leader had there."""
+    leader = leadership(isr=(1, 2))
+    fetch(leader, 3, 10)
+
+    assert leader.maybe_expand(3, high_watermark=10, log_start_offset=4) is None
+    leader.note_fetch(FollowerFetch(3, 103, 10, 4, 5, -1), leader_end_offset=10, now_ms=1001)
+    assert leader.maybe_expand(3, high_watermark=10, log_start_offset=4) is not None
 
 
 @pytest.mark.parametrize(
@@ -196,7 +206,7 @@ def test_what_an_answer_means(error: ErrorCode, outcome: IsrOutcome) -> None:
 def test_new_committed_state_voids_a_change_and_keeps_progress() -> None:
     leader = leadership(isr=(1, 2))
     fetch(leader, 3, 10)
-    leader.maybe_expand(3, 10)
+    leader.maybe_expand(3, 10, 0)
 
     leader.adopt(partition_epoch=8, replicas=(1, 3, 4), isr=(1,))
 

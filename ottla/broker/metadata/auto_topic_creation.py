@@ -19,6 +19,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 # Some seconds' worth of creations.
 IN_FLIGHT_MAX = 1000
+# Another broker came first, or the metadata store does not answer.
+_PASSING = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.KAFKA_STORAGE_ERROR})
 
 
 class AutoTopicCreationManager:
@@ -107,6 +109,7 @@ class AutoTopicCreationManager:
         # Another broker may have been asked for it at the same time, and the topic is all that is wanted.
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             log = self._runtime.log.metadata
-            # While all brokers register again none is active; that passes.
-            say = log.error if metadata.image.active_brokers else log.warning
+            # Clients ask again; while all brokers register again, none is active.
+            passes = outcome.code in _PASSING or not metadata.image.active_brokers
+            say = log.warning if passes else log.error
             say("topic could not be created", topic=topic.name, error=str(outcome))

@@ -9,7 +9,7 @@ with the power, under the epochs of the new one, or be taken for it by a recover
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ottla.broker.config.server_cluster import ReplicationOptions
 from ottla.broker.replicas.failed_logs import Metadata
@@ -189,14 +189,13 @@ class FetcherTasks:
         where = {"topic": partition.topic, "partition": partition.index, "leader_epoch": partition.leader_epoch}
         match fact:
             case Truncated():
-                lost_committed = fact.lost_committed
-                write = log.error if lost_committed else log.info
+                write = getattr(log, level_of_truncation(fact))
                 write(
                     "log truncated, the leader does not have the records",
                     **where,
                     log_end_offset=partition.log.log_end_offset,
                     before=fact.end_offset_before,
-                    below_high_watermark=lost_committed,
+                    below_high_watermark=fact.lost_committed,
                 )
             case Restarted():
                 log.warning(
@@ -214,6 +213,14 @@ class FetcherTasks:
                 log.error("replica failed, fetching stopped", **where, why=fact.why)
             case Fetched():
                 pass
+
+
+def level_of_truncation(truncated: Truncated) -> Literal["info", "warning", "error"]:
+    """How loudly to say it. A copy of a compacted log does not know the epochs of which compaction had left nothing. As
+    leader it cannot tell who wrote what was there, and followers cut off records that later ones have replaced."""
+    if not truncated.lost_committed:
+        return "info"
+    return "warning" if truncated.partition.log.config.is_compacted else "error"
 
 
 class FetcherTask:

@@ -39,22 +39,24 @@ def delete_offsets(context: GroupContext, event: DeleteOffsets) -> None:
 
 
 def _delete_each(context: GroupContext, group: Group, event: DeleteOffsets) -> Iterator[None]:
+    """A tombstone is written also where no offset is: a coordinator that was deposed, and does not know it yet, may
+    lack one that its successor has. It must not say that this is gone; what it appends is never committed."""
     present = set(partitions_with_offsets(context, event.group_id))
     partitions: list[PartitionError] = []
-    removed: list[TopicPartition] = []
+    deleted: list[TopicPartition] = []
     for topic, indexes in event.topics:
         is_subscribed = group.is_subscribed_to(topic)
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
         for index in indexes:
             partitions.append(PartitionError(topic, index, error))
-            if not is_subscribed and (topic, index) in present:
-                removed.append((topic, index))
+            if not is_subscribed:
+                deleted.append((topic, index))
             if not len(partitions) % PARTITIONS_PER_SLICE:
                 yield
     result = DeleteOffsetsResult(ErrorCode.NONE, tuple(partitions))
-    if removed:
-        after = OffsetsDeleted(event, result, len(removed))
-        yield from append_tombstones(context, event.group_id, tombstones(event.group_id, removed), after)
+    if deleted:
+        after = OffsetsDeleted(event, result, len(present.intersection(deleted)))
+        yield from append_tombstones(context, event.group_id, tombstones(event.group_id, deleted), after)
     else:
         context.reply(event.token, result)
 
@@ -66,9 +68,10 @@ class OffsetsDeleted:
     removed: int
 
     def completed(self, context: GroupContext) -> None:
-        context.observe(
-            OffsetsRemoved(group_id=self.event.group_id, partitions=self.removed, reason="deleted by request")
-        )
+        if self.removed:
+            context.observe(
+                OffsetsRemoved(group_id=self.event.group_id, partitions=self.removed, reason="deleted by request")
+            )
         context.reply(self.event.token, self.result)
 
     def failed(self, context: GroupContext, error: ErrorCode) -> None:

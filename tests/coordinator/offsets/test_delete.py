@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinator.events import DeleteGroup, DeleteOffsets, ExpireOffsets, OffsetToCommit, TopicsDeleted
-from ottla.coordinator.facts import StoreFailed
+from ottla.coordinator.facts import OffsetsRemoved, StoreFailed
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.offsets.delete import BATCH_BYTES
 from ottla.coordinator.runtime.effects import Append, Effect
@@ -79,3 +79,21 @@ def test_removal_of_many_offsets_appends_one_batch_in_a_slice(shell: Shell) -> N
     appends = [sum(isinstance(effect, Append) for effect in effects) for effects in slices]
     assert max(appends) == 1
     assert sum(appends) > 10
+
+
+def test_deposed_coordinator_cannot_say_that_an_offset_is_gone() -> None:
+    """Its successor may have one that it lacks: the answer waits for a tombstone, which is never committed."""
+    shell = Shell()
+    shell.commit(1)
+    shell.fail_appends = ErrorCode.NOT_COORDINATOR
+
+    reply = shell.send(DeleteOffsets(shell.token(), "g", (("never-committed", (0,)),)))
+
+    assert reply.error is ErrorCode.NOT_COORDINATOR
+
+
+def test_deletion_of_what_is_not_there_succeeds_unseen(shell: Shell) -> None:
+    reply = shell.send(DeleteOffsets(shell.token(), "g", (("never-committed", (0,)),)))
+
+    assert [partition.error for partition in reply.partitions] == [ErrorCode.NONE]
+    assert not [fact for _, fact in shell.facts if isinstance(fact, OffsetsRemoved)]

@@ -285,7 +285,7 @@ def test_offset_delete_removes_pending_offsets_too(shell: Shell) -> None:
     shell.commit_in_transaction(3, producer_id=8)
     shell.commit_in_transaction(4, offsets=(OffsetToCommit("t", 1, 4),))
     shell.send(DeleteOffsets(shell.token(), "g", (("t", (0, 1, 2)),)))
-    assert [len(batch.records) for batch in shell.log][-1] == 2
+    assert [len(batch.records) for batch in shell.log][-1] == 3
     assert stable(shell) == FetchedOffset("t", 0)
     for producer_id in (7, 8):
         shell.write_marker(producer_id, commit=True)
