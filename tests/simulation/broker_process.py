@@ -13,7 +13,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.store import MetadataStore
-from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.errors import CorruptMessage, KafkaStorageError
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.judge import Judge
 from tests.simulation.loop import Process, SimulationLoop, VirtualClock
@@ -48,8 +48,8 @@ class JudgedLog(LazyLog):
 
     def exception(self, event: str, **fields: Any) -> None:
         self._judge.trace.note("log", event)
-        is_damage = isinstance(sys.exc_info()[1], CorruptMessage) and self._is_expected(fields)
-        if DISK_FAULT not in str(fields) and not is_damage:
+        is_of_disk = isinstance(sys.exc_info()[1], CorruptMessage | KafkaStorageError) and self._is_expected(fields)
+        if DISK_FAULT not in str(fields) and not is_of_disk:
             self._judge.violated("log", f"{event}: {fields}")
 
     def prepare(self) -> None:

@@ -154,7 +154,7 @@ class DelayedFollowerFetch(FetchOperation):
         if partition is None or not partition.is_leader or partition.leader_epoch != target.current_leader_epoch:
             return True
         log = partition.log
-        if target.known_log_start_offset != log.log_start_offset:
+        if target.known_log_start_offset < log.log_start_offset:
             return True
         end_offset = log.log_end_offset
         if target.fetch_offset == end_offset or (self._throttles.leader.is_active and self._is_left_out(partition)):

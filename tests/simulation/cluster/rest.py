@@ -28,6 +28,8 @@ POLL_MS = 100
 # After a start: registration behind an expiring session, the lag of a follower, back-offs, connection attempts that a
 # cut held up.
 CATCH_UP_MS = 45_000
+# Many fetches of a follower.
+COPYING_MS = 2_000
 WRITING_MS = 30_000
 REACTION_MS = 8_000
 # The longest timeout of a transaction, the interval of the coordinators' checks, markers that are sent again.
@@ -50,12 +52,15 @@ class Rest:
         for are there."""
         await self._wait("I-20", self._not_created, CATCH_UP_MS)
         await self._wait("I-28", self._leaderless, CATCH_UP_MS)
-        await self._wait("I-20", self._not_in_sync, CATCH_UP_MS)
+        wrong = await self._wrong_after(self._not_in_sync, CATCH_UP_MS)
+        if wrong and not await self._is_copying(wrong):
+            self._calm_was_too_short("I-20", wrong, CATCH_UP_MS)
         await self._wait("I-25", self._other_users, REACTION_MS)
 
     async def finish_writing(self) -> None:
-        """Every batch is acknowledged in the end, and then all replicas are the same (R12)."""
+        """Every batch is acknowledged in the end, and then all replicas are in sync, and the same (R12)."""
         await self._wait("I-20", self._unacknowledged, WRITING_MS)
+        await self._wait("I-20", self._not_in_sync, CATCH_UP_MS)
         await self._wait("R12", self._unequal, CATCH_UP_MS)
 
     async def judge_groups(self) -> None:
@@ -128,12 +133,30 @@ class Rest:
             self._judge.violated("I-19", f"{host}: {len(broker.replicas.delayed_produce)} producers wait")
 
     async def _wait(self, invariant: str, still_wrong: Callable[[], list[str]], at_most_ms: int) -> None:
+        if wrong := await self._wrong_after(still_wrong, at_most_ms):
+            self._calm_was_too_short(invariant, wrong, at_most_ms)
+
+    async def _wrong_after(self, still_wrong: Callable[[], list[str]], at_most_ms: int) -> list[str]:
+        """Nothing, as soon as nothing is wrong."""
         ends_us = self._world.loop.now_us + at_most_ms * 1000
         while wrong := still_wrong():
             if self._world.loop.now_us > ends_us:
-                self._judge.violated(invariant, f"after {at_most_ms} ms of calm: {'; '.join(wrong)}")
-                return
+                break
             await asyncio.sleep(POLL_MS / 1000)
+        return wrong
+
+    def _calm_was_too_short(self, invariant: str, wrong: list[str], waited_ms: int) -> None:
+        self._judge.violated(invariant, f"after {waited_ms} ms of calm: {'; '.join(wrong)}")
+
+    async def _is_copying(self, wrong: list[str]) -> bool:
+        """Whether nothing is wrong but replicas that go on copying. On a slow link one may be no faster than producers
+        write; it has to be in sync when they have stopped."""
+        before = self._ends_out_of_sync()
+        await asyncio.sleep(COPYING_MS / 1000)
+        after = self._ends_out_of_sync()
+        return len({replica[:2] for replica in before}) == len(wrong) and all(
+            replica not in after or after[replica] > end for replica, end in before.items()
+        )
 
     # What may still be wrong.
 
@@ -150,6 +173,16 @@ class Rest:
             if state.leader == NO_LEADER or set(state.isr) != set(state.replicas) or state.is_reassigning:
                 wrong.append(f"{topic.name}-{index} is {state}")
         return wrong
+
+    def _ends_out_of_sync(self) -> dict[tuple[str, int, int], int]:
+        """The log ends of replicas that are not in sync, by topic, partition and broker."""
+        nodes = self._world.nodes
+        return {
+            (topic.name, index, node_id): replica.log.log_end_offset
+            for topic, index, state in self._world.truth.image.partitions()
+            for node_id in set(state.replicas).difference(state.isr)
+            if (replica := nodes[node_id].broker.replicas.find(topic.name, index)) is not None
+        }
 
     def _other_users(self) -> list[str]:
         """Every broker has the credentials that were acknowledged (§80.4)."""
