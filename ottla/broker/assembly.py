@@ -68,7 +68,7 @@ class Parts:
         self.listeners = listeners
         self.login = listeners.inter_broker_login
         self.log_directory = directory
-        self.checkpoints = RecoveryCheckpoints(runtime, directory)
+        self.checkpoints = RecoveryCheckpoints(runtime, directory, lambda: self.replicas.high_watermarks())
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
         self.lifecycle = BrokerLifecycle(runtime, self.metadata, data.store, directory, data.boot)
         self.metadata.listener = self.lifecycle
@@ -77,9 +77,7 @@ class Parts:
         self.replicas = self._make_replicas()
         runtime.at_end_of_event(self.replicas.flush_and_notify)
         self.topic_logs = TopicLogs(runtime, self.metadata, self.replicas)
-        self.deleted_topics = DeletedTopics(
-            runtime, self.metadata, directory, files, self.checkpoints.recovery_points_fell
-        )
+        self.deleted_topics = DeletedTopics(runtime, self.metadata, directory, files, self.checkpoints.log_deleted)
         self.producer_ids = ProducerIds(runtime, self.metadata)
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)

@@ -232,7 +232,7 @@ class Broker:
         self._data.abandon()
 
     async def _close_data(self) -> bool:
-        return await self._data.close(self.log_manager.high_watermark_checkpoint())
+        return await self._data.close(self.parts.checkpoints.high_watermark_checkpoint())
 
     @property
     def listener_urls(self) -> list[str]:

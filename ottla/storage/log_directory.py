@@ -230,7 +230,9 @@ class LogDirectory:
         )
 
     def high_watermark_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> "Checkpoint":
-        return self._checkpoint(checkpoints.HIGH_WATERMARKS, high_watermarks)
+        """Logs that are not used yet keep what the file said."""
+        restored = {key: log.restored_high_watermark for key, log in self._logs.items()}
+        return self._checkpoint(checkpoints.HIGH_WATERMARKS, restored | dict(high_watermarks))
 
     def log_start_checkpoint(self) -> LogStartCheckpoint:
         """Logs that begin with their first segment need no line, if a crash cannot bring back one before it."""

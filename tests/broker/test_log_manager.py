@@ -104,6 +104,22 @@ async def test_high_watermarks_are_checkpointed(tmp_path: Path) -> None:
         await until(broker, lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
 
 
+async def test_deleted_log_leaves_no_high_watermark_to_the_next(tmp_path: Path) -> None:
+    """A crash soon after would have taken uncommitted records of the new topic for committed ones."""
+    interval = {"replica_high_watermark_checkpoint_interval_ms": 20}
+    async with running_broker(tmp_path, **interval) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        await create_topic(client, "other")
+        await produce(client, "t", b"a")
+        checkpoint = tmp_path / "replication-offset-checkpoint"
+        await until(broker, lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
+        broker.log_manager.stop()
+
+        await client.call(DeleteTopicsRequest(topic_names=["t"]), DeleteTopicsResponse, 5)
+        await until(broker, lambda: "t 0 1" not in checkpoint.read_text())
+        assert "other 0 0" in checkpoint.read_text()
+
+
 OLD_MS = 1_000
 
 

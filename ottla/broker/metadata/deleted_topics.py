@@ -29,13 +29,13 @@ class DeletedTopics:
         metadata: ClusterMetadata,
         directory: LogDirectory,
         files: FileSystem,
-        recovery_points_fell: Callable[[], None],
+        log_deleted: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
         self._directory = directory
         self._files = files
-        self._recovery_points_fell = recovery_points_fell
+        self._log_deleted = log_deleted
         self._is_started = False
         self._tidying: asyncio.Task[None] | None = None
 
@@ -67,8 +67,10 @@ class DeletedTopics:
                 self._runtime.log.metadata.warning("a log of no known topic is left alone", topic=name, partition=index)
 
     def _delete(self, name: str, index: int) -> None:
-        self._recovery_points_fell()
-        self._directory.delete_log(name, index, now_wall_ms=self._runtime.clock.wall_ms())
+        try:
+            self._directory.delete_log(name, index, now_wall_ms=self._runtime.clock.wall_ms())
+        finally:
+            self._log_deleted()
 
     def _concerns(self, mark: DeletionMark) -> bool:
         return has_to_tidy(self._runtime.node_id, mark, self._metadata.image.brokers)

@@ -25,6 +25,7 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError, NotLeaderOrFoll
 from ottla.replication.leadership import FetchNoted, ReplicationRules
 from ottla.replication.partition import Partition, StateChange, TopicTraffic
 from ottla.security.client import LoginCredentials
+from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.log import VerificationGuard
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
@@ -45,6 +46,8 @@ class LeadershipWatcher(Protocol):
 
 class Checkpoints(Protocol):
     def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None: ...
+
+    def log_deleted(self) -> None: ...
 
 
 class ReplicaManager:
@@ -112,6 +115,9 @@ class ReplicaManager:
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
             yield from partitions.values()
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {(partition.topic, partition.index): partition.high_watermark for partition in self}
 
     def of_topic(self, topic: str) -> list[Partition]:
         return list(self._partitions.get(topic, {}).values())
@@ -230,7 +236,7 @@ class ReplicaManager:
         try:
             self._directory.delete_log(topic, index, now_wall_ms=self._runtime.clock.wall_ms())
         finally:
-            self._checkpoints.recovery_points_fell()
+            self._checkpoints.log_deleted()
 
     def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:  # noqa: ARG002
         self.metadata_applied(update)

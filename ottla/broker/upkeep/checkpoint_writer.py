@@ -1,9 +1,10 @@
 """Writing a checkpoint file without holding up the loop: two syncs of a busy disk may take a second."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
+from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.log_directory import Checkpoint, LogDirectory
 from ottla.storage.log_start_file import LogStartCheckpoint
 
@@ -58,24 +59,43 @@ class CheckpointWriter:
 class RecoveryCheckpoints:
     """The checkpoints that recovery goes by, written when what they say is no longer true."""
 
-    def __init__(self, runtime: Runtime, directory: "LogDirectory") -> None:
+    def __init__(
+        self, runtime: Runtime, directory: LogDirectory, high_watermarks: Callable[[], Mapping[TopicPartition, int]]
+    ) -> None:
+        """`high_watermarks` gives those of all replicas that are used."""
+        self._directory = directory
+        self._high_watermarks_now = high_watermarks
+        self._high_watermarks = CheckpointWriter(runtime, "high watermarks", self.high_watermark_checkpoint)
         self._cleaned_offsets = CheckpointWriter(runtime, "cleaned offsets", directory.cleaner_checkpoint)
         self._recovery_points = CheckpointWriter(runtime, "recovery points", directory.recovery_point_checkpoint)
         self._log_starts = CheckpointWriter(runtime, "log starts", directory.log_start_checkpoint)
 
     @property
     def has_failed(self) -> bool:
-        return any(writer.has_failed for writer in (self._cleaned_offsets, self._recovery_points, self._log_starts))
+        writers = (self._high_watermarks, self._cleaned_offsets, self._recovery_points, self._log_starts)
+        return any(writer.has_failed for writer in writers)
+
+    def high_watermark_checkpoint(self) -> Checkpoint:
+        return self._directory.high_watermark_checkpoint(self._high_watermarks_now())
+
+    def high_watermarks_rose(self) -> None:
+        """It is time to say so."""
+        self._high_watermarks.request()
 
     def cleaned_offsets_changed(self) -> None:
         """A log was compacted."""
         self._cleaned_offsets.request()
 
     def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None:
-        """Logs were cut or deleted: what comes to stand there must not count as durable, or as read, for what is gone.
+        """Logs were cut: what comes to stand there must not count as durable, or as read, for what is gone.
 
         `done` is called when the checkpoint no longer says so."""
         self._recovery_points.request(done)
+
+    def log_deleted(self) -> None:
+        """What a later log of its name has must count neither as durable nor as committed for what is gone."""
+        self._recovery_points.request()
+        self._high_watermarks.request()
 
     def log_starts_rose(self, done: Callable[[], None] | None = None) -> None:
         """Records were deleted. `done` is called when the checkpoint says so, or could not be written."""

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.runtime import Runtime
-from ottla.broker.upkeep.checkpoint_writer import CheckpointWriter, RecoveryCheckpoints
+from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
-from ottla.storage.log_directory import Checkpoint, LogDirectory
+from ottla.storage.log_directory import LogDirectory
 from ottla.storage.segment_reader import BUFFERS
 from ottla.timer.wheel import TimerEntry
 
@@ -51,7 +51,6 @@ class LogManager:
         self._replicas = replicas
         self._release_receive_buffers = release_buffers
         self._timers: dict[str, TimerEntry] = {}
-        self._writers: list[CheckpointWriter] = []
         self._checkpoints = checkpoints
         self.retention_deleted_bytes = 0
         """By retention, since the start."""
@@ -69,8 +68,10 @@ class LogManager:
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
         self._every(DELETION_INTERVAL_MS, "deletion", self._remove_files)
         self._every(BUFFERS_INTERVAL_MS, "buffers", self._release_buffers)
-        self._checkpoint_every(
-            config.replica_high_watermark_checkpoint_interval_ms, "high watermarks", self.high_watermark_checkpoint
+        self._every(
+            config.replica_high_watermark_checkpoint_interval_ms,
+            "high watermarks",
+            self._checkpoints.high_watermarks_rose,
         )
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._checkpoints.recovery_points_fell
@@ -113,11 +114,6 @@ class LogManager:
             "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
         )
 
-    def _checkpoint_every(self, interval_ms: int, name: str, make: "Callable[[], Checkpoint]") -> None:
-        writer = CheckpointWriter(self._runtime, name, make)
-        self._writers.append(writer)
-        self._every(interval_ms, name, writer.request)
-
     @property
     def compaction_ns(self) -> int:
         """How long compactions have taken in all, since the start."""
@@ -131,12 +127,7 @@ class LogManager:
     @property
     def has_failed_checkpoint(self) -> bool:
         """Whether a checkpoint could not be written when that was tried last."""
-        return self._checkpoints.has_failed or any(writer.has_failed for writer in self._writers)
-
-    def high_watermark_checkpoint(self) -> "Checkpoint":
-        return self._directory.high_watermark_checkpoint(
-            {(partition.topic, partition.index): partition.high_watermark for partition in self._replicas}
-        )
+        return self._checkpoints.has_failed
 
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log
