@@ -6,11 +6,13 @@ descriptors of its own; before and after it the log is touched only by the threa
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import PARTITION_METADATA
+from ottla.storage.failed_sync import mark_failed_sync
 from ottla.storage.files import NO_DESCRIPTORS, File, FileSystem, storage_error
 from ottla.storage.leader_epoch_cache import EpochWrite, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import LocalLog
@@ -27,6 +29,7 @@ class FlushWork:
     def __init__(
         self,
         files: FileSystem,
+        log_directory: Path,
         *,
         end_offset: int,
         truncations: int,
@@ -37,6 +40,7 @@ class FlushWork:
         name_changes: int,
         flushed_segments: tuple[Segment, ...],
     ) -> None:
+        """`directory` is that of the log where its names are to be synced too."""
         self.end_offset = end_offset
         self.truncations = truncations
         self.flushed_segments = flushed_segments
@@ -46,6 +50,7 @@ class FlushWork:
         self.open_error: OSError | None = None
         self.epochs_error: OSError | None = None
         self._files = files
+        self._log_directory = log_directory
         self._log_files = log_files
         self._epochs = epochs
         self._other_paths = other_paths
@@ -64,6 +69,8 @@ class FlushWork:
                     self._sync_other(path)
         except OSError as error:
             self.sync_error = error
+            with suppress(OSError):
+                mark_failed_sync(self._files, self._log_directory)
         finally:
             for file in self._log_files:
                 file.close()
@@ -176,6 +183,7 @@ class Durability:
             paths.append(local.directory / PARTITION_METADATA)
         return FlushWork(
             local.files,
+            local.directory,
             end_offset=local.log_end_offset,
             truncations=local.truncations,
             log_files=log_files,

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ottla.storage import checkpoints
 from ottla.storage.batch_scan import BatchOrder, Fault, InvalidBatchError, scan
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
+from ottla.storage.failed_sync import write_again
 from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments, mark_without_gaps
@@ -122,6 +123,8 @@ class _Opening(NamedTuple):
         in_file: Sequence[EpochEntry] = self._read_epochs()
         epochs, stored_epochs = LeaderEpochCache(in_file), LeaderEpochCache(in_file)
         in_file = stored_epochs.entries
+        suspects = loaded[self._first_suspect(loaded, epochs) :]
+        write_again(self.files, self.directory, [segment.path(LOG_SUFFIX) for segment in suspects])
         order: BatchOrder[Segment] = BatchOrder(stored_epochs, may_have_gaps=self.has_gaps)
         loaded, log_end_offset = self._find_end(loaded, epochs, order)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)

@@ -170,7 +170,7 @@ def test_who_may_join(offset: int, epoch: int, ineligible: tuple[int, ...], join
     assert (leader.maybe_expand(3, high_watermark=6, log_start_offset=0) is not None) is joins
 
 
-def test_follower_with_deleted_records_joins_once_it_deleted_them() -> None:
+def test_follower_joins_once_it_deleted_what_its_leader_did() -> None:
     """§14.7.2: they may diverge from those that the leader had there."""
     leader = leadership(isr=(1, 2))
     fetch(leader, 3, 10)

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.durability import Flushable, Flusher
+from ottla.storage.failed_sync import FAILED_SYNC
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
@@ -123,6 +124,25 @@ def test_a_failed_flush_closes_the_log() -> None:
         log.append_as_leader(batch("b"), leader_epoch=0, now_wall_ms=NOW)
     flushed.flusher.request(log)
     assert isinstance(flushed.outcomes[-1][1], KafkaStorageError)
+
+
+def test_what_a_failed_sync_left_in_the_cache_is_written_again() -> None:
+    """Else the flush of the next process would say that it is durable, and the next loss of power take it."""
+    flushed, disk = FlushedLogs(), FakeDisk()
+    log = new_log(disk, EACH)
+    append(log, batch("a"))
+    log.flush()
+    append(log, batch("b"))
+    disk.fail("fsync", OSError(errno.EIO, "bad"))
+    flushed.flusher.request(log)
+    flushed.thread.run()
+
+    again = reopened(disk, EACH)
+    again.flush()
+    after = FakeDisk.after(disk.journal, Loss.UNSYNCED)
+
+    assert read_all(reopened(after, EACH)) == [(0, b"a"), (1, b"b")]
+    assert not disk.exists(again.directory / FAILED_SYNC)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ class FetcherTasks:
 
 def level_of_truncation(truncated: Truncated) -> Literal["info", "warning", "error"]:
     """How loudly to say it. A copy of a compacted log does not know the epochs of which compaction had left nothing. As
-    leader it cannot tell who wrote what was there, and followers cut off records that later ones have replaced."""
+    leader it does not know who wrote what was there, and followers cut off records that later ones have replaced."""
     if not truncated.lost_committed:
         return "info"
     return "warning" if truncated.partition.log.config.is_compacted else "error"
