@@ -3,21 +3,29 @@
 An fsync takes as long as hundreds of appends, and one covers whatever was written before it. So at most one flush is
 on its way; every log that asks during it joins the next one. The syncing itself runs in the directory's thread, on
 descriptors of its own; before and after it the log is touched only by the thread that owns it.
+
+After an `fsync` that failed Linux takes the pages for clean. They are read as if they were on the disk, and the next
+`fsync` succeeds without writing them, also that of another process. So the log takes nothing more, and is marked with
+the file `ottla-failed-sync`: who opens it again copies the segments that were not durable, before anything of them
+counts as durable. A restart of the machine empties the cache; then there is only what the disk has, which recovery
+checks, and copying it does no harm. The mark is about that cache, and need not be durable either.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import PARTITION_METADATA
-from ottla.storage.failed_sync import mark_failed_sync
 from ottla.storage.files import NO_DESCRIPTORS, File, FileSystem, storage_error
 from ottla.storage.leader_epoch_cache import EpochWrite, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_producers import ProducerSnapshots
 from ottla.storage.segment import Segment
+
+FAILED_SYNC = "ottla-failed-sync"
+COPY_BYTES = 1024 * 1024
 
 Submit: TypeAlias = Callable[[Callable[[], None], Callable[[], None]], None]
 """`submit(work, done)` runs `work()` in the data directory's thread, then `done()` in the owner's. Neither raises."""
@@ -281,3 +289,35 @@ class Flusher:
             self._on_flushed(log, None)
         if self._waiting and not self._is_running:
             self._start()
+
+
+def mark_failed_sync(files: FileSystem, directory: Path) -> None:
+    """Raises OSError where the disk takes not even that."""
+    files.open(directory / FAILED_SYNC).close()
+
+
+def write_again(files: FileSystem, directory: Path, paths: Iterable[Path]) -> None:
+    """Where the log is marked, put a synced copy in the place of each file. Raises OSError; the mark is there then."""
+    mark = directory / FAILED_SYNC
+    if not files.exists(mark):
+        return
+    for path in paths:
+        _copy_in_place(files, path)
+    files.sync_directory(directory)
+    files.remove(mark)
+
+
+def _copy_in_place(files: FileSystem, path: Path) -> None:
+    aside = path.with_name(path.name + ".tmp")
+    files.remove(aside)
+    source, copy = files.open(path), files.open(aside)
+    try:
+        position = 0
+        while content := source.pread(COPY_BYTES, position):
+            copy.writev([content])
+            position += len(content)
+        copy.fsync()
+    finally:
+        source.close()
+        copy.close()
+    files.rename(aside, path)

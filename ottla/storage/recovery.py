@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ottla.storage import checkpoints
 from ottla.storage.batch_scan import BatchOrder, Fault, InvalidBatchError, scan
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
-from ottla.storage.failed_sync import write_again
+from ottla.storage.durability import write_again
 from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments, mark_without_gaps

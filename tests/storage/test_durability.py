@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage.durability import Flushable, Flusher
-from ottla.storage.failed_sync import FAILED_SYNC
+from ottla.storage.durability import FAILED_SYNC, Flushable, Flusher
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss

@@ -2,9 +2,11 @@
 
 Compaction takes records away as it likes, so there is no hash of a whole log. What must survive follows from the keys:
 of every key, the latest committed record; a tombstone may go when its time is over, and then nothing before it may be
-left. Neither retention nor DeleteRecords takes anything here. A record is named by its offset and its leader epoch: a
-record that another leader wrote at the same offset, under the same key, is another one. After every swap the whole log
-is read again.
+left. A replica that was away until a tombstone was gone has what stood before it for ever, here as on Kafka (§16.6.3):
+such keys do not count any more. Neither retention nor DeleteRecords takes anything here.
+
+A record is named by its offset and its leader epoch: a record that another leader wrote at the same offset, under the
+same key, is another one. After every swap the whole log is read again.
 """
 
 from typing import Any
@@ -19,6 +21,8 @@ class CompactedLog(TrackedLog):
     def __init__(self, *arguments: Any) -> None:
         self._end_offset = 0
         self._records: dict[bytes, list[LatestRecord]] = {}
+        # All that this log has held, as far as it was not cut.
+        self._tombstones: set[tuple[bytes, LatestRecord]] = set()
         super().__init__(*arguments)
 
     def _begin(self) -> None:
@@ -34,7 +38,7 @@ class CompactedLog(TrackedLog):
         """A hash of the latest records of all keys below the log end offset. Tombstones do not count."""
         if offset != self._end_offset:
             return None
-        latest = ((key, records[-1]) for key, records in self._records.items())
+        latest = ((key, records[-1]) for key, records in self._records.items() if key not in self._committed.came_back)
         kept = sorted((key, record) for key, record in latest if not record.is_tombstone)
         return crc32(repr(kept).encode())
 
@@ -67,9 +71,26 @@ class CompactedLog(TrackedLog):
         records = self._records.get(key, [])
         if wanted in records:
             return True
-        return wanted.is_tombstone and not any(record.offset <= wanted.offset for record in records)
+        if not wanted.is_tombstone:
+            return False
+        if not any(record.offset <= wanted.offset for record in records):
+            self._committed.expired.add((key, wanted))
+            return True
+        return self._was_away_until_it_expired(key, wanted)
+
+    def _was_away_until_it_expired(self, key: bytes, tombstone: LatestRecord) -> bool:
+        was_away = (key, tombstone) in self._committed.expired and (key, tombstone) not in self._tombstones
+        if was_away:
+            self._committed.came_back.add(key)
+        return was_away
+
+    def _note_tombstone(self, key: bytes, record: LatestRecord) -> None:
+        if record.is_tombstone:
+            self._tombstones.add((key, record))
 
     def _forget_what_was_cut(self) -> None:
+        if self.log.log_end_offset < self._end_offset:
+            self._tombstones = {each for each in self._tombstones if each[1].offset < self.log.log_end_offset}
         had_committed = self.has_committed()
         self._begin()
         self._read_on()
@@ -101,7 +122,9 @@ class CompactedLog(TrackedLog):
         for record in iterate_records(content):
             key, value = bytes(record.key or b""), record.value
             self._check_known(record.offset, epoch, key, value)
-            self._records.setdefault(key, []).append(LatestRecord(record.offset, epoch, value is None))
+            latest = LatestRecord(record.offset, epoch, value is None)
+            self._records.setdefault(key, []).append(latest)
+            self._note_tombstone(key, latest)
 
     def _check_known(self, offset: int, epoch: int, key: bytes, value: Any) -> None:
         content_hash = crc32(key + b"\0" + bytes(value or b""))

@@ -72,3 +72,4 @@ class DecidedLog(CompactedLog):
             records = self._records.setdefault(key, [])
             records.append(record)
             records.sort(key=lambda each: each.offset)
+            self._note_tombstone(key, record)

@@ -48,6 +48,11 @@ class ClusterInspector:
     def committed_of(self, key: PartitionId, name: str) -> Committed:
         return self.committed.setdefault(key, Committed(name))
 
+    def committed_now(self, partition: tuple[str, int]) -> Committed | None:
+        """Of the topic that has the name now."""
+        topic = self.truth.image.topic(partition[0])
+        return None if topic is None else self.committed.get((topic.topic_id, partition[1]))
+
     def leads(self, key: PartitionId, name: str, node_id: int, leader_epoch: int) -> None:
         leader = self._leaders.setdefault((key, leader_epoch), node_id)
         if leader != node_id:

@@ -50,17 +50,17 @@ class KeyedLedger:
         self._unanswered[key].remove(value)
         self._last[key] = value
 
-    def wrong(self, records: Iterable[Record]) -> list[str]:
-        """`records` are those of the log, in its order."""
+    def wrong(self, records: Iterable[Record]) -> list[tuple[str, str]]:
+        """Each key, and what is wrong with it. `records` are those of the log, in its order."""
         latest = {
             bytes(record.key or b"").decode(): None if record.value is None else bytes(record.value).decode()
             for record in records
         }
-        wrong = []
+        wrong: list[tuple[str, str]] = []
         for key in {**self._last, **self._unanswered}:
             possible = [self._last.get(key), *self._unanswered[key]]
             if latest.get(key) not in possible:
-                wrong.append(f"{key} is {latest.get(key)}, expected is one of {possible}")
+                wrong.append((key, f"{key} is {latest.get(key)}, expected is one of {possible}"))
         return wrong
 
 

@@ -49,6 +49,10 @@ class Committed:
     """Hash by base offset and leader epoch; of a single record where the log is compacted."""
     latest: dict[bytes, "LatestRecord"] = field(default_factory=dict)
     """By key, where the log is compacted."""
+    expired: "set[tuple[bytes, LatestRecord]]" = field(default_factory=set)
+    """Tombstones by key that a replica has removed, with all that stood before."""
+    came_back: set[bytes] = field(default_factory=set)
+    """Keys of tombstones that expired before some replica had them."""
     end_record_epoch: int = -1
     """Of the last record, where the log is compacted and has transactions."""
     prefixes_before: dict[tuple[int, int], int] = field(default_factory=dict)

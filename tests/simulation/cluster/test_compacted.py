@@ -46,6 +46,37 @@ def clean(replica, now_ms=NOW):
     replica.look()
 
 
+@pytest.mark.parametrize("has_expired", [True, False])
+def test_who_was_away_until_a_tombstone_expired_is_excused(replicas, has_expired):
+    first = keyed(("a", "1"), ("b", "1"))
+    leader, away = replicas.add(first, keyed(("a", None))), replicas.add(first)
+    leader.commit(3, 0)
+    clean(leader)
+    append(leader.log, keyed(("b", "2")))
+    leader.look()
+    leader.commit(4, 0)
+    clean(leader, NOW + (2_000 if has_expired else 0))
+    assert leader.has_committed()
+
+    newer = leader.log.read(3, 1 << 20, upper_bound=4).records
+    away.log.append_as_follower(bytearray(newer), now_wall_ms=NOW)
+    away.log.write_pending(now_wall_ms=NOW)
+    away.look()
+
+    assert away.has_committed() is has_expired
+    assert replicas.committed.came_back == ({b"a"} if has_expired else set())
+
+
+def test_who_had_a_tombstone_must_not_show_what_it_deleted(replicas):
+    leader, follower = (replicas.add(keyed(("a", "1")), keyed(("a", None))) for _ in range(2))
+    leader.commit(2, 0)
+    replicas.committed.expired.add((b"a", leader._records[b"a"][-1]))
+
+    del follower._records[b"a"][-1]
+
+    assert not follower.has_committed()
+
+
 def test_another_leaders_record_of_the_key_may_be_cut(replicas):
     """The same key at the same offset, never committed."""
     follower = replicas.add(keyed(("a", "old")))

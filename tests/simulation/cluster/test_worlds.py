@@ -66,6 +66,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(100_856, id="follower-without-a-session-whose-leader-forgot-its-log-start"),
         pytest.param(101_047, id="high-watermark-of-a-deleted-topic-of-the-same-name"),
         pytest.param(101_269, id="records-that-a-failed-sync-left-in-the-cache"),
+        pytest.param(101_285, id="replica-that-was-away-until-a-tombstone-expired"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],

@@ -175,23 +175,20 @@ class ClusterWorld:
 
     def check_is_committed(self, partition: Partition, end_offset: int, values: list[str]) -> None:
         """I-4, at the moment at which a client learns of it."""
-        topic = self.truth.image.topic(partition[0])
-        if topic is None:
+        if self.truth.image.topic(partition[0]) is None:
             return
-        committed = self.inspector.committed.get((topic.topic_id, partition[1]))
+        committed = self.inspector.committed_now(partition)
         if committed is None or committed.end_offset < end_offset:
             self.judge.violated("I-4", f"{partition}: {values} acknowledged below {end_offset}, beyond {committed}")
 
     def committed_end(self, partition: Partition) -> int:
         """What was below a leader's high watermark, so far."""
-        topic = self.truth.image.topic(partition[0])
-        committed = None if topic is None else self.inspector.committed.get((topic.topic_id, partition[1]))
+        committed = self.inspector.committed_now(partition)
         return 0 if committed is None else committed.end_offset
 
     def deleted_before(self, partition: Partition) -> int:
         """The highest log start offset that any replica has had."""
-        topic = self.truth.image.topic(partition[0])
-        committed = None if topic is None else self.inspector.committed.get((topic.topic_id, partition[1]))
+        committed = self.inspector.committed_now(partition)
         return 0 if committed is None else committed.start_offset
 
     async def connect(self, client_id: str) -> ClusterWire:
