@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.image import NO_LEADER, BrokerState
 from ottla.coordinator.classic.states import STABLE
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.records.record import Record
 from tests.histories.checker import check
@@ -271,17 +272,30 @@ class Rest:
 
     async def _read_offsets(self, group_id: str) -> None:
         """I-16, once more and for everything."""
-        world = self._world
-        for node in world.nodes.values():
-            wire = await world.connect_to(node.address, "auditor")
-            authority = world.authority_of(group_id, wire)
-            if authority is not None:
-                sent_us = world.loop.now_us
-                request: OffsetFetchRequest = fetch_request(group_id, None)
-                response = await wire.call(request, 9, within_ms=PROMPT_MS)
-                if world.authority_of(group_id, wire) == authority:
-                    self._judge_offsets(group_id, read_offsets(response.groups[0]), sent_us)
+        for node in self._world.nodes.values():
+            wire = await self._world.connect_to(node.address, "auditor")
+            ends_us = self._world.loop.now_us + REACTION_MS * 1000
+            while await self._must_wait_for_offsets(group_id, wire):
+                if self._world.loop.now_us > ends_us:
+                    self._calm_was_too_short("I-20", [f"{node.host} still loads {group_id}"], REACTION_MS)
+                    break
+                await asyncio.sleep(POLL_MS / 1000)
             wire.close()
+
+    async def _must_wait_for_offsets(self, group_id: str, wire: Any) -> bool:
+        """Whether the coordinator asks for that; else what it has is judged."""
+        world = self._world
+        authority = world.authority_of(group_id, wire)
+        if authority is None:
+            return False
+        sent_us = world.loop.now_us
+        request: OffsetFetchRequest = fetch_request(group_id, None)
+        answer = (await wire.call(request, 9, within_ms=PROMPT_MS)).groups[0]
+        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return True
+        if world.authority_of(group_id, wire) == authority:
+            self._judge_offsets(group_id, read_offsets(answer), sent_us)
+        return False
 
     def _judge_offsets(self, group_id: str, read: dict[tuple[str, int], tuple[int, str]], sent_us: int) -> None:
         history = self._judge.groups[group_id]
