@@ -13,7 +13,8 @@ succeeds, and after a power failure there are zeros.
 
 import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -229,6 +230,15 @@ class FakeDisk:
         failure = self.take_failure(operation)
         if failure is not None:
             raise failure
+
+    @contextmanager
+    def nothing_fails(self) -> Iterator[None]:
+        """For who looks on: what is to fail waits for those that it is meant for."""
+        failures, self._failures = self._failures, {}
+        try:
+            yield
+        finally:
+            self._failures = failures
 
     def flip_bit(self, path: Path, bit: int) -> None:
         """Damage a file as a bad sector does: no operation, no trace."""

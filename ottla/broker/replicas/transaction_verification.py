@@ -115,6 +115,7 @@ class MeasuredVerifier:
         self._verifier = verifier
         self._times = times
         self._failures = failures
+        self.unanswered = 0
 
     def ask(
         self,
@@ -126,10 +127,12 @@ class MeasuredVerifier:
         *,
         registers: bool,
     ) -> None:
+        self.unanswered += 1
         count = partial(self._answered, self._runtime.clock.now_ns(), answered)
         self._verifier.ask(transactional_id, producer_id, producer_epoch, partitions, count, registers=registers)
 
     def _answered(self, began_ns: int, answered: Answered, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        self.unanswered -= 1
         self._times.observe(self._runtime.clock.now_ns() - began_ns)
         self._failures.update(code.name for code in codes.values() if code is not ErrorCode.NONE)
         answered(codes)

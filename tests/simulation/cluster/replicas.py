@@ -211,7 +211,8 @@ class TrackedLog:
                 bound = self.log.log_end_offset
                 # The batch at the log start may begin before it.
                 position = max(self.end_offset, self.log.log_start_offset)
-                content = self.log.read(position, 1 << 20, upper_bound=bound, min_one_batch=True, wait=True)
+                with self.log.files.nothing_fails():
+                    content = self.log.read(position, 1 << 20, upper_bound=bound, min_one_batch=True, wait=True)
                 if not content.records:
                     return
                 for position, header in iterate_batches(content.records):

@@ -314,12 +314,13 @@ class Rest:
         ]
 
     def _known_producers(self) -> list[str]:
-        """Brokers go on to write events about groups and partitions, without producer ids."""
+        """Brokers go on to write events about groups and partitions, without producer ids. Guards go with producers
+        (I-33)."""
         return [
-            f"{node.host} knows {len(replica.log.producers)} producers of {replica}"
+            f"{node.host} knows {len(producers)} producers and {len(producers._guards._guards)} guards of {replica}"
             for node in self._world.nodes.values()
             for replica in node.broker.replicas
-            if len(replica.log.producers)
+            if len(producers := replica.log.producers) or len(producers._guards._guards)
         ]
 
     def _final_log(self, topic: str, index: int) -> FinalLog:

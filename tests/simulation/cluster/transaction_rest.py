@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cluster.image import TRANSACTION_STATE
 from ottla.coordinator.transactions.entry import VALID_PREVIOUS, TransactionMetadata, TransactionState
 from ottla.coordinator.transactions.records import parse_transaction_key, parse_transaction_value
+from tests.simulation.cluster import transaction_agreement as agreement
 from tests.simulation.cluster.committed_reading import CommittedReader
 from tests.simulation.cluster.plan import STATE_PARTITIONS
 from tests.simulation.transaction_book import NEVER
@@ -26,7 +27,11 @@ class TransactionRest:
         return [
             what
             for node in self._world.nodes.values()
-            for what in (*_open_in_coordinators(node.broker), *_open_in_partitions(node.broker))
+            for what in (
+                *_open_in_coordinators(node.broker),
+                *_open_in_partitions(node.broker),
+                *_left_over(node.broker),
+            )
         ]
 
     def unexpired(self) -> list[str]:
@@ -51,6 +56,24 @@ class TransactionRest:
             self._reader.close()
         for index in range(STATE_PARTITIONS):
             self._judge_states(index)
+        for partition in self._world.book.partitions:
+            self._judge_replicas(*partition)
+
+    def _judge_replicas(self, topic: str, index: int) -> None:
+        """I-31 and I-32."""
+        state = self._world.truth.partition(topic, index)
+        if state is None:
+            return
+        nodes = self._world.nodes
+        logs = {node_id: nodes[node_id].broker.replicas.find(topic, index).log for node_id in state.isr}
+        ids = {transaction.pair[0]: transaction.transactional_id for transaction in self._world.book.transactions}
+        found = [("I-32", what) for what in agreement.differences(logs)]
+        for node_id, log in logs.items():
+            found += [("I-32", f"broker {node_id}: {what}") for what in agreement.differences_from_log(log)]
+            found += [("I-31", f"broker {node_id}: {what}") for what in agreement.overlapping(log, ids)]
+        for invariant, what in found:
+            self._judge.violated(invariant, f"{topic}-{index}, {what}")
+        self._judge.counts["producers compared"] += len(logs)
 
     async def _read_all(self, partition: tuple[str, int]) -> None:
         self._reader.positions[partition] = self._world.deleted_before(partition)
@@ -125,6 +148,19 @@ def _open_in_coordinators(broker: Any) -> list[str]:
         for transactional_id, entry in hosted.coordinator.shard.entries.items()
         if entry.pending is not None or entry.metadata.state not in VALID_PREVIOUS[TransactionState.EMPTY]
     ]
+
+
+def _left_over(broker: Any) -> list[str]:
+    """Markers and questions to other brokers that still wait (I-33)."""
+    markers = coordinator_of(broker).markers
+    verification = broker.parts.transaction_verification
+    questions = 0 if verification._verifier is None else verification.verifier.unanswered
+    left = (
+        (sum(markers.queued_by_broker().values()), "partitions wait for a marker"),
+        (markers.waiting_again, "partitions wait for a marker that is sent again"),
+        (questions, "questions to coordinators are not answered"),
+    )
+    return [f"{count} {what}" for count, what in left if count]
 
 
 def _open_in_partitions(broker: Any) -> list[str]:

@@ -1,0 +1,72 @@
+"""What the judge says of replicas that do not agree about transactions (I-31, I-32)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.storage.log import Log
+from tests.fakes.disk import FakeDisk
+from tests.simulation.cluster.transaction_agreement import differences, differences_from_log, overlapping
+from tests.storage.support import NOW, new_log
+from tests.storage.transactional import ABORT, COMMIT, end, write
+
+IDS = {7: "id", 8: "id", 9: "another"}
+Step = tuple[int, bool | None]
+"""A producer, and how it ends its transaction; None: it writes."""
+ABORTED: Sequence[Step] = [(7, None), (7, ABORT)]
+
+
+def replica(steps: Sequence[Step]) -> Log:
+    log = new_log(FakeDisk())
+    for producer, decision in steps:
+        if decision is None:
+            write(log, "x", producer=producer)
+        else:
+            end(log, producer=producer, commit=decision)
+    return log
+
+
+def test_equal_replicas_agree() -> None:
+    logs = {n: replica([*ABORTED, (7, None)]) for n in (1, 2)}
+
+    assert differences(logs) == []
+    assert differences_from_log(logs[1]) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param([(7, None), (7, COMMIT)], id="another decision"),
+        pytest.param([(9, None), (9, ABORT)], id="another producer"),
+        pytest.param([(7, None), (7, None)], id="still open"),
+    ],
+)
+def test_replicas_that_differ_are_found(other: Sequence[Step]) -> None:
+    assert differences({1: replica(ABORTED), 2: replica(other)})
+
+
+def test_index_without_an_aborted_transaction_is_found() -> None:
+    log = replica(ABORTED)
+    log.segments.active.forget_aborted()
+
+    assert len(differences_from_log(log)) == 1
+
+
+def test_producer_that_its_log_does_not_know_so_is_found() -> None:
+    log = replica(ABORTED)
+    another = next(iter(replica([(9, None)]).segments.active.batches_from(0)))
+    log.producers.update(another.header, 0, NOW)
+
+    assert len(differences_from_log(log)) == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ([(7, None), (7, COMMIT), (8, None), (8, COMMIT)], 0),
+        ([(7, None), (9, None), (7, None)], 0),
+        ([(7, None), (8, None)], 1),
+    ],
+)
+def test_two_transactions_of_one_id_at_once_are_found(steps: Sequence[Step], found: int) -> None:
+    assert len(overlapping(replica(steps), IDS)) == found
