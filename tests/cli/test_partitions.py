@@ -1,4 +1,3 @@
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -273,30 +272,30 @@ def test_wrong_usage_is_said_and_ends_with_status_2(arguments: tuple[str, ...], 
     assert sentence in result.stderr
 
 
-async def planned(monkeypatch: pytest.MonkeyPatch, count: int, replicas: int, node_ids: list[int] | None) -> list[Any]:
-    states = [
-        operations.PartitionState("t", index, 0, 0, tuple(range(replicas)), (), None, ()) for index in range(count)
-    ]
+async def planned(
+    monkeypatch: pytest.MonkeyPatch, replicas: list[tuple[int, ...]], node_ids: list[int] | None
+) -> dict[int, tuple[int, ...]]:
+    states = [operations.PartitionState("t", n, 0, 0, nodes, (), None, ()) for n, nodes in enumerate(replicas)]
 
     async def describe(*_: object) -> list[operations.PartitionState]:
         return states
 
+    async def metadata(_: object) -> Any:
+        return SimpleNamespace(brokers=[SimpleNamespace(node_id=node_id, rack=None) for node_id in range(3)])
+
     monkeypatch.setattr(operations, "describe_partitions", describe)
-    client: Any = SimpleNamespace(brokers={0: "a", 1: "b", 2: "c"})
-    return [move.proposed for move in await operations.plan_moves(client, ["t"], node_ids)]
+    client: Any = SimpleNamespace(metadata=metadata)
+    return {move.partition: move.proposed for move in await operations.plan_moves(client, ["t"], node_ids)}
 
 
-async def test_plan_spreads_leaders_and_replicas_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    proposed = await planned(monkeypatch, 6, 2, None)
-
-    assert [replicas[0] for replicas in proposed] == [0, 1, 2, 0, 1, 2]
-    assert Counter(node_id for replicas in proposed for node_id in replicas) == {0: 4, 1: 4, 2: 4}
-    assert all(len({*replicas}) == 2 for replicas in await planned(monkeypatch, 9, 2, [2, 0, 1]))
-    assert await planned(monkeypatch, 2, 1, [1]) == [(1,), (1,)]
+async def test_plan_leaves_out_what_need_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await planned(monkeypatch, [(0, 1), (1, 2), (2, 0)], None) == {}
+    assert await planned(monkeypatch, [(0, 1), (1, 0), (2, 0), (1, 2), (2, 1), (1, 0)], None) == {0: (0, 2), 1: (0, 1)}
+    assert await planned(monkeypatch, [(1,), (0,)], [1]) == {1: (1,)}
 
 
 async def test_plan_needs_live_brokers_and_enough_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClientError, match="broker 7 is not live"):
-        await planned(monkeypatch, 1, 1, [7])
+        await planned(monkeypatch, [(0,)], [7])
     with pytest.raises(ClientError, match="t:0 has 2 replicas, more than the brokers to use"):
-        await planned(monkeypatch, 1, 2, [1])
+        await planned(monkeypatch, [(0, 1)], [1])

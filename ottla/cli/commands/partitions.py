@@ -94,11 +94,14 @@ def elect(session: Session, places: Sequence[str], everywhere: bool, election: s
 )  # fmt: skip
 @broker_options
 def plan(session: Session, topics: Sequence[str], node_ids: tuple[int, ...] | None) -> None:
-    """Propose replicas that are spread evenly over brokers, and change nothing.
+    """Propose replicas that are spread evenly over brokers, with as few moves as possible, and change nothing.
 
-    In a pipe, what it prints is what `ottla partitions reassign` takes: reassign $(ottla partitions plan TOPIC).
+    In a pipe, what it prints is what `ottla partitions reassign` takes: reassign $(ottla partitions plan TOPIC). What
+    is even already is left out.
     """
     moves = session.run(lambda client: operations.plan_moves(client, topics, node_ids))
+    if not moves:
+        click.echo("nothing to move, replicas and preferred leaders are spread evenly", err=True)
     if session.output.as_json:
         session.output.json([asdict(each) for each in moves])
     elif sys.stdout.isatty():

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from ottla.cli.client import Client, TopicPartition
 from ottla.cli.failures import ClientError, Refused, check
+from ottla.cli.operations.even_replicas import spread_evenly
 from ottla.cli.operations.replica_progress import lags, log_ends
 from ottla.cli.operations.topics import list_topics
 from ottla.protocol.errors import ErrorCode
@@ -91,22 +92,24 @@ class ProposedMove:
 
 
 async def plan_moves(client: Client, topics: Sequence[str], node_ids: Sequence[int] | None) -> list[ProposedMove]:
-    """As many replicas as each partition has, in turn over the brokers, the preferred ones too. Raises ClientError."""
+    """As many replicas as each partition has, spread evenly, preferred leaders too; what need not change is left out.
+
+    Raises ClientError."""
     states = await describe_partitions(client, topics)
-    brokers = sorted(client.brokers) if node_ids is None else list(node_ids)
-    for node_id in brokers:
-        if node_id not in client.brokers:
+    live = {broker.node_id: broker.rack for broker in (await client.metadata([])).brokers}
+    racks = live if node_ids is None else {node_id: live.get(node_id) for node_id in node_ids}
+    for node_id in racks:
+        if node_id not in live:
             raise ClientError(f"broker {node_id} is not live")
-    moves: list[ProposedMove] = []
-    for number, each in enumerate(states):
-        count = len(each.replicas)
-        if count > len(brokers):
+    for each in states:
+        if len(each.replicas) > len(racks):
+            count = len(each.replicas)
             raise ClientError(f"{each.topic}:{each.partition} has {count} replicas, more than the brokers to use")
-        # The first round begins with a broker after the other, the next one shifts the followers by one.
-        turn = number // len(brokers)
-        others = [brokers[(number + 1 + (turn + i) % (len(brokers) - 1)) % len(brokers)] for i in range(count - 1)]
-        moves.append(ProposedMove(each.topic, each.partition, each.replicas, (brokers[number % len(brokers)], *others)))
-    return moves
+    proposed = spread_evenly({(each.topic, each.partition): each.replicas for each in states}, racks)
+    moves = (
+        ProposedMove(each.topic, each.partition, each.replicas, proposed[each.topic, each.partition]) for each in states
+    )
+    return [move for move in moves if move.proposed != move.replicas]
 
 
 async def describe_partitions(client: Client, topics: Sequence[str]) -> list[PartitionState]:
