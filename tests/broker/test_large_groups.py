@@ -66,7 +66,7 @@ class World:
         runtime: Any = SimpleNamespace(
             clock=self.clock,
             soon=self.steps.append,
-            schedule=lambda wait_ms, action: SimpleNamespace(cancel=lambda: None),
+            wheel=SimpleNamespace(schedule=lambda deadline_ms, action: SimpleNamespace(cancel=lambda: None)),
         )
         self.partition = HostedPartition[Any](runtime, self.owner, 0, self.coordinator, 0)
 

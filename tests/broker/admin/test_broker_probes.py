@@ -210,7 +210,7 @@ async def test_failed_log_is_degraded_and_failed_checkpoint_unready(tmp_path: Pa
         answer = await get(TcpNetwork(), broker.admin_url, "/health/ready")
         log._local.failure = None
         assert (answer.status, answer.failing()) == (200, ["logs"])
-        broker.log_manager._writers[0].has_failed = True
+        broker.parts.checkpoints._high_watermarks.has_failed = True
         answer = await get(TcpNetwork(), broker.admin_url, "/health/ready")
         assert (answer.status, answer.failing()) == (503, ["data"])
 
