@@ -25,7 +25,8 @@ from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments, mark_without_gaps
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.log_config import INT32_MAX, INT64_MAX, LogConfig
-from ottla.storage.log_producers import ProducerSnapshots, rebuild_producers
+from ottla.storage.log_producers import SNAPSHOT_IN_PLACE_MAX, rebuild_producers
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.segment import (
     LOG_SUFFIX,
@@ -396,6 +397,9 @@ class _Opening(NamedTuple):
         snapshots.keep_only({segment.base_offset for segment in segments})
         producers = ProducerStateManager(self.config.producer_id_expiration_ms)
         self._rebuild_producers(producers, snapshots, segments, log_end_offset)
+        if len(producers) > SNAPSHOT_IN_PLACE_MAX:
+            # Some may have been late.
+            snapshots.note_missing([segment.base_offset for segment in segments][1:])
         loaded = LoadedLog(
             segments=segments,
             producers=producers,
