@@ -1,19 +1,31 @@
-"""A broker with a partition of very many producers: snapshots are written in a thread, and they expire in slices."""
+"""A broker with a partition of very many producers: a snapshot is written in a thread, the rest is done in slices."""
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import describe_producers
+from ottla.broker.runtime import ITEMS_PER_SLICE
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from ottla.protocol.messages.produce import ProduceResponse
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage import log_producers, producer_pages, producer_table
 from ottla.storage.producer_pages import ExpirySlice
 from ottla.storage.producer_snapshots import SnapshotWrite
 from ottla.storage.producer_state import ProducerStateManager
+from tests.broker.test_small_steps import most_in_a_step
 from tests.broker.wire import Client, client_of, create_topic, produce_request, running_broker, until
+from tests.storage.producers import batch as header_of
 
 COUNT = 60
+MORE_THAN_A_SLICE = 2 * ITEMS_PER_SLICE + 7
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +87,27 @@ async def test_many_producers_expire_in_slices(tmp_path: Path, monkeypatch: pyte
     expired = [producer_id for each in slices for producer_id in each.expired]
     assert sorted(expired) == list(range(COUNT))
     assert max(len(each.expired) for each in slices) <= 3 + 2 * 4
+
+
+async def test_many_producers_are_described_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[Any] = []
+    describe = describe_producers._producer
+    monkeypatch.setattr(describe_producers, "_producer", lambda known: (described.append(known), describe(known))[1])
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 9])])
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        producers = broker.replicas.partition("t", 0).log.producers
+        for producer in range(MORE_THAN_A_SLICE):
+            producers.update(header_of(3, producer=producer), producer, 0)
+            producers.confirm()
+
+        response = await client.call(request, DescribeProducersResponse, 0)
+        described.clear()
+        most = most_in_a_step(describe_producers._response(broker.replicas, request), lambda: len(described))
+
+    known, absent = response.topics[0].partitions
+    assert {(each.producer_id, each.last_sequence) for each in known.active_producers} == {
+        (producer, 3) for producer in range(MORE_THAN_A_SLICE)
+    }
+    assert absent.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (most, len(described)) == (ITEMS_PER_SLICE, MORE_THAN_A_SLICE)
