@@ -428,5 +428,9 @@ class _Opening(NamedTuple):
 
 def _is_too_wide(segment: Segment, following: Segment) -> bool:
     """Whether the next segment begins with a batch that this one could not take: its offset is too far away."""
-    first = next(scan(following.file, 0, following.size, check_crc=False), None) if following.size else None
+    try:
+        first = next(scan(following.file, 0, following.size, check_crc=False), None) if following.size else None
+    except InvalidBatchError:
+        # Where its first batch is torn, the segment itself is lost.
+        return False
     return first is not None and first.header.last_offset - segment.base_offset > INT32_MAX
