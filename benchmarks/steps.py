@@ -31,6 +31,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ottla.protocol.records.batch import parse_batch_header
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -42,6 +43,7 @@ TIMEOUT_S = 120
 COMPACTED_BYTES = COPIED_BYTES = 64 << 20
 COMPACTED_KEYS = 50_000
 COUNT = 1_000
+PRODUCERS = 500_000
 ASKED_PARTITIONS = 100_000
 # A record of the log would import structlog, which `ottla serve` does in a thread.
 QUIET = LazyLog(level="error")
@@ -134,6 +136,53 @@ def _fill(log: Log, size: int) -> None:
         records = [Record(timestamp=NOW_MS, key=key, value=value) for key in keys]
         log.append_as_leader(memoryview(build_batch(records)), leader_epoch=0, now_wall_ms=NOW_MS)
         log.write_pending(now_wall_ms=NOW_MS)
+
+
+# Stories of many producers.
+
+
+def _roll_with_producers() -> Steps:
+    """The snapshot is written, and then the topic is deleted."""
+
+    def delete(client: RawClient) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
+        response = client.call(request, DeleteTopicsResponse, 6)
+        assert isinstance(response, DeleteTopicsResponse)
+        assert not response.responses[0].error_code
+
+    async def story(broker: Broker, steps: Steps) -> None:
+        log = await _log_of_producers(broker)
+        with steps.of_loop():
+            broker.runtime.soon(log.roll)
+            await _until((log.directory / f"{1:020}.snapshot").exists)
+            await call(broker, delete)
+            await _until(lambda: not list(broker.replicas))
+
+    return in_broker(story)
+
+
+def _producer_expiry() -> Steps:
+    async def story(broker: Broker, steps: Steps) -> None:
+        log = await _log_of_producers(broker)
+        with steps.of_loop():
+            await _until(lambda: not len(log.producers))
+
+    return in_broker(story, {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "1000"})
+
+
+async def _log_of_producers(broker: Broker) -> Log:
+    """Each has written one batch; the log has one in all."""
+    await create_topics(broker, ["t"], {})
+    log = broker.replicas.partition("t", 0).log
+    batch = build_batch([Record(timestamp=NOW_MS, key=None, value=b"")], producer_epoch=0, base_sequence=0)
+    header = parse_batch_header(memoryview(batch))
+    wall_ms = broker.runtime.clock.wall_ms()
+    for producer_id in range(PRODUCERS):
+        log.producers.update(header._replace(producer_id=producer_id), 0, wall_ms)
+        log.producers.confirm()
+    log.append_as_leader(memoryview(batch), leader_epoch=0, now_wall_ms=wall_ms)
+    log.write_pending(now_wall_ms=wall_ms)
+    return log
 
 
 # Stories of many topics.
@@ -254,6 +303,8 @@ def _offsets() -> Steps:
 STORIES: dict[str, Callable[[], Steps]] = {
     f"the tail of a nearly full 1 GiB segment of {BATCH_BYTES}-byte batches is truncated": _truncation,
     "64 MiB are compacted": _compaction,
+    f"a log with {PRODUCERS:,} producers rolls and is deleted": _roll_with_producers,
+    f"{PRODUCERS:,} producers expire": _producer_expiry,
     "a follower copies 64 MiB": _following,
     f"{COUNT:,} partitions are deleted": _deletion,
     f"{COUNT:,} topics are created by one CreateTopics request": _creation,

@@ -289,7 +289,7 @@ class AppendQueue:
         local.sync_names()
         try:
             local.active.write_indexes()
-            self._producers.write_snapshot(base_offset)
+            self._producers.write_or_leave_snapshot(base_offset)
             new = local.create_segment(base_offset)
         except OSError as error:
             raise storage_error("begin a segment in", local.directory, error) from error

@@ -32,7 +32,7 @@ from ottla.storage.leader_epoch_cache import EpochWrite
 from ottla.storage.log import Log
 from ottla.storage.log_config import INT32_MAX, LogConfig
 from ottla.storage.marker_retention import MarkerRetention
-from ottla.storage.producer_state import ProducerState
+from ottla.storage.producer_entry import ProducerState
 from ottla.storage.retention import largest_timestamp
 from ottla.storage.segment import CLEANED_SUFFIX, Segment
 from ottla.storage.segment_swap import SegmentSwap, SwapGroup
@@ -170,7 +170,7 @@ def plan_compaction(
         sources=sources,
         dirty_from=max(log.swaps.cleaned_offset, dirty[0].base_offset),
         config=config,
-        producers=dict(log.producers.states),
+        producers=log.producers.states.copy(),
         aborted=log.aborted_transactions(sources[0].segment.base_offset, sources[-1].end_offset),
         write_epochs=log.durability.begin_epochs_write(),
         now_wall_ms=now_wall_ms,

@@ -21,7 +21,7 @@ from ottla.storage.checkpoints import PARTITION_METADATA
 from ottla.storage.files import NO_DESCRIPTORS, File, FileSystem, storage_error
 from ottla.storage.leader_epoch_cache import EpochWrite, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import LocalLog
-from ottla.storage.log_producers import ProducerSnapshots
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment import Segment
 
 FAILED_SYNC = "ottla-failed-sync"

@@ -24,8 +24,9 @@ from ottla.storage.files import FileSystem
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, LeaderEpochCheckpointFile
 from ottla.storage.local_log import Gaps, LocalLog, NamesSync, Segments
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_producers import LogProducers, ProducerSnapshots, ProducersRestore
+from ottla.storage.log_producers import LogProducers, ProducersRestore
 from ottla.storage.log_reader import FoundTimestamp, LogReader
+from ottla.storage.producer_snapshots import ProducerSnapshots, SnapshotWrite
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.retention import Expired, Retention
 from ottla.storage.segment_reader import ReadResult, WouldBlock
@@ -239,6 +240,18 @@ class Log:
     def finish_restore(self, restore: ProducersRestore) -> None:
         self._producers.finish_restore(restore)
 
+    @property
+    def has_snapshot_to_write(self) -> bool:
+        """Whether a roll has left the snapshot of its many producers to others."""
+        return self._snapshots.has_unwritten
+
+    def begin_snapshot(self) -> SnapshotWrite | None:
+        """What writes it; `run` it in a thread, then hand it to `finish_snapshot`. None: another is being written."""
+        return self._producers.begin_snapshot()
+
+    def finish_snapshot(self, write: SnapshotWrite) -> None:
+        self._producers.finish_snapshot(write)
+
     # Durability
 
     def is_flush_overdue(self, now_wall_ms: int) -> bool:
@@ -297,6 +310,8 @@ class Log:
         self._local.fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
         for segment in self.segments:
             segment.close_deleted()
+        # The log refers to itself, so it is freed at a distant time; the producers now.
+        self._producers.clear()
 
     def release_idle(self) -> None:
         """Let go of descriptors and indexes of inactive segments; they come back when they are read."""

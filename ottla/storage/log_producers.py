@@ -1,63 +1,25 @@
 """The idempotent producers of one log, and their snapshots: `<offset>.snapshot`, the state below that offset.
 
+A snapshot of many producers is not written where the log rolls, for that takes as long as all of them; the owner of the
+log has a copy of them written in a thread (`snapshots`).
+
 After a truncation has taken some of their batches, the producers are read again. A snapshot stands at the base offset
 of each segment, so this may read headers of a whole segment: seconds, if its batches are small.
 """
 
-from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage.batch_scan import InvalidBatchError, scan
-from ottla.storage.files import File, FileSystem, storage_error, write_atomically
+from ottla.storage.files import File, storage_error
 from ottla.storage.local_log import LocalLog, Segments
 from ottla.storage.producer_snapshot import CorruptSnapshot
-from ottla.storage.producer_state import ProducerState, ProducerStateManager
-from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
+from ottla.storage.producer_snapshots import ProducerSnapshots, SnapshotWrite
+from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.producer_table import ProducerTable
 
-
-class ProducerSnapshots:
-    """Knows which snapshots there are. Methods raise OSError."""
-
-    def __init__(self, files: FileSystem, directory: Path, offsets: list[int]) -> None:
-        self._files = files
-        self._directory = directory
-        self._offsets = sorted(offsets)
-
-    def newest_first(self, at_most: int) -> list[int]:
-        """Offsets of the snapshots that do not look beyond `at_most`."""
-        return [offset for offset in reversed(self._offsets) if offset <= at_most]
-
-    def has(self, offset: int) -> bool:
-        return offset in self._offsets
-
-    def read(self, offset: int) -> bytes:
-        return self._files.read_bytes(self.path(offset))
-
-    def write(self, offset: int, content: bytes) -> None:
-        """Not synced: losing it costs a longer scan."""
-        write_atomically(self._files, self.path(offset), content, sync=False)
-        if offset not in self._offsets:
-            self._offsets = sorted([*self._offsets, offset])
-
-    def remove(self, offset: int) -> None:
-        if offset in self._offsets:
-            self._files.remove(self.path(offset))
-            self._offsets.remove(offset)
-
-    def remove_above(self, offset: int) -> None:
-        """What was known about records that are gone from the end of the log."""
-        for above in [known for known in self._offsets if known > offset]:
-            self.remove(above)
-
-    def keep_only(self, offsets: set[int]) -> None:
-        """Remove all but those and the newest."""
-        for stray in [known for known in self._offsets[:-1] if known not in offsets]:
-            self.remove(stray)
-
-    def path(self, offset: int) -> Path:
-        return self._directory / file_name(offset, SNAPSHOT_SUFFIX)
+SNAPSHOT_IN_PLACE_MAX = 2048
+"""Up to so many producers, writing their snapshot takes a millisecond or two."""
 
 
 def rebuild_producers(
@@ -105,7 +67,7 @@ class LogProducers:
         """When a batch was last appended."""
         self._local = local
         # Before the truncation, until they are read again.
-        self._known_before: Mapping[int, ProducerState] = {}
+        self._known_before = ProducerTable()
         self.configure()
 
     def configure(self) -> None:
@@ -125,7 +87,7 @@ class LogProducers:
             lambda: rebuild_producers(producers, self.snapshots, local.segments, local.log_end_offset, self.seen_ms),
         )
         producers.add_batches_before(self._known_before)
-        self._known_before = {}
+        self._known_before = ProducerTable()
         return producers
 
     def _new_manager(self) -> ProducerStateManager:
@@ -148,12 +110,40 @@ class LogProducers:
 
     def clear(self) -> None:
         """The log is empty."""
-        self._known_before = {}
+        self.snapshots.forget_late()
+        self._known_before = ProducerTable()
         self.manager = self._new_manager()
 
     def write_snapshot(self, offset: int) -> None:
         """Raises OSError."""
         self.snapshots.write(offset, self.manager.snapshot_bytes())
+
+    def write_or_leave_snapshot(self, offset: int) -> None:
+        """As `write_snapshot`; that of many producers is left to `snapshots.begin_write`."""
+        if len(self.manager) <= SNAPSHOT_IN_PLACE_MAX:
+            self.write_snapshot(offset)
+        else:
+            self.snapshots.write_later(offset, self.manager.states.copy())
+
+    def begin_snapshot(self) -> SnapshotWrite | None:
+        local = self._local
+        if local.failure is not None:
+            return None
+        try:
+            return self.snapshots.begin_write()
+        except OSError as error:
+            raise storage_error("write a producer snapshot of", local.directory, error) from error
+
+    def finish_snapshot(self, write: SnapshotWrite) -> None:
+        local = self._local
+        if local.failure is not None:
+            # The files may be another log's by now.
+            return
+        try:
+            if self.snapshots.finish_write(write):
+                local.directory_changed = True
+        except OSError as error:
+            raise storage_error("write a producer snapshot of", local.directory, error) from error
 
     def begin_restore(self) -> "ProducersRestore | None":
         """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.
@@ -189,7 +179,7 @@ class LogProducers:
         )
         if restore.is_complete and as_before and not self.has_loaded:
             self.manager = restore.producers
-            self._known_before = {}
+            self._known_before = ProducerTable()
 
 
 class _Piece(NamedTuple):
@@ -210,7 +200,7 @@ class ProducersRestore:
         start_offset: int,
         end_offset: int,
         now_wall_ms: int,
-        known_before: Mapping[int, ProducerState],
+        known_before: ProducerTable,
         truncations: int,
     ) -> None:
         self.producers = producers

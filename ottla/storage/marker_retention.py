@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ottla.protocol.records.batch import BatchHeader
-from ottla.storage.producer_state import ProducerState
+from ottla.storage.producer_entry import ProducerState
 from ottla.storage.transactions import AbortedTxn
 
 

@@ -1,13 +1,16 @@
 """Kafka's `.snapshot` files: what a partition knew of its producers at an offset, as bytes.
 
-Version 1: a version (int16), the CRC-32C of what follows, the number of producers, and an entry of 44 bytes for each.
-Of a producer's batches it has the last one alone.
+    version     int16, 1
+    crc         uint32, the CRC-32C of what follows
+    count       int32
+    entries     46 bytes for each producer
+
+Of a producer's batches an entry has the last one alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
 
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import crc32c
@@ -15,42 +18,28 @@ from ottla.protocol.records.batch import crc32c
 _VERSION = 1
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")
-_ENTRY = Struct(">qhiqiqiq")
+
+ENTRY = Struct(">qhiqiqiq")
+"""Producer id, epoch, last sequence and last offset (-1 without a batch), from the first record of the last batch to
+its last one, timestamp, coordinator epoch, first offset of the open transaction (-1 without one)."""
 
 
 class CorruptSnapshot(Exception):
     """The bytes are not a producer snapshot; an older one, or the log itself, has to do."""
 
 
-class SnapshotEntry(NamedTuple):
-    """One producer, its fields in the order of the file."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    """-1 without a batch."""
-    offset_delta: int
-    """From the first record of the last batch to its last one."""
-    timestamp: int
-    coordinator_epoch: int
-    transaction_first_offset: int
-    """-1 without an open transaction."""
+def encode_snapshot(entries: Iterable[Buffer]) -> list[Buffer]:
+    """The contents of a `.snapshot` file, in pieces: so that it is never there twice, and no call takes long."""
+    pieces = list(entries)
+    count = _COUNT.pack(sum(map(len, pieces)) // ENTRY.size)
+    crc = crc32c(count)
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+    return [_HEAD.pack(_VERSION, crc) + count, *pieces]
 
 
-encode_entry = _ENTRY.pack
-"""The fields of a `SnapshotEntry` as bytes. A partition can have hundreds of thousands, all encoded at one roll: none
-is made an object for it."""
-
-
-def encode_snapshot(entries: Buffer) -> bytes:
-    """The contents of a `.snapshot` file with these encoded entries, one after another."""
-    body = _COUNT.pack(len(entries) // _ENTRY.size) + entries
-    return _HEAD.pack(_VERSION, crc32c(body)) + body
-
-
-def decode_snapshot(snapshot: bytes) -> Iterator[SnapshotEntry]:
-    """Raises CorruptSnapshot, before the first entry."""
+def decode_snapshot(snapshot: bytes) -> memoryview:
+    """The entries, one after another. Raises CorruptSnapshot."""
     try:
         version, crc = _HEAD.unpack_from(snapshot)
         count = _COUNT.unpack_from(snapshot, _HEAD.size)[0]
@@ -61,6 +50,11 @@ def decode_snapshot(snapshot: bytes) -> Iterator[SnapshotEntry]:
     if crc32c(memoryview(snapshot)[_HEAD.size :]) != crc:
         raise CorruptSnapshot("the checksum of the producer snapshot is not that of its bytes")
     start = _HEAD.size + _COUNT.size
-    if len(snapshot) - start != count * _ENTRY.size:
+    if len(snapshot) - start != count * ENTRY.size:
         raise CorruptSnapshot(f"{count} producers announced in {len(snapshot)} bytes")
-    return map(SnapshotEntry._make, _ENTRY.iter_unpack(memoryview(snapshot)[start:]))
+    return memoryview(snapshot)[start:]
+
+
+def open_transactions(entries: Buffer) -> list[tuple[int, int]]:
+    """The first offset of each, and its producer id."""
+    return [(fields[7], fields[0]) for fields in ENTRY.iter_unpack(entries) if fields[7] >= 0]

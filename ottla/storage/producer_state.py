@@ -13,9 +13,12 @@ The order of use: `check` or `check_marker` before the offset is assigned, `upda
 then `confirm` when the batch is written, or `undo` when it could not be. `replay` does for batches read from the log
 what the updates do for new ones, unchecked.
 Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do.
+
+A client can get as many producer ids as it likes, and all of them are remembered for a day. So nothing is done for all
+producers at once (`producer_table`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -31,22 +34,25 @@ from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
-    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
 from ottla.protocol.records.control import TransactionMarker, marker_of
-from ottla.storage.producer_snapshot import decode_snapshot, encode_entry, encode_snapshot
+from ottla.storage.producer_entry import (
+    BATCHES_KEPT,
+    NO_OFFSET,
+    SEQUENCE_MASK,
+    ProducerBatch,
+    ProducerState,
+)
+from ottla.storage.producer_pages import ExpirySlice
+from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot, open_transactions
+from ottla.storage.producer_table import ProducerTable
 from ottla.storage.transactions import AbortedTxn, OldestTransaction, Transactions
 from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
 EXPIRATION_MS = 86400000
 """The default of `producer.id.expiration.ms`."""
-BATCHES_KEPT = 5
-NO_OFFSET = -1
-
-SEQUENCE_MASK = 0x7FFFFFFF
-"""Sequence numbers have 31 bits; after 2147483647 comes 0."""
 
 
 class DuplicateOf(NamedTuple):
@@ -57,33 +63,14 @@ class DuplicateOf(NamedTuple):
     timestamp: int
 
 
-class ProducerBatch(NamedTuple):
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class ProducerState(NamedTuple):
-    """What is known of one producer id. Never changed, only replaced, so that an append can be taken back."""
-
-    epoch: int
-    batches: tuple[ProducerBatch, ...] = ()
-    """The last of this epoch, oldest first. None, if it began with the end of a transaction."""
-    last_timestamp: int = NO_TIMESTAMP
-    coordinator_epoch: int = -1
-    transaction_first_offset: int = NO_OFFSET
-    seen_ms: int = 0
-    """When it wrote last, by the broker's clock; its state expires by this, not by timestamps of its own making."""
-
-
 class ProducerStateManager:
     """The producers of one partition."""
 
     def __init__(self, expiration_ms: int = EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
-        self._states: dict[int, ProducerState] = {}
+        self._table = ProducerTable()
+        # The table's own, at hand for every batch.
+        self._recent = self._table.recent
         # Invariant: holds, for each producer changed since the last `confirm`, what it was then, or None.
         self._unconfirmed: dict[int, ProducerState | None] = {}
         self._guards = VerificationGuards()
@@ -92,9 +79,9 @@ class ProducerStateManager:
         self._confirmed_transactions: Transactions | None = None
 
     @property
-    def states(self) -> Mapping[int, ProducerState]:
-        """Every remembered producer by its id."""
-        return MappingProxyType(self._states)
+    def states(self) -> ProducerTable:
+        """Every remembered producer by its id; not to be changed."""
+        return self._table
 
     @property
     def has_transactions(self) -> bool:
@@ -110,12 +97,12 @@ class ProducerStateManager:
     def oldest_transaction(self) -> OldestTransaction | None:
         """The open transaction with the smallest first offset."""
         for producer_id, first_offset in self._transactions.open.items():
-            state = self._states[producer_id]
+            state = self._table[producer_id]
             return OldestTransaction(producer_id, state.epoch, first_offset, state.seen_ms)
         return None
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self._table)
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
@@ -123,7 +110,7 @@ class ProducerStateManager:
         """Before a transactional batch: the guard to present with it when its coordinator has answered (§40.2.1).
 
         None: the transaction is open here, so that no question is needed. Raises InvalidProducerEpoch."""
-        state = self._states.get(producer_id)
+        state = self._table.find(producer_id)
         if state is not None:
             if epoch < state.epoch:
                 raise _of_an_older_epoch(producer_id, epoch, state.epoch)
@@ -146,7 +133,7 @@ class ProducerStateManager:
         producer_id = header.producer_id
         if producer_id < 0:
             return None
-        state = self._states.get(producer_id)
+        state = self._recent.get(producer_id) or self._table.find_packed(producer_id)
         if state is None:
             # A producer that wrote here long ago, or never: there is nothing to compare its sequence with.
             if not header.attributes & TRANSACTIONAL_BIT:
@@ -171,7 +158,7 @@ class ProducerStateManager:
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced. From transaction version 2 on, each end of a
         transaction raises the epoch: a marker with the epoch of the open transaction belongs to the one before it.
         """
-        state = self._states.get(producer_id)
+        state = self._table.find(producer_id)
         if state is None:
             return
         is_late = transaction_version >= 2 and producer_epoch == state.epoch and state.transaction_first_offset >= 0
@@ -188,10 +175,10 @@ class ProducerStateManager:
         producer_id = header.producer_id
         if producer_id < 0:
             return
-        before = self._states.get(producer_id)
+        before = self._recent.get(producer_id) or self._table.take_packed(producer_id)
         if producer_id not in self._unconfirmed:
             self._unconfirmed[producer_id] = before
-        after = self._states[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
+        after = self._recent[producer_id] = _after_batch(before, header, base_offset, now_wall_ms)
         if header.attributes & TRANSACTIONAL_BIT:
             self._guards.drop(producer_id)
         if after.transaction_first_offset == base_offset:
@@ -205,10 +192,10 @@ class ProducerStateManager:
         producer_id = header.producer_id
         if producer_id < 0:
             return None
-        before = self._states.get(producer_id)
+        before = self._recent.get(producer_id) or self._table.take_packed(producer_id)
         if producer_id not in self._unconfirmed:
             self._unconfirmed[producer_id] = before
-        self._states[producer_id] = _after_marker(before, header, marker, now_wall_ms)
+        self._recent[producer_id] = _after_marker(before, header, marker, now_wall_ms)
         self._guards.drop_by_marker(producer_id, header.producer_epoch)
         if marker is None or producer_id not in self._transactions.open:
             return None
@@ -224,14 +211,16 @@ class ProducerStateManager:
         """Everything updated so far is in the log."""
         self._unconfirmed.clear()
         self._confirmed_transactions = None
+        if len(self._recent) > self._table.recent_max:
+            self._table.pack_oldest()
 
     def undo(self) -> None:
         """Nothing that was updated since `confirm` came into the log: forget it."""
         for producer_id, before in self._unconfirmed.items():
             if before is None:
-                del self._states[producer_id]
+                del self._recent[producer_id]
             else:
-                self._states[producer_id] = before
+                self._recent[producer_id] = before
         self._unconfirmed.clear()
         if self._confirmed_transactions is not None:
             self._transactions, self._confirmed_transactions = self._confirmed_transactions, None
@@ -253,69 +242,49 @@ class ProducerStateManager:
         """See `Transactions.last_stable_offset`."""
         return self._transactions.last_stable_offset(high_watermark, log_start_offset)
 
-    def expire(self, now_wall_ms: int) -> list[int]:
-        """Forget producers that have not written for the expiration time and have no open transaction; their ids."""
-        latest = now_wall_ms - self.expiration_ms
-        expired = [
-            producer_id
-            for producer_id, state in self._states.items()
-            if state.seen_ms <= latest and state.transaction_first_offset < 0 and producer_id not in self._unconfirmed
-        ]
-        for producer_id in expired:
-            del self._states[producer_id]
-        self._guards.expire(now_wall_ms, self.expiration_ms)
-        return expired
+    def expire(self, now_wall_ms: int, from_id: int | None = None) -> ExpirySlice:
+        """Forget producers that have not written for the expiration time and have no open transaction: a slice of them,
+        from the beginning or from where the last slice said."""
+        kept = self._transactions.open.keys() | self._unconfirmed.keys()
+        if from_id is None:
+            self._guards.expire(now_wall_ms, self.expiration_ms)
+        return self._table.expire(now_wall_ms - self.expiration_ms, kept, from_id)
 
     def clear(self) -> None:
         """Forget everything: the log has been emptied, or is about to be replayed."""
-        self._states.clear()
+        self._replace_table(ProducerTable())
         self._unconfirmed.clear()
         self._guards.clear()
         self._transactions, self._confirmed_transactions = Transactions(), None
 
-    def add_batches_before(self, earlier: Mapping[int, ProducerState]) -> None:
+    def _replace_table(self, table: ProducerTable) -> None:
+        self._table, self._recent = table, table.recent
+
+    def add_batches_before(self, earlier: ProducerTable) -> None:
         """After `load` and `replay`: a snapshot has one batch of each producer, and what was known of this log before
         it was truncated has up to four that precede it. They may come again too."""
-        for producer_id, state in self._states.items():
-            before = earlier.get(producer_id)
-            if before is not None and before.epoch == state.epoch and state.batches:
+        for producer_id in earlier.ids_with_batches():
+            state, before = self._table.find(producer_id), earlier[producer_id]
+            if state is not None and before.epoch == state.epoch and state.batches:
+                self._table.take_packed(producer_id)
                 batches = _with_those_before(state.batches, before.batches)
-                self._states[producer_id] = state._replace(batches=batches)
+                self._recent[producer_id] = state._replace(batches=batches)
+                self.confirm()
 
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
-        entries = bytearray()
-        for producer_id, state in self._states.items():
-            last = state.batches[-1] if state.batches else _NO_BATCH
-            entries += encode_entry(
-                producer_id,
-                state.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.last_offset - last.first_offset,
-                state.last_timestamp,
-                state.coordinator_epoch,
-                state.transaction_first_offset,
-            )
-        return encode_snapshot(entries)
+        return b"".join(encode_snapshot(self._table.entries()))
 
     def load(self, snapshot: bytes, now_wall_ms: int) -> None:
         """Replace everything by what a snapshot holds. Raises CorruptSnapshot, and then changes nothing.
 
         Each producer counts as seen now: how long it has been silent stands in no file.
         """
-        states = dict(_snapshot_states(snapshot, now_wall_ms))
+        entries = decode_snapshot(snapshot)
         self.clear()
-        self._states = states
-        began = [(state.transaction_first_offset, producer_id) for producer_id, state in states.items()]
-        for first_offset, producer_id in sorted(began):
-            if first_offset >= 0:
-                self._transactions.begin(producer_id, first_offset)
-
-
-_NO_BATCH = ProducerBatch(
-    first_sequence=-1, last_sequence=-1, first_offset=NO_OFFSET, last_offset=NO_OFFSET, timestamp=NO_TIMESTAMP
-)
+        self._replace_table(ProducerTable.of_entries(entries, now_wall_ms))
+        for first_offset, producer_id in sorted(open_transactions(entries)):
+            self._transactions.begin(producer_id, first_offset)
 
 
 # The calls of these classes do the same in Python; two are made for every batch of an idempotent producer.
@@ -419,15 +388,6 @@ def _check_sequence(
 
 def _of_an_older_epoch(producer_id: int, epoch: int, seen: int) -> InvalidProducerEpoch:
     return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {seen} was seen")
-
-
-def _snapshot_states(snapshot: bytes, now_wall_ms: int) -> Iterator[tuple[int, ProducerState]]:
-    for entry in decode_snapshot(snapshot):
-        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction = entry
-        first_sequence = (last_sequence - delta) & SEQUENCE_MASK
-        batch = ProducerBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
-        batches = (batch,) if last_offset >= 0 else ()
-        yield producer_id, ProducerState(epoch, batches, timestamp, coordinator_epoch, transaction, now_wall_ms)
 
 
 def _with_those_before(

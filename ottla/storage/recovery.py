@@ -26,7 +26,8 @@ from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build
 from ottla.storage.local_log import NO_GAPS, Gaps, Segments, mark_without_gaps
 from ottla.storage.log import LoadedLog, Log
 from ottla.storage.log_config import INT32_MAX, INT64_MAX, LogConfig
-from ottla.storage.log_producers import ProducerSnapshots, rebuild_producers
+from ottla.storage.log_producers import SNAPSHOT_IN_PLACE_MAX, rebuild_producers
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.segment import (
     LOG_SUFFIX,
@@ -399,6 +400,9 @@ class _Opening(NamedTuple):
         snapshots.keep_only({segment.base_offset for segment in segments})
         producers = ProducerStateManager(self.config.producer_id_expiration_ms)
         self._rebuild_producers(producers, snapshots, segments, log_end_offset)
+        if len(producers) > SNAPSHOT_IN_PLACE_MAX:
+            # Some may have been late.
+            snapshots.note_missing([segment.base_offset for segment in segments][1:])
         loaded = LoadedLog(
             segments=segments,
             producers=producers,
@@ -427,5 +431,9 @@ class _Opening(NamedTuple):
 
 def _is_too_wide(segment: Segment, following: Segment) -> bool:
     """Whether the next segment begins with a batch that this one could not take: its offset is too far away."""
-    first = next(scan(following.file, 0, following.size, check_crc=False), None) if following.size else None
+    try:
+        first = next(scan(following.file, 0, following.size, check_crc=False), None) if following.size else None
+    except InvalidBatchError:
+        # Where its first batch is torn, the segment itself is lost.
+        return False
     return first is not None and first.header.last_offset - segment.base_offset > INT32_MAX

@@ -14,7 +14,7 @@ from ottla.storage.files import storage_error
 from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import LocalLog, Segments
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_producers import ProducerSnapshots
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment import Segment
 from ottla.storage.segment_swap import SegmentSwaps
 
@@ -88,13 +88,15 @@ class Retention:
 
     def delete_expired(self, offset: int, now_wall_ms: int) -> None:
         """Delete the segments below `offset`, which the checkpoint has as the log start. Their files are renamed now
-        and due for removal later."""
+        and due for removal later. Those whose producers are in no snapshot yet stay for the next time."""
         local = self._local
         # The log may have been restarted at a lower one since.
         offset = min(offset, local.log_start_offset)
         inactive = local.segments.up_to_active()
         ends = [segment.base_offset for segment in list(local.segments)[1:]]
         oldest = [segment for segment, end in zip(inactive, ends, strict=True) if end <= offset]
+        while oldest and self._snapshots.is_missing(ends[len(oldest) - 1]):
+            oldest.pop()
         if oldest:
             local.attempt("delete old segments of", lambda: self._delete(oldest, now_wall_ms))
 

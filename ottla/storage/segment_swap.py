@@ -32,7 +32,7 @@ from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.deletions import DELETED_SUFFIX
 from ottla.storage.files import FileSystem, storage_error
 from ottla.storage.local_log import NO_GAPS, Gaps, LocalLog
-from ottla.storage.log_producers import ProducerSnapshots
+from ottla.storage.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,

@@ -14,7 +14,11 @@ from ottla.protocol.errors import ErrorCode, TransactionCoordinatorFenced
 from ottla.storage import compaction, indexes, log_reader, producer_state
 from ottla.storage.append_queue import AppendQueue
 from ottla.storage.marker_retention import MarkerRetention
-from ottla.storage.producer_state import NO_OFFSET, ProducerStateManager
+from ottla.storage.producer_entry import NO_OFFSET
+from ottla.storage.producer_pages import ExpirySlice
+from ottla.storage.producer_snapshot import ENTRY
+from ottla.storage.producer_state import ProducerStateManager
+from ottla.storage.producer_table import ProducerTable
 from ottla.storage.segment import Segment
 from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard, VerificationGuards
 
@@ -50,7 +54,7 @@ def refuses_repeated_markers(patch: Patch) -> None:
     check_marker = ProducerStateManager.check_marker
 
     def check(self: ProducerStateManager, producer_id: int, epoch: int, marker: Any, version: int) -> None:
-        state = self._states.get(producer_id)
+        state = self._table.find(producer_id)
         if version >= 2 and state is not None and epoch == state.epoch:
             raise producer_state._of_an_older_epoch(producer_id, epoch, state.epoch)
         check_marker(self, producer_id, epoch, marker, version)
@@ -122,25 +126,23 @@ def keeps_the_index_of_what_was_cut(patch: Patch) -> None:
 
 def snapshots_no_open_transactions(patch: Patch) -> None:
     """TT-21: after a restart readers see what is undecided."""
-    states = producer_state._snapshot_states
+    decode = producer_state.decode_snapshot
 
-    def closed(*arguments: Any) -> Any:
-        for producer_id, state in states(*arguments):
-            yield producer_id, state._replace(transaction_first_offset=NO_OFFSET)
+    def closed(snapshot: bytes) -> memoryview:
+        entries = ENTRY.iter_unpack(decode(snapshot))
+        return memoryview(b"".join(ENTRY.pack(*fields[:-1], NO_OFFSET) for fields in entries))
 
-    patch.setattr(producer_state, "_snapshot_states", closed)
+    patch.setattr(producer_state, "decode_snapshot", closed)
 
 
 def expires_open_transactions(patch: Patch) -> None:
     """TT-22: a producer is forgotten while its transaction is open."""
-    expire = ProducerStateManager.expire
+    expire = ProducerTable.expire
 
-    def all_of_them(self: ProducerStateManager, now_wall_ms: int) -> list[int]:
-        for producer_id, state in self._states.items():
-            self._states[producer_id] = state._replace(transaction_first_offset=NO_OFFSET)
-        return expire(self, now_wall_ms)
+    def all_of_them(self: ProducerTable, latest_ms: int, _: Any, from_id: int | None) -> ExpirySlice:
+        return expire(self, latest_ms, frozenset(), from_id)
 
-    patch.setattr(ProducerStateManager, "expire", all_of_them)
+    patch.setattr(ProducerTable, "expire", all_of_them)
 
 
 def takes_any_guard(patch: Patch) -> None:

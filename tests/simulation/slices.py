@@ -11,6 +11,7 @@ from ottla.coordinator import group_removal
 from ottla.coordinator.classic import describe
 from ottla.coordinator.offsets import commit, fetch
 from ottla.coordinator.runtime import partition, step_context
+from ottla.storage import log_producers, producer_pages, producer_table, recovery
 
 SIZES: list[tuple[Any, str]] = [
     (step_context, "MEMBERS_PER_SLICE"),
@@ -29,11 +30,24 @@ FETCH_SIZES: list[tuple[Any, str, int]] = [
 ]
 
 
+# Two producers of a log are many: others are packed, and every snapshot is written in a thread.
+PRODUCER_SIZES: list[tuple[Any, str, int]] = [
+    (log_producers, "SNAPSHOT_IN_PLACE_MAX", 0),
+    (recovery, "SNAPSHOT_IN_PLACE_MAX", 0),
+    (producer_pages, "PRODUCERS_PER_PAGE", 4),
+    (producer_pages, "PAGES_PER_SLICE", 1),
+    (producer_table, "RECENT_MAX", 2),
+    (producer_table, "PACKED_AT_ONCE", 1),
+]
+
+
 @contextmanager
-def slices_of_one(*, of_groups: bool, of_fetches: bool) -> Iterator[None]:
-    """While it lasts, and as the world has drawn it, a slice is one member, group, record or offset; one partition."""
+def slices_of_one(*, of_groups: bool, of_fetches: bool, of_producers: bool) -> Iterator[None]:
+    """While it lasts, and as the world has drawn it, a slice is one member, group, record or offset; one partition;
+    very few producers."""
     patches = [patch.object(module, name, 1) for module, name in SIZES] if of_groups else []
     patches += [patch.object(*size) for size in FETCH_SIZES] if of_fetches else []
+    patches += [patch.object(*size) for size in PRODUCER_SIZES] if of_producers else []
     with ExitStack() as stack:
         for each in patches:
             stack.enter_context(each)

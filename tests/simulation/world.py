@@ -132,7 +132,8 @@ class World:
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS + 2_000
         try:
             of_groups, of_fetches = self._rng("slices").random() < 0.3, self._rng("long fetches").random() < 0.15
-            with slices_of_one(of_groups=of_groups, of_fetches=of_fetches):
+            of_producers = self._rng("packed producers").random() < 0.2
+            with slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers):
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass

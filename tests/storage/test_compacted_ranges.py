@@ -87,6 +87,21 @@ def test_lost_end_of_a_segment_behind_gaps_counts_as_a_loss() -> None:
     assert directory.logs["t", 0].log_end_offset == end_offset
 
 
+@pytest.mark.parametrize("left_bytes", [1, 20, 70])
+def test_lost_end_before_a_torn_segment_counts_as_a_loss(left_bytes: int) -> None:
+    """What the next segment begins with cannot be read whole: it explains no gap, and it does not stop the start."""
+    disk = FakeDisk()
+    _, log = compacted_log(disk)
+    log.flush()
+    end_offset = lose_end_of_a_segment(disk, log)
+    disk.open(log.segments[-2].path(".log")).truncate(left_bytes)
+
+    directory = open_directory(disk, COMPACTED)
+
+    assert directory.has_lost_records
+    assert directory.logs["t", 0].log_end_offset == end_offset
+
+
 def lose_end_of_a_segment(disk: FakeDisk, log: Log) -> int:
     """Of one that more are appended behind; the offset where what is left of it ends."""
     for n in range(12):

@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader, crc32c, parse_batch_header
 from ottla.protocol.records.control import TransactionMarker, build_marker
+from ottla.storage.producer_entry import ProducerBatch, ProducerState
 from ottla.storage.producer_snapshot import CorruptSnapshot
-from ottla.storage.producer_state import (
-    DuplicateOf,
-    ProducerBatch,
-    ProducerState,
-    ProducerStateManager,
-)
+from ottla.storage.producer_state import DuplicateOf, ProducerStateManager
 from tests.protocol import golden_batches as golden
 from tests.storage.producers import LAST, Partition, batch
 
@@ -250,21 +246,21 @@ def test_silent_producers_expire_by_the_broker_s_clock():
     partition.append(batch(0, producer=8, timestamp=1 << 50))
     partition.producers.confirm()
 
-    assert partition.producers.expire(DAY - 1) == []
-    assert partition.producers.expire(DAY) == [7]
-    assert partition.producers.expire(DAY + 10) == [8]
+    assert partition.producers.expire(DAY - 1).expired == []
+    assert partition.producers.expire(DAY).expired == [7]
+    assert partition.producers.expire(DAY + 10).expired == [8]
 
 
 def test_an_open_transaction_keeps_its_producer():
     producers = ProducerStateManager(expiration_ms=DAY)
     replay(producers, batch(0, attributes=TRANSACTIONAL))
-    assert producers.expire(10 * DAY) == []
+    assert producers.expire(10 * DAY).expired == []
 
 
 def test_producer_whose_batch_is_not_yet_written_does_not_expire():
     producers = ProducerStateManager(expiration_ms=0)
     producers.update(batch(0), 0, 0)
-    assert producers.expire(1) == []
+    assert producers.expire(1).expired == []
     producers.undo()
     assert len(producers) == 0
 

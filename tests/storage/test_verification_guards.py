@@ -189,7 +189,7 @@ def test_guard_is_dropped_by(producing: Producing, event: str) -> None:
             producing.replicate()
             producing.abort()
         case "time":
-            assert producing.producers.expire(EXPIRATION_MS - 1) == []
+            assert producing.producers.expire(EXPIRATION_MS - 1).expired == []
             assert producing.ask() is guard
             producing.producers.expire(EXPIRATION_MS)
         case _:

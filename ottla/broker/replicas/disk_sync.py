@@ -1,4 +1,5 @@
-"""When appended records go to the disk, for topics that set `flush.messages` or `flush.ms`; and names of segments.
+"""When appended records go to the disk, for topics that set `flush.messages` or `flush.ms`; and what a new segment
+leaves to be written: names, and snapshots of many producers.
 
 The log knows when a sync is due, and which acknowledgements wait for it. One sync of all waiting logs is on its way at
 a time; what is appended during it goes with the next (group commit).
@@ -15,6 +16,7 @@ from ottla.replication.partition import Partition
 from ottla.storage.durability import Flushable, Flusher
 from ottla.storage.local_log import NamesSync
 from ottla.storage.log_config import NEVER
+from ottla.storage.producer_snapshots import SnapshotWrite
 from ottla.timer.clock import Clock
 from ottla.timer.wheel import TimerEntry
 
@@ -131,10 +133,6 @@ class NameSync:
         self._waiting: dict[Partition, None] = {}
         self._is_running = False
 
-    def watch(self, partition: Partition) -> None:
-        """Sync the names of each segment that the partition's log begins from now on."""
-        partition.log.watch_segments(lambda: self.request(partition))
-
     def request(self, partition: Partition) -> None:
         self._waiting[partition] = None
         if not self._is_running:
@@ -175,3 +173,54 @@ class NameSync:
 def _run_all(syncs: "list[NamesSync]") -> None:
     for sync in syncs:
         sync.run()
+
+
+class SnapshotWrites:
+    """Writes the snapshots of logs that have very many producers in a thread, of one log at a time.
+
+    Where it rolls, a log captures its producers; what is made of that takes megabytes."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: dict[Partition, None] = {}
+        self._is_running = False
+
+    def request(self, partition: Partition) -> None:
+        """If its log has left one to be written."""
+        if partition.log.has_snapshot_to_write:
+            self._waiting[partition] = None
+            if not self._is_running:
+                self._start()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is deleted."""
+        self._waiting.pop(partition, None)
+
+    def _start(self) -> None:
+        self._is_running = False
+        while self._waiting and not self._is_running:
+            partition = next(iter(self._waiting))
+            del self._waiting[partition]
+            try:
+                write = partition.log.begin_snapshot()
+            except KafkaError as error:
+                self._log_failure(partition, error)
+                continue
+            if write is not None:
+                self._is_running = True
+                self._runtime.offload(write.run, partial(self._finish, partition, write))
+
+    def _finish(self, partition: Partition, write: SnapshotWrite) -> None:
+        try:
+            partition.log.finish_snapshot(write)
+        except KafkaError as error:
+            self._log_failure(partition, error)
+        if partition.log.has_snapshot_to_write:
+            # The log has rolled since.
+            self._waiting[partition] = None
+        self._start()
+
+    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+        self._runtime.log.storage.error(
+            "no producer snapshot was written", topic=partition.topic, partition=partition.index, why=str(error)
+        )

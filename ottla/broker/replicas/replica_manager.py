@@ -7,12 +7,13 @@ first, requests that wait for this leader are refused, then it fetches from the 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.config.topic import log_config
 from ottla.broker.replicas.alter_partition import AlterPartitionManager, ImageRegistrations
 from ottla.broker.replicas.appends import AppendAnswer, AppendDone, Appends
-from ottla.broker.replicas.disk_sync import DiskSync, NameSync
+from ottla.broker.replicas.disk_sync import DiskSync, NameSync, SnapshotWrites
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.failed_replicas import FailedReplicas
 from ottla.broker.replicas.log_end_reports import LogEndReports
@@ -82,7 +83,7 @@ class ReplicaManager:
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
         self.throttles = ReplicationThrottles(runtime)
         self._disk_sync = DiskSync(runtime, self._synced, self._write_failed)
-        self._name_sync = NameSync(runtime, self._names_not_synced)
+        self._name_sync, self._snapshot_writes = NameSync(runtime, self._names_not_synced), SnapshotWrites(runtime)
         appends = self._appends = Appends(runtime, self._disk_sync, self._write_failed)
         # Called for every batch and at the end of every event: so they are the methods of `Appends` themselves.
         self.append = appends.append
@@ -231,6 +232,7 @@ class ReplicaManager:
         self._stop_leading(partition)
         self._disk_sync.forget(partition)
         self._name_sync.forget(partition)
+        self._snapshot_writes.forget(partition)
         self.failed.forget(partition)
         self._log_ends.forget(partition)
         try:
@@ -309,8 +311,12 @@ class ReplicaManager:
             traffic=self.traffic.setdefault(topic.name, TopicTraffic()),
         )
         self._partitions.setdefault(topic.name, {})[index] = partition
-        self._name_sync.watch(partition)
+        log.watch_segments(partial(self._segment_begun, partition))
         return partition
+
+    def _segment_begun(self, partition: Partition) -> None:
+        self._name_sync.request(partition)
+        self._snapshot_writes.request(partition)
 
     def _lead(self, partition: Partition) -> None:
         self._stop_fetching(partition)

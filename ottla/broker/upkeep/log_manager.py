@@ -157,8 +157,16 @@ class LogManager:
         except KafkaError as error:
             self._log_failure(partition, error)
 
-    def _forget_producers(self, partition: Partition) -> None:
-        partition.log.producers.expire(self._runtime.clock.wall_ms())
+    def _forget_producers(self, partition: Partition, from_id: int | None = None) -> None:
+        expiry = partition.log.producers.expire(self._runtime.clock.wall_ms(), from_id)
+        if expiry.next_id is not None:
+            self._runtime.soon(partial(self._forget_more_producers, partition, expiry.next_id))
+
+    def _forget_more_producers(self, partition: Partition, from_id: int) -> None:
+        log = partition.log
+        # Unless they are to be read again first.
+        if self._timers and log.failure is None and log.known_producers is not None:
+            self._forget_producers(partition, from_id)
 
     def _release_buffers(self) -> None:
         BUFFERS.release_idle()

@@ -16,7 +16,7 @@ from functools import partial
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from struct import Struct
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.primitives import Buffer
@@ -61,7 +61,11 @@ _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 
 
-def _load_crc32c() -> Callable[[Buffer], int]:
+class Crc32c(Protocol):
+    def __call__(self, buffer: Buffer, crc: int = 0, /) -> int: ...
+
+
+def _load_crc32c() -> Crc32c:
     """The extension inside the `crc32c` package, without the package.
 
     The package asks importlib.metadata for its own version when it is imported. That costs some 20 ms, a third of
@@ -73,14 +77,15 @@ def _load_crc32c() -> Callable[[Buffer], int]:
     if extension is None or extension.loader is None:
         from crc32c import crc32c as from_package
 
-        return cast("Callable[[Buffer], int]", from_package)
+        return cast("Crc32c", from_package)
     module = module_from_spec(extension)
     extension.loader.exec_module(module)
-    return cast("Callable[[Buffer], int]", module.crc32c)
+    return cast("Crc32c", module.crc32c)
 
 
-crc32c: Callable[[Buffer], int] = _load_crc32c()
-"""`crc32c(buffer) -> int`: the unsigned checksum of any contiguous buffer, 0 for an empty one."""
+crc32c: Crc32c = _load_crc32c()
+"""`crc32c(buffer) -> int`: the unsigned checksum of any contiguous buffer, 0 for an empty one. With the checksum of the
+bytes before it as the second argument, that of both."""
 
 
 class BatchHeader(NamedTuple):

@@ -113,7 +113,9 @@ class ClusterWorld:
         self.judge.network_allowance_ms = 2 * LONGEST_STALL_MS
         try:
             of_groups = self.make_rng("slices").random() < 0.3
-            slices = slices_of_one(of_groups=of_groups, of_fetches=self.make_rng("long fetches").random() < 0.15)
+            of_fetches = self.make_rng("long fetches").random() < 0.15
+            of_producers = self.make_rng("packed producers").random() < 0.2
+            slices = slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers)
             with slices, small_epochs(self.plan.has_small_epochs):
                 self.loop.run_until_complete(self._story())
         except Violated:
