@@ -225,7 +225,6 @@ class Partition:
     def append(
         self,
         records: memoryview,
-        *,
         acks: int,
         wall_ms: int,
         origin: Origin = Origin.CLIENT,
@@ -240,14 +239,7 @@ class Partition:
             raise NotEnoughReplicas(
                 f"{len(self.isr)} replicas in sync, {self.min_isr} are needed (min.insync.replicas)"
             )
-        return self.log.append_as_leader(
-            records,
-            leader_epoch=self.leader_epoch,
-            now_wall_ms=wall_ms,
-            origin=origin,
-            zstd_allowed=zstd_allowed,
-            guard=guard,
-        )
+        return self.log.append_as_leader(records, self.leader_epoch, wall_ms, origin, zstd_allowed, guard)
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
