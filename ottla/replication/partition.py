@@ -412,8 +412,9 @@ class Partition:
         """Whether a consumer may read here: from the leader or, if it knows of that, from any replica (KIP-392).
 
         A replica that knows no leader may be far behind, and cannot find out."""
-        self.check_epoch(current_leader_epoch)
-        if not self.is_leader and (not follower_will_do or self.leader_id == NO_LEADER):
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            self.check_epoch(current_leader_epoch)
+        if self.leader_id != self.local_id and (not follower_will_do or self.leader_id == NO_LEADER):
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
 
     @property
