@@ -24,7 +24,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, READ_COST_BYTES, ReadTurns
+from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, ReadTurns
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -169,8 +169,9 @@ class DelayedFetch(FetchOperation):
 
     def _read_all(self) -> None:
         self._watched = []
-        super()._read_all()
-        self._turns.count_read(READ_COST_BYTES + self._bytes_read)
+        room, targets = self._begin_reading(), self._fetch.targets
+        self._bytes_to_read = room - self._read_some(targets, room)
+        self._turns.count_read(len(targets), self._bytes_read)
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         partition = find_partition(self._replicas, target)
