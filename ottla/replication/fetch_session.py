@@ -49,7 +49,6 @@ class FetchTarget:
         topic: str,
         topic_id: bytes,
         partition: int,
-        *,
         fetch_offset: int,
         max_bytes: int,
         current_leader_epoch: int = -1,

@@ -55,7 +55,6 @@ class FetchSessionCache:
         epoch: int,
         targets: Sequence[FetchTarget],
         forgotten: Iterable[PartitionKey],
-        *,
         connection: Hashable,
         uses_topic_ids: bool,
         is_follower: bool,
@@ -63,7 +62,8 @@ class FetchSessionCache:
     ) -> FetchContext:
         """What the request fetches: its own partitions, or those of its session as it changes them."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(self._sessions.get(session_id))
+            if session_id in self._sessions:
+                self._drop(self._sessions[session_id])
             return self._begin_full(epoch, targets, connection, uses_topic_ids, is_follower, now_ms)
         session = self._sessions.get(session_id)
         if session is None or session.is_follower != is_follower:

@@ -46,10 +46,6 @@ class FetcherKey(NamedTuple):
     fetcher_id: int
 
 
-def key_of(follower: ReplicaFollower) -> FollowerKey:
-    return follower.partition.topic_id, follower.partition.index
-
-
 class Fetcher:
     def __init__(
         self, key: FetcherKey, endpoint: LeaderEndpoint, config: FetcherConfig, quota: ReplicationQuota
@@ -88,7 +84,7 @@ class Fetcher:
         return bool(self._syncing)
 
     def add(self, follower: ReplicaFollower) -> None:
-        key = key_of(follower)
+        key = follower.key
         self._drop(key)
         self.followers[key] = follower
         self._due[key] = follower
@@ -239,11 +235,11 @@ class Fetcher:
     def _look_at(self, pending: FetcherRequest) -> None:
         for follower, _ in pending.requested.values():
             if self._has(follower):
-                self._due[key_of(follower)] = follower
+                self._due[follower.key] = follower
 
     def _has(self, follower: ReplicaFollower) -> bool:
         """Whether it has not been removed or replaced while a response was on its way to it."""
-        return self.followers.get(key_of(follower)) is follower
+        return self.followers.get(follower.key) is follower
 
     def _fetched(self, pending: FetcherRequest, response: Any, now_ms: int) -> list[Effect]:
         if response.error_code in _SESSION_ERRORS:

@@ -8,7 +8,7 @@ all partitions of a metadata update, then `take_changes`: a fetcher that loses o
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.replication.fetcher import Fetcher, FetcherKey, key_of
+from ottla.replication.fetcher import Fetcher, FetcherKey
 from ottla.replication.fetcher_requests import FetcherConfig, FollowerKey, LeaderEndpoint
 from ottla.replication.follower_effects import Effect, LogEffect
 from ottla.replication.partition import Partition
@@ -77,7 +77,7 @@ class FetcherManager:
         follower = self._new_follower(partition, back_off_ms_max=self._config.back_off_ms)
         effects = follower.start()
         fetcher.add(follower)
-        self._places[name] = (fetcher, key_of(follower))
+        self._places[name] = (fetcher, follower.key)
         self._wake(fetcher)
         return effects
 

@@ -225,7 +225,6 @@ class Partition:
     def append(
         self,
         records: memoryview,
-        *,
         acks: int,
         wall_ms: int,
         origin: Origin = Origin.CLIENT,
@@ -240,14 +239,7 @@ class Partition:
             raise NotEnoughReplicas(
                 f"{len(self.isr)} replicas in sync, {self.min_isr} are needed (min.insync.replicas)"
             )
-        return self.log.append_as_leader(
-            records,
-            leader_epoch=self.leader_epoch,
-            now_wall_ms=wall_ms,
-            origin=origin,
-            zstd_allowed=zstd_allowed,
-            guard=guard,
-        )
+        return self.log.append_as_leader(records, self.leader_epoch, wall_ms, origin, zstd_allowed, guard)
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
@@ -420,8 +412,9 @@ class Partition:
         """Whether a consumer may read here: from the leader or, if it knows of that, from any replica (KIP-392).
 
         A replica that knows no leader may be far behind, and cannot find out."""
-        self.check_epoch(current_leader_epoch)
-        if not self.is_leader and (not follower_will_do or self.leader_id == NO_LEADER):
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            self.check_epoch(current_leader_epoch)
+        if self.leader_id != self.local_id and (not follower_will_do or self.leader_id == NO_LEADER):
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")
 
     @property

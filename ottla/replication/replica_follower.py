@@ -94,6 +94,7 @@ class ReplicaFollower:
         "_back_off_ms_max",
         "_leader_high_watermark",
         "_state_after",
+        "key",
         "leader_epoch",
         "partition",
         "ready_ms",
@@ -103,6 +104,7 @@ class ReplicaFollower:
     def __init__(self, partition: Partition, *, back_off_ms_max: int) -> None:
         """Follows in the term that `partition` is in now. Call `start` before anything else."""
         self.partition = partition
+        self.key = partition.topic_id, partition.index
         self.leader_epoch = partition.leader_epoch
         self.state = FollowerState.TRUNCATING if partition.log.epochs.entries else FollowerState.FETCHING
         # It requests nothing before.

@@ -95,7 +95,6 @@ class AppendQueue:
     def append_as_leader(
         self,
         records: memoryview,
-        *,
         leader_epoch: int,
         now_wall_ms: int,
         origin: Origin = Origin.CLIENT,
@@ -111,11 +110,7 @@ class AppendQueue:
         if local.failure is not None or self._lost is not None:
             self._refuse()
         records, header = validate_produced_batch(
-            records,
-            config=self._validation,
-            now_wall_ms=now_wall_ms,
-            from_client=origin is _CLIENT,
-            zstd_allowed=zstd_allowed,
+            records, self._validation, now_wall_ms, origin is _CLIENT, zstd_allowed
         )
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             first = self._producers.manager.check(header, guard)
@@ -214,7 +209,7 @@ class AppendQueue:
         if aborted is not None:
             self._local.active.note_aborted(aborted)
 
-    def write_pending(self, *, now_wall_ms: int) -> None:
+    def write_pending(self, now_wall_ms: int) -> None:
         """Write all queued batches. If that fails, none of those at or after `log_end_offset` is in the log.
 
         An earlier part of a queue that spans two segments may be: compare with `log_end_offset`.

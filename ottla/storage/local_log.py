@@ -26,51 +26,55 @@ from ottla.storage.segment import LOG_SUFFIX, Segment
 class Segments:
     """Never empty. The last segment is the active one: only it is appended to."""
 
+    all: list[Segment]
+    """In their order, for readers, which look into it for every fetch; only this class changes it."""
+
     def __init__(self, segments: Iterable[Segment]) -> None:
         self._replace(sorted(segments, key=lambda segment: segment.base_offset))
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self.all)
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(tuple(self._segments))
+        return iter(tuple(self.all))
 
     def __getitem__(self, n: int) -> Segment:
-        return self._segments[n]
+        return self.all[n]
 
     @property
     def active(self) -> Segment:
-        return self._segments[-1]
+        return self.all[-1]
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.all)
 
     def index_of(self, offset: int) -> int:
         """Which segment holds `offset`: the last one that begins at or before it, the first one if none does."""
-        return max(bisect_right(self._bases, offset) - 1, 0)
+        after = bisect_right(self._bases, offset)
+        return after - 1 if after else 0
 
     def up_to_active(self) -> list[Segment]:
         """The inactive segments."""
-        return self._segments[:-1]
+        return self.all[:-1]
 
     def end_of(self, n: int, log_end_offset: int) -> int:
         """The offset with which the n-th segment ends."""
         return self._bases[n + 1] if n + 1 < len(self._bases) else log_end_offset
 
     def add(self, segment: Segment) -> None:
-        assert not self._segments or segment.base_offset > self._bases[-1], "segments are added in order"
-        self._segments.append(segment)
+        assert not self.all or segment.base_offset > self._bases[-1], "segments are added in order"
+        self.all.append(segment)
         self._bases.append(segment.base_offset)
 
     def exchange(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
         """Take `old` out and put `new` in."""
         gone = set(map(id, old))
-        kept = [segment for segment in self._segments if id(segment) not in gone]
+        kept = [segment for segment in self.all if id(segment) not in gone]
         self._replace(sorted([*kept, *new], key=lambda segment: segment.base_offset))
 
     def _replace(self, segments: list[Segment]) -> None:
-        self._segments = segments
+        self.all = segments
         self._bases = [segment.base_offset for segment in segments]
 
 

@@ -16,7 +16,7 @@ from ottla.storage.indexes import aborted_between
 from ottla.storage.leader_epoch_cache import LeaderEpochCache
 from ottla.storage.local_log import Gaps, LocalLog, Segments
 from ottla.storage.segment import LOG_SUFFIX, Segment
-from ottla.storage.segment_reader import ReadResult, SegmentRead, Selection, select_nowait, select_waiting
+from ottla.storage.segment_reader import ReadResult, Selection, read_of, result_of, select_nowait, select_waiting
 from ottla.storage.transactions import AbortedTxn
 
 
@@ -38,7 +38,7 @@ class LogReader:
         self._gaps = gaps
 
     def read(
-        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True, wait: bool = False
+        self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True, *, wait: bool = False
     ) -> ReadResult:
         """Whole batches from the one that holds `offset`, all below `upper_bound`, at most `max_bytes` of them.
 
@@ -53,14 +53,14 @@ class LogReader:
                 f"offset {offset} of {local.topic}-{local.partition}, "
                 f"which holds {local.log_start_offset} to {local.log_end_offset}"
             )
-        n = self._segments.index_of(offset)
-        while n < len(self._segments) and offset < upper_bound:
-            segment = self._segments[n]
+        n, segments = self._segments.index_of(offset), self._segments.all
+        while n < len(segments) and offset < upper_bound:
+            segment = segments[n]
             found = self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
             if not found.is_exhausted:
                 if found.records:
                     segment.remember_read_end(found.end_offset, found.end_position)
-                return ReadResult(found.records, found.end_offset)
+                return result_of((found.records, found.end_offset))
             n += 1
         return ReadResult(memoryview(b""), offset)
 
@@ -69,18 +69,20 @@ class LogReader:
     ) -> Selection:
         local = self._local
         try:
-            read = SegmentRead(
-                segment,
-                segment.file,
-                segment.anchor_for(offset),
-                segment.size,
-                self._segments.end_of(n, local.log_end_offset),
-                offset,
-                upper_bound,
-                max_bytes,
-                min_one_batch,
-                self._gaps.until,
-                self._epochs,
+            read = read_of(
+                (
+                    segment,
+                    segment.file,
+                    segment.anchor_for(offset),
+                    segment.size,
+                    self._segments.end_of(n, local.log_end_offset),
+                    offset,
+                    upper_bound,
+                    max_bytes,
+                    min_one_batch,
+                    self._gaps.until,
+                    self._epochs,
+                )
             )
             return select_waiting(read) if wait else select_nowait(read)
         except CorruptMessage:

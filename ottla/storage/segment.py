@@ -87,7 +87,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self.is_flushed = False
         self.is_index_full = False
-        self._is_deleted = False
+        self._is_deleted = self._indexes_were_remade = False
         self._entries_max = INT32_MAX
         self._files = files
         self._directory = directory
@@ -97,7 +97,6 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._read_ends: dict[int, int] = {}
-        self._indexes_were_remade = False
         # None: as the file says, if there is one.
         self._aborted: list[AbortedTxn] | None = None
 
@@ -181,11 +180,13 @@ class Segment:
     def limit_index(self, size_bytes: int) -> None:
         """Say how large an index file may become: when one is full, the segment is."""
         # The time index gets an entry more when the segment is rolled.
-        self._entries_max = min(size_bytes // OFFSET_ENTRY_SIZE, size_bytes // TIME_ENTRY_SIZE - 1)
-        self._note_fullness()
+        entries_max = min(size_bytes // OFFSET_ENTRY_SIZE, size_bytes // TIME_ENTRY_SIZE - 1)
+        if entries_max != self._entries_max:
+            self._entries_max = entries_max
+            self._note_fullness(self.offset_index, self.time_index)
 
-    def _note_fullness(self) -> None:
-        self.is_index_full = max(len(self.offset_index), len(self.time_index)) >= self._entries_max
+    def _note_fullness(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        self.is_index_full = max(len(offsets), len(times)) >= self._entries_max
 
     def note(self, last_offset: int, timestamp: int, size: int, interval_bytes: int, appended_at_ms: int) -> None:
         """Account for a batch at `end_position`. `timestamp` is its largest; -1 falls back on `appended_at_ms`."""
@@ -198,7 +199,7 @@ class Segment:
             self.offset_index.append(last_offset - self.base_offset, self.end_position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self._unindexed_bytes = 0
-            self._note_fullness()
+            self._note_fullness(self.offset_index, self.time_index)
         self.end_position += size
         self._unindexed_bytes += size
 
@@ -223,9 +224,10 @@ class Segment:
         self.end_position, self._unindexed_bytes = mark.end_position, mark.unindexed_bytes
         self.max_timestamp, self.max_timestamp_offset = mark.max_timestamp, mark.max_timestamp_offset
         self.first_timestamp = mark.first_timestamp
-        self.offset_index.truncate(mark.offset_entries)
-        self.time_index.truncate(mark.time_entries)
-        self._note_fullness()
+        offsets, times = self.offset_index, self.time_index
+        offsets.truncate(mark.offset_entries)
+        times.truncate(mark.time_entries)
+        self._note_fullness(offsets, times)
 
     # Indexes
 
@@ -423,19 +425,20 @@ class Segment:
         """Cut the log file at `position`, where the records from `end_offset` on begin, and the indexes by entry.
 
         The index files follow when the segment is rolled or closed. Raises OSError; then nothing has changed."""
-        kept = self.offset_index.count_below(position)
-        kept_times = self.time_index.count_below(end_offset - self.base_offset)
+        offsets, times, file = self.offset_index, self.time_index, self.file
+        kept = offsets.count_below(position)
+        kept_times = times.count_below(end_offset - self.base_offset)
         # Each entry of the offset index came with the largest timestamp up to its batch.
-        scan_from = self.offset_index.entry(kept - 1)[1] if kept else 0
+        scan_from = offsets.entry(kept - 1)[1] if kept else 0
         max_timestamp, max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         if kept_times:
-            max_timestamp, relative_offset = self.time_index.entry(kept_times - 1)
+            max_timestamp, relative_offset = times.entry(kept_times - 1)
             max_timestamp_offset = self.base_offset + relative_offset
-        for batch in scan(self.file, scan_from, position, check_crc=False):
+        for batch in scan(file, scan_from, position, check_crc=False):
             if batch.header.max_timestamp > max_timestamp:
                 max_timestamp, max_timestamp_offset = batch.header.max_timestamp, batch.header.last_offset
         first_timestamp = self.begin_timestamp() if position else NO_TIMESTAMP
-        self.file.truncate(position)
+        file.truncate(position)
         self.size = position
         self.forget_aborted_from(end_offset)
         unindexed_bytes = position - scan_from

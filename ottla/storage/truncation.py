@@ -3,6 +3,8 @@
 Wherever the disk refuses, the log stays whole, perhaps longer than asked for; so a truncation may be tried again.
 """
 
+from functools import partial
+
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
 from ottla.storage.leader_epoch_cache import LeaderEpochCache
@@ -44,7 +46,7 @@ class Truncation:
         elif offset < local.log_start_offset:
             self.truncate_fully_and_start_at(offset)
         else:
-            local.attempt("truncate", lambda: self._truncate(offset))
+            local.attempt("truncate", partial(self._truncate, offset))
 
     def _truncate(self, offset: int) -> None:
         local = self._local

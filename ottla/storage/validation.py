@@ -134,7 +134,6 @@ class RecordsRefused(KafkaError):
 
 def validate_produced_batch(
     view: memoryview,
-    *,
     config: ValidationConfig,
     now_wall_ms: int,
     from_client: bool = True,

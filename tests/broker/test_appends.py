@@ -16,7 +16,7 @@ class WrittenLog:
     waits_for_sync, failure = False, None
     flushed_offset = sync_required_offset = 0
 
-    def write_pending(self, *, now_wall_ms: int) -> None:
+    def write_pending(self, now_wall_ms: int) -> None:
         pass
 
 
@@ -30,7 +30,7 @@ class Replica:
         self.topic, self.index, self.leader_epoch = "__consumer_offsets", 0, 0
         self.end_offset = self.high_watermark = self.next_high_watermark = 0
 
-    def append(self, records: memoryview, **_: Any) -> AppendInfo:
+    def append(self, records: memoryview, *_: Any) -> AppendInfo:
         offset, self.end_offset = self.end_offset, self.end_offset + 1
         return AppendInfo(offset, offset, -1, -1, 0, duplicate=False)
 

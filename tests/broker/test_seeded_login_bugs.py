@@ -115,7 +115,7 @@ def wall_clock_ends_sessions(patch: Patch) -> None:
         return complete(self, known, now_wall_ms, now_wall_ms)
 
     def handle_frames(self: SaslGate, buffer: memoryview, position: int, end: int) -> int:
-        self._connection.last_event_ms = self._listener.runtime.clock.wall_ms()
+        self._connection.last_event_ns = self._listener.runtime.clock.wall_ms() * 1_000_000
         return handle(self, buffer, position, end)
 
     handle = SaslGate.handle_frames

@@ -12,7 +12,13 @@ from ottla.broker.server import connection as connections
 from ottla.broker.server import turns as turns_module
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_memory import ConnectionMemory
-from ottla.broker.server.turns import READ_BYTES_PER_STEP, ReadTurns, Turns
+from ottla.broker.server.turns import (
+    PARTITION_COST_BYTES,
+    READ_BYTES_PER_STEP,
+    READ_COST_BYTES,
+    ReadTurns,
+    Turns,
+)
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.test_connection import FakeTransport, feed
@@ -129,13 +135,27 @@ def test_each_step_begins_with_room_to_read() -> None:
     steps = Steps()
     turns = ReadTurns(steps.soon)
 
-    turns.count_read(READ_BYTES_PER_STEP - 1)
+    turns.count_read(1, READ_BYTES_PER_STEP - READ_COST_BYTES - PARTITION_COST_BYTES - 1)
     assert turns.may_read
-    turns.count_read(1)
+    turns.count_read(1, 0)
     assert not turns.may_read
     steps.step()
 
     assert turns.may_read
+
+
+@pytest.mark.parametrize(("partitions", "fetches"), [(1, 52), (8, 22), (64, 4)])
+def test_fetches_that_read_nothing_fill_a_step_too(partitions: int, fetches: int) -> None:
+    """Some two milliseconds' worth of them, however many partitions each is about."""
+    steps, read = Steps(), 0
+    turns = ReadTurns(steps.soon)
+
+    while turns.may_read:
+        turns.count_read(partitions, 0)
+        read += 1
+
+    steps.step()
+    assert (read, turns.may_read) == (fetches, True)
 
 
 def test_no_fetch_reads_before_those_that_wait() -> None:

@@ -14,6 +14,7 @@ from ottla.broker.coordinators.hosted_partition import HostedPartition
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime, next_step
 from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_interfaces import NS_PER_MS
 from ottla.broker.server.socket_server import Server
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import Member
@@ -61,7 +62,7 @@ class NodeView:
                 "software_name": None if client is None else client.software_name or None,
                 "software_version": None if client is None else client.software_version or None,
                 "held_by": [name for hold, name in HOLDS.items() if connection.holds & hold],
-                "silent_ms": self._runtime.clock.now_ms() - connection.last_event_ms,
+                "silent_ms": self._runtime.clock.now_ms() - connection.last_event_ns // NS_PER_MS,
             }
 
     def requests(self) -> Rows:

@@ -115,12 +115,12 @@ def _target(image: MetadataImage, topic: FetchTopic, asked: FetchPartition, uses
         name,
         topic.topic_id,
         asked.partition,
-        fetch_offset=asked.fetch_offset,
-        max_bytes=asked.partition_max_bytes,
-        current_leader_epoch=asked.current_leader_epoch,
-        last_fetched_epoch=asked.last_fetched_epoch,
-        log_start_offset=asked.log_start_offset,
-        uses_topic_ids=uses_topic_ids,
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+        asked.log_start_offset,
+        uses_topic_ids,
     )
 
 
@@ -143,10 +143,10 @@ def _begin(
         request.session_epoch,
         targets,
         forgotten,
-        connection=context.connection,
-        uses_topic_ids=uses_topic_ids,
-        is_follower=is_follower,
-        now_ms=now_ms,
+        context.connection,
+        uses_topic_ids,
+        is_follower,
+        now_ms,
     )
     if context.access is not None and not is_follower:
         context.access.leave_denied_out(fetch)
@@ -176,18 +176,21 @@ def _delayed(
     fetch: FetchContext,
     now_ms: int,
 ) -> F:
-    config = runtime.config
+    config, max_wait_ms, max_bytes = runtime.config, request.max_wait_ms, request.max_bytes
+    if max_bytes > config.fetch_max_bytes:
+        max_bytes = config.fetch_max_bytes
+    waits = max_wait_ms > 0
     return kind(
         replicas,
         runtime,
         context,
         fetch,
-        turns=read_turns,
-        deadline_ms=now_ms + max(request.max_wait_ms, 0),
-        min_bytes=request.min_bytes if request.max_wait_ms > 0 else 0,
-        max_bytes=min(request.max_bytes, config.fetch_max_bytes),
-        isolation_level=_isolation_level(request),
-        rack=request.rack_id if config.replica_selector_class is not None else "",
+        read_turns,
+        now_ms + max_wait_ms if waits else now_ms,
+        request.min_bytes if waits else 0,
+        max_bytes,
+        request.isolation_level if request.isolation_level == READ_UNCOMMITTED else _isolation_level(request),
+        request.rack_id if config.replica_selector_class is not None else "",
     )
 
 

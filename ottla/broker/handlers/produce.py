@@ -112,18 +112,14 @@ def _append_all(
     topics: Sequence[TopicProduceData] = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _named_once(topics)
-    response.responses = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[
-                _append(replicas, context, response, request.acks, awaited, verified, topic.name, data)
-                for data in topic.partition_data
-            ],
-        )
-        for topic in topics
-    ]
-    if request.acks == NO_ACKS:
+    acks = request.acks
+    for topic in topics:
+        name = topic.name
+        answers = [
+            _append(replicas, context, response, acks, awaited, verified, name, data) for data in topic.partition_data
+        ]
+        response.responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+    if acks == NO_ACKS:
         _close_on_error(context, response)
         return None
     if awaited and _waits(replicas, awaited):
@@ -291,9 +287,7 @@ def _append(
         records = data.records
         if records is None:
             raise CorruptMessage("the partition's data holds no batch")
-        info = replicas.append(
-            partition, records, acks, answer, zstd_allowed=context.api_version >= ZSTD_SINCE, guard=guard
-        )
+        info = replicas.append(partition, records, acks, answer, context.api_version >= ZSTD_SINCE, guard)
     except KafkaError as refused:
         error = refused if topic else _nameless(context, refused)
         _describe_failure(answer, error)

@@ -43,7 +43,7 @@ class DeletedTopics:
         if not self._is_started:
             self._is_started = True
             self._finish()
-        if self._tidying is None and any(map(self._concerns, self._marks.values())):
+        if self._tidying is None and any(map(self._concerns, self._metadata.deletion_marks.values())):
             self._tidying = self._runtime.spawn(self._tidy(), "marks of deleted topics")
 
     @property

@@ -34,6 +34,7 @@ class Appends:
     def __init__(self, runtime: Runtime, disk_sync: DiskSync, write_failed: Callable[[Partition], None]) -> None:
         """`write_failed` is called with a partition whose records could not be written."""
         self._runtime = runtime
+        self._clock = runtime.clock
         self._disk_sync = disk_sync
         self._write_failed = write_failed
         # Partitions with queued appends, and the answers that a failing write would change.
@@ -46,7 +47,9 @@ class Appends:
         self._sessions_to_wake: dict[WatchingSession, None] = {}
         # One write of a partition has all that was appended to it in an event.
         self.write_times = Histogram()
+        self._write_times = self.write_times.counts
         self.shared_reads = SharedReads()
+        self._recent = self.shared_reads.recent
         self.delayed_produce = Purgatory("produce", runtime.wheel)
         # Consumers wait for partitions, followers for their session.
         self.delayed_fetch = Purgatory("fetch", runtime.wheel, watched_max=PARKED_PARTITIONS_MAX)
@@ -58,18 +61,14 @@ class Appends:
         records: memoryview,
         acks: int,
         answer: "AppendAnswer",
-        *,
-        origin: Origin = Origin.CLIENT,
         zstd_allowed: bool = True,
         guard: VerificationGuard | None = None,
+        origin: Origin = Origin.CLIENT,
     ) -> AppendInfo:
         """Queues one batch; `flush_and_notify` writes it, and puts the error into the answer if that fails.
 
         Raises KafkaError, and then nothing is queued."""
-        wall_ms = self._runtime.clock.wall_ms()
-        info = partition.append(
-            records, acks=acks, wall_ms=wall_ms, origin=origin, zstd_allowed=zstd_allowed, guard=guard
-        )
+        info = partition.append(records, acks, self._clock.wall_ms(), origin, zstd_allowed, guard)
         answers = self._unwritten.get(partition)
         if answers is not None:
             answers.append(answer)
@@ -98,8 +97,8 @@ class Appends:
 
     def high_watermark_rose(self, partition: Partition) -> None:
         """By an append, or by a follower's fetch."""
-        self.shared_reads.recent.passed(partition.log, partition.high_watermark)
-        self.mark_changed(partition)
+        self._recent.passed(partition.log, partition.high_watermark)
+        self._changes[partition] = None
 
     def wake_followers(self, partition: Partition) -> None:
         """Followers get the answers to their fetches at the end of this event."""
@@ -138,10 +137,11 @@ class Appends:
         log = partition.log
         followers = partition.sessions.targets
         batches, begin = (log.pending_records, log.log_end_offset) if followers else ((), 0)
-        clock, times = self._runtime.clock, self.write_times.counts
+        clock, times, waits_for_sync = self._clock, self._write_times, log.waits_for_sync
         began_ns = clock.now_ns()
         try:
-            log.write_pending(now_wall_ms=clock.wall_ms())
+            # Only when to sync depends on the time.
+            log.write_pending(clock.wall_ms() if waits_for_sync else 0)
         except KafkaError as error:
             self._runtime.log.storage.error(
                 "append failed", topic=partition.topic, partition=partition.index, why=str(error)
@@ -153,13 +153,14 @@ class Appends:
             if batches:
                 self.shared_reads.recent.appended(log, begin, batches)
         ended_ns = clock.now_ns()
-        times[((ended_ns - began_ns) >> UNIT_BITS).bit_length()] += 1
-        times[SUM_NS] += ended_ns - began_ns
+        duration_ns = ended_ns - began_ns
+        times[(duration_ns >> UNIT_BITS).bit_length()] += 1
+        times[SUM_NS] += duration_ns
         if partition.written(ended_ns // 1_000_000):
             self.high_watermark_rose(partition)
         if followers:
             self.wake_followers(partition)
-        if log.waits_for_sync:
+        if waits_for_sync:
             self._disk_sync.written(partition)
 
     def _write_failed_unexpectedly(self, partition: Partition, answers: "list[AppendAnswer]", error: Exception) -> None:

@@ -24,7 +24,7 @@ from ottla.broker.replicas.fetch_responses import (
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, READ_COST_BYTES, ReadTurns
+from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, ReadTurns
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -62,7 +62,6 @@ class DelayedFetch(FetchOperation):
         runtime: Runtime,
         context: RequestContext,
         fetch: FetchContext,
-        *,
         turns: ReadTurns,
         deadline_ms: int,
         min_bytes: int,
@@ -71,16 +70,10 @@ class DelayedFetch(FetchOperation):
         rack: str,
     ) -> None:
         """`rack` is where the consumer is; empty, or with no selector set, no replica is nearer than the leader."""
-        super().__init__(
-            replicas,
-            runtime,
-            context,
-            fetch,
-            deadline_ms=deadline_ms,
-            min_bytes=min_bytes,
-            max_bytes=min(max_bytes, FETCH_BYTES_MAX),
-            lists_aborted=isolation_level == READ_COMMITTED,
-        )
+        if max_bytes > FETCH_BYTES_MAX:
+            max_bytes = FETCH_BYTES_MAX
+        lists_aborted = isolation_level == READ_COMMITTED
+        super().__init__(replicas, runtime, context, fetch, deadline_ms, min_bytes, max_bytes, lists_aborted)
         self._turns = turns
         self._isolation_level = isolation_level
         self._follower_will_do = context.api_version >= FOLLOWERS_SINCE
@@ -176,8 +169,9 @@ class DelayedFetch(FetchOperation):
 
     def _read_all(self) -> None:
         self._watched = []
-        super()._read_all()
-        self._turns.count_read(READ_COST_BYTES + self._bytes_read)
+        room, targets = self._begin_reading(), self._fetch.targets
+        self._bytes_to_read = room - self._read_some(targets, room)
+        self._turns.count_read(len(targets), self._bytes_read)
 
     def _read(self, target: FetchTarget, answer: Any, room: int) -> int:
         partition = find_partition(self._replicas, target)
@@ -187,18 +181,18 @@ class DelayedFetch(FetchOperation):
             return 0
         if target.last_fetched_epoch >= 0 and self._diverges(target, partition, answer):
             return 0
-        partition.reads.check_readable(target.fetch_offset)
         self._watched.append((partition, partition.leader_id, partition.leader_epoch, target))
         at_least_one_batch = self._bytes_read == 0 and not self._cold
-        wanted = min(target.max_bytes, room)
+        wanted = target.max_bytes
+        if wanted > room:
+            wanted = room
         if wanted <= 0 and not at_least_one_batch:
+            partition.reads.check_readable(target.fetch_offset)
             return 0
         try:
+            # It checks whether the offset is one that can be read.
             result = partition.log.read(
-                target.fetch_offset,
-                wanted,
-                upper_bound=partition.upper_bound(self._isolation_level),
-                min_one_batch=at_least_one_batch,
+                target.fetch_offset, wanted, partition.upper_bound(self._isolation_level), at_least_one_batch
             )
         except WouldBlock as read:
             self._cold.append(ColdRead(target, answer, read, partition if self._lists_aborted else None))

@@ -108,7 +108,6 @@ class FetchOperation(DelayedOperation):
         runtime: Runtime,
         context: "RequestContext",
         fetch: FetchContext,
-        *,
         deadline_ms: int,
         min_bytes: int,
         max_bytes: int,
@@ -137,7 +136,10 @@ class FetchOperation(DelayedOperation):
         self._answers = []
         self._cold = []
         self._bytes_read = 0
-        return min(self._max_bytes, self._context.connection.fetch_room())
+        room: int = self._context.connection.fetch_room()
+        if room > self._max_bytes:
+            return self._max_bytes
+        return room
 
     def _read_some(self, targets: Sequence[FetchTarget], room: int) -> int:
         """What is left of the room."""

@@ -39,7 +39,7 @@ class LogEndReports:
             end = LogEnd(state.leader_epoch, _last_epoch(log), log.log_end_offset)
             self._log_ends[partition.topic_id, partition.index] = end
         else:
-            self.forget(partition)
+            self._log_ends.pop((partition.topic_id, partition.index), None)
 
     def forget(self, partition: Partition) -> None:
         self._log_ends.pop((partition.topic_id, partition.index), None)

@@ -10,7 +10,7 @@ from itertools import islice
 
 from ottla.broker.replicas.delayed_fetch import DelayedFetch
 from ottla.broker.runtime import ITEMS_PER_SLICE, complete, next_step
-from ottla.broker.server.turns import READ_BYTES_PER_STEP, READ_COST_BYTES
+from ottla.broker.server.turns import READ_BYTES_PER_STEP
 from ottla.protocol.messages.fetch import FetchResponse
 
 
@@ -69,7 +69,7 @@ class LongFetch(DelayedFetch):
             may_read = min(room - self._bytes_to_read, self._context.connection.fetch_room())
             self._bytes_to_read += may_read - self._read_some(some, may_read)
             self._context.expect_response(self._bytes_to_read)
-            self._turns.count_read(READ_COST_BYTES + self._bytes_read - read_before)
+            self._turns.count_read(len(some), self._bytes_read - read_before)
             await next_step()
 
     async def _wait_in_slices(self) -> None:

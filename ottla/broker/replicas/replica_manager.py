@@ -380,7 +380,7 @@ class ReplicaManager:
     def followed(self, partition: Partition, *, high_watermark_rose: bool) -> None:
         """The leader's answer had records for the partition, or a higher high watermark."""
         # Consumers may read from a follower; no other request waits for one.
-        if high_watermark_rose and len(self.delayed_fetch):
+        if high_watermark_rose and self.delayed_fetch.keys:
             self._appends.mark_changed(partition)
         if partition.log.waits_for_sync:
             self._disk_sync.written(partition)
@@ -403,7 +403,7 @@ class ReplicaManager:
             if self._runtime.config.replica_selector_class is not None:
                 # Consumers read there, and see nothing above what the follower knows.
                 self._appends.wake_followers(partition)
-        if len(self.delayed_delete_records):
+        if self.delayed_delete_records.keys:
             # Its log may begin later now.
             self._appends.mark_changed(partition)
         if noted.isr_change is not None:

@@ -46,9 +46,9 @@ NOTHING = memoryview(b"")
 class Connection(asyncio.BufferedProtocol):
     # fmt: off
     __slots__ = (
-        "_began_ns", "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns",
+        "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns",
         "_owner", "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
-        "buffer", "client", "fetch_room", "gate", "holds", "idle_timer", "is_inter_broker", "last_event_ms",
+        "buffer", "client", "fetch_room", "gate", "holds", "idle_timer", "is_inter_broker", "last_event_ns",
         "listener_name", "peer_host", "principal", "run_route", "transport",
     )
     # fmt: on
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client: ClientIdentity | None = None
         self.gate: LoginGate | None = None
         self.principal = ANONYMOUS
-        self.last_event_ms = self._began_ns = 0
+        self.last_event_ns = 0  # When the last read event began, or responses were read.
         # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
         self.buffer = NOTHING
@@ -82,8 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
         self._kept: KeptBytes | None = None
         self.holds = 0
-        self._reading_paused = False
-        self._handling = False
+        self._reading_paused = self._handling = False
         # Of the produce requests that were handled last: they are built when the records are in the log.
         # Invariant: empty when a request is parked, and while one is.
         self._deferred: list[tuple[Route, int, Any]] = []
@@ -159,14 +158,13 @@ class Connection(asyncio.BufferedProtocol):
         self._responses.unread_bytes = 0
         self._count_held()
         # A client that has read its responses is not idle.
-        self.last_event_ms = self._runtime.clock.now_ms()
+        self.last_event_ns = self._now_ns()
         self.release(HELD_BY_WRITING)
 
     def _handle(self, buffer: memoryview, position: int, end: int) -> int:
         """Handles the complete frames of `buffer[position:end]` until a hold; returns where the rest begins."""
         self.buffer = buffer
-        self._began_ns = began_ns = self._now_ns()
-        self.last_event_ms = began_ns // 1_000_000
+        self.last_event_ns = began_ns = self._now_ns()
         self._handling = True
         handle = self.handle_frames if self.gate is None else self.gate.handle_frames
         try:
@@ -185,7 +183,8 @@ class Connection(asyncio.BufferedProtocol):
             self._abandon_event()
         self._handling = False
         self.buffer = NOTHING
-        self._responses.send()
+        if self._responses.ready:
+            self._responses.send()
         duration_ns = self._now_ns() - began_ns
         route = self.run_route
         if route is not None:
@@ -196,6 +195,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._runs or duration_ns >= SLOW_EVENT_NS:
             self._times.count(duration_ns, self)
         self.run_route = None
+        if not self.holds:
+            return position
         if self.holds & HELD_BY_WRITING:
             self.count_unread()
         return end if self.holds & CLOSED else position
@@ -261,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_turn_if_over(self) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
-        if not self.holds and self._turns.is_over(self._began_ns, self._now_ns()):
+        if not self.holds and self._turns.is_over(self.last_event_ns, self._now_ns()):
             self.holds |= HELD_BY_TURN
             self.pause_reading()
             self._turns.wait(self._take_turn)
@@ -314,8 +315,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _append_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []
-        frames = [route.build_frame(response, number) for route, number, response in deferred]
-        deferred[0][0].response_bytes += self._responses.extend(frames)  # All are of one API.
+        self._responses.append_built(deferred)
 
     # Parked requests: called by `RequestContext`.
 
@@ -325,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._context is context:
             self._context = None
         # It is counted when it is answered.
-        context.began_ns = self.last_event_ms * 1_000_000
+        context.began_ns = self.last_event_ns
         self._runs.append((context.route, -1))
         if not self._responses.park(context):
             self.holds |= HELD_BY_PARKED
@@ -342,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
             self.holds |= HELD_BY_PARKED
         elif self.holds & HELD_BY_PARKED:
             self.release(HELD_BY_PARKED)
-        if not self._handling:
+        if responses.ready and not self._handling:
             responses.send()
         if self._held_bytes or self.holds & HELD_BY_WRITING or responses.waiting_bytes >= RESPONSE_BYTES_MAX:
             self.count_unread()

@@ -22,6 +22,7 @@ from ottla.security.exchange import Handshake, SaslReply
 HEADER_START = Struct(">iIih")
 HEADER_START_BYTES = HEADER_START.size
 SMALLEST_FRAME_SIZE = HEADER_START_BYTES - 4
+NS_PER_MS = 1_000_000
 # Why a connection handles no requests now.
 HELD_BY_PARKED, HELD_BY_WRITING, HELD_BY_THROTTLE, CLOSED, HELD_BY_START, HELD_BY_TURN = 1, 2, 4, 8, 16, 32
 HELD_BY_LOGIN = 64

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.server.dispatch import Route
 from ottla.broker.server.request_context import RequestContext
 
 # Parked requests, and how long they were. What a producer is ahead of its followers by shall be in memory for them
@@ -23,15 +24,15 @@ RESPONSE_BYTES_MAX = 256 * 1024
 
 
 class ResponseQueue:
-    # Invariant: every frame in `_ready` answers an earlier request than any in `parked`.
+    # Invariant: every frame in `ready` answers an earlier request than any in `parked`.
     __slots__ = (
         "_count_parked",
         "_is_closed",
-        "_ready",
         "_ready_bytes",
         "_request_bytes",
         "_transport",
         "parked",
+        "ready",
         "unread_bytes",
         "waiting_bytes",
     )
@@ -41,7 +42,7 @@ class ResponseQueue:
         self._count_parked = count_parked
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
-        self._ready: list[Any] = []
+        self.ready: list[Any] = []
         self._ready_bytes = 0
         # In the order in which they are answered; made with the first one, as most connections park nothing.
         self.parked: deque[RequestContext] | None = None
@@ -62,7 +63,7 @@ class ResponseQueue:
         """Lets go of everything, when the connection is lost; gives the requests that were parked."""
         parked = self.parked or deque()
         self._is_closed = True
-        self._ready = []
+        self.ready = []
         self.parked = None
         self.unread_bytes = self.waiting_bytes = 0
         return parked
@@ -72,28 +73,34 @@ class ResponseQueue:
     def append(self, frame: Any) -> int:
         """Its bytes."""
         if type(frame) is bytes:
-            self._ready.append(frame)
+            self.ready.append(frame)
             size_bytes = len(frame)
         else:
-            self._ready += frame
+            self.ready += frame
             size_bytes = sum(map(len, frame))
         self._ready_bytes += size_bytes
         if self._ready_bytes >= RESPONSE_BYTES_MAX:
             self.send()
         return size_bytes
 
-    def extend(self, frames: list[bytes]) -> int:
-        """Their bytes."""
-        self._ready += frames
+    def append_built(self, responses: list[tuple[Route, int, Any]]) -> None:
+        """Responses of one API with their correlation ids, which are built now. Their routes count the bytes."""
+        route, correlation_id, response = responses[0]
+        if len(responses) == 1:
+            # As nearly always where requests are not pipelined.
+            route.response_bytes += self.append(route.build_frame(response, correlation_id))
+            return
+        frames = [route.build_frame(response, correlation_id) for route, correlation_id, response in responses]
+        self.ready += frames
         size_bytes = sum(map(len, frames))
+        route.response_bytes += size_bytes
         self._ready_bytes += size_bytes
         if self._ready_bytes >= RESPONSE_BYTES_MAX:
             self.send()
-        return size_bytes
 
     def send(self) -> None:
-        if self._ready and self._transport is not None and not self._is_closed:
-            ready, self._ready = self._ready, []
+        if self.ready and self._transport is not None and not self._is_closed:
+            ready, self.ready = self.ready, []
             self._ready_bytes = 0
             self._transport.writelines(ready)
 
@@ -135,9 +142,9 @@ class ResponseQueue:
             self.waiting_bytes -= request.response_bytes
             self._count_parked(request)
             if type(frame) is bytes:
-                self._ready.append(frame)
+                self.ready.append(frame)
             else:
-                self._ready += frame
+                self.ready += frame
             self._ready_bytes += request.response_bytes
             if self._ready_bytes >= RESPONSE_BYTES_MAX:
                 self.send()

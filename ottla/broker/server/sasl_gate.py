@@ -21,6 +21,7 @@ from ottla.broker.server.connection_interfaces import (
     HELD_BY_LOGIN,
     HELD_BY_START,
     HELD_BY_THROTTLE,
+    NS_PER_MS,
     SMALLEST_FRAME_SIZE,
     ClientConnection,
 )
@@ -56,7 +57,7 @@ class GatedConnection(ClientConnection, Protocol):
     """The connection behind a gate."""
 
     holds: int
-    last_event_ms: int
+    last_event_ns: int
     """When the read event began that is being handled, on the monotonic clock."""
 
     def handle_frames(self, buffer: memoryview, position: int, end: int) -> int: ...
@@ -103,7 +104,7 @@ class SaslGate:
         """As those of the connection: handles until a hold, and gives where the rest begins."""
         connection = self._connection
         while not connection.holds:
-            if self.is_open and connection.last_event_ms <= self._expires_ms:
+            if self.is_open and connection.last_event_ns // NS_PER_MS <= self._expires_ms:
                 position = connection.handle_frames(buffer, position, end)
                 if not connection.holds & HELD_BY_LOGIN:
                     return position

@@ -12,7 +12,7 @@ from ottla.broker.runtime import Runtime
 from ottla.broker.server.apis import Api
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
-from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE
+from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE, NS_PER_MS
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Handle
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
@@ -165,7 +165,8 @@ class Server:
             return
         self._socket_options.apply(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        now_ms = connection.last_event_ms = self.runtime.clock.now_ms()
+        now_ms = self.runtime.clock.now_ms()
+        connection.last_event_ns = now_ms * NS_PER_MS
         if not self.runtime.is_serving:
             connection.holds |= HELD_BY_START
         self._throttle(connection, now_ms)
@@ -251,13 +252,13 @@ class Server:
 
     def _watch_idle(self, connection: Connection) -> None:
         """One timer per connection, moved on only when it fires: a request costs it nothing."""
-        deadline_ms = connection.last_event_ms + self._idle_ms_max
+        deadline_ms = connection.last_event_ns // NS_PER_MS + self._idle_ms_max
 
         def check() -> None:
             now_ms = self.runtime.clock.now_ms()
             if connection.parked or connection.count_unread():
-                connection.last_event_ms = now_ms
-            if now_ms - connection.last_event_ms >= self._idle_ms_max:
+                connection.last_event_ns = now_ms * NS_PER_MS
+            if now_ms - connection.last_event_ns // NS_PER_MS >= self._idle_ms_max:
                 connection.close(CloseReason.IDLE, f"idle for {self._idle_ms_max} ms")
             else:
                 self._watch_idle(connection)

@@ -22,8 +22,10 @@ REQUESTS_PER_LOOK = 4
 LONG_REQUEST = 4096
 READ_BYTES_PER_STEP = 1 << 20
 LITTLE_READ_BYTES = READ_BYTES_PER_STEP // 2
-# A fetch costs something even if there is nothing to read: some hundred microseconds, as many as so much to read.
-READ_COST_BYTES = 64 << 10
+# What a fetch costs even if there is nothing to read, for itself and for each partition, as bytes that are read in the
+# same time: some fifty fetches of one partition fit into a step, or four of sixty-four, which is `TURN_NS` either way.
+READ_COST_BYTES = 16 << 10
+PARTITION_COST_BYTES = 4 << 10
 FETCH_BYTES_MAX = 8 << 20
 """What one response to a consumer may have, beyond the one batch that is always sent: some milliseconds of reading."""
 
@@ -75,9 +77,9 @@ class ReadTurns(Turns):
         self._read_bytes = 0
         self._is_to_begin = False
 
-    def count_read(self, size_bytes: int) -> None:
-        """So much was read for a response in this step."""
-        self._read_bytes += size_bytes
+    def count_read(self, partitions: int, size_bytes: int) -> None:
+        """So much of so many partitions was read for a response in this step."""
+        self._read_bytes += READ_COST_BYTES + partitions * PARTITION_COST_BYTES + size_bytes
         # Not with the first of a step: most steps read little, and that would be one more action of the loop for each.
         if self._read_bytes >= LITTLE_READ_BYTES and not self._is_to_begin:
             self._is_to_begin = True
