@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
     from ottla.broker.metadata.acls import AclManager
+    from ottla.broker.metadata.client_quotas import ClientQuotaAdminManager
     from ottla.broker.replicas.partition_ends import EndsOfPartitions
     from ottla.coordinator.facts import Fact
 
@@ -292,6 +293,13 @@ class Parts:
         from ottla.broker.metadata.acls import AclManager
 
         return AclManager(self.metadata)
+
+    @cached_property
+    def client_quotas(self) -> "ClientQuotaAdminManager":
+        """Imported here: a broker without quotas starts without it."""
+        from ottla.broker.metadata.client_quotas import ClientQuotaAdminManager
+
+        return ClientQuotaAdminManager(self.metadata)
 
     @cached_property
     def ends(self) -> "EndsOfPartitions":

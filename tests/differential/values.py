@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ottla.security.quotas import CLIENT_KEYS, QUOTA_KEYS
+
 INT32_MAX = 2**31 - 1
 _PARTITIONS = (0, 0, 0, 1)
 _NOT_PARTITIONS = (2, 9, -1, INT32_MAX)
@@ -70,6 +72,12 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "feature": ("transaction.version",),
     "max_version_level": (0, 1, 2),
     "upgrade_type": (1, 2, 3),
+    "entity_type": ("user", "user", "client-id", "ip"),
+    "entity_name": ("alice", "alice", "bob", "10.0.0.1"),
+    "OpData.key": (*QUOTA_KEYS, *CLIENT_KEYS),
+    "OpData.value": (1024.0, 1.0, 0.5),
+    "match_type": (0, 1, 2),
+    "match": (None, "alice", "10.0.0.1"),
 }
 
 EDGES: dict[str, tuple[Any, ...]] = {
@@ -146,6 +154,12 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "feature": ("", "no.version"),
     "max_version_level": (-1, 3),
     "upgrade_type": (0, 4, -1),
+    "entity_type": ("", "planet"),
+    "entity_name": ("",),
+    "OpData.key": ("no.such", ""),
+    "OpData.value": (0.0, -1.0, 2.0**31, 2.0**63, 1e300),
+    "match_type": (3, -1),
+    "match": ("",),
 }
 
 TIMEOUTS_MS: dict[str, tuple[int, ...]] = {
