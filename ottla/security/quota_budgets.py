@@ -6,11 +6,11 @@ on; what was recorded before it stays.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
-from ottla.security.quotas import ClientQuotas, Quota, QuotaEntity
+from ottla.security.quotas import CONNECTION_CREATION_RATE, ClientQuotas, Quota, QuotaEntity
 from ottla.security.rates import Rate, TokenBucket, Window
 
 BUDGETS_MAX = 10_000
@@ -24,7 +24,7 @@ UNLIMITED = 2**31 - 1
 M = TypeVar("M", bound=Rate | TokenBucket)
 
 
-class Budget(Generic[M]):
+class QuotaBudget(Generic[M]):
     __slots__ = ("last_ms", "measure", "throttled_ms")
 
     def __init__(self, measure: M, now_ms: int) -> None:
@@ -39,18 +39,18 @@ class Budgets(Generic[M]):
 
     def __init__(self, make: Callable[[Quota, int], M]) -> None:
         self._make = make
-        self._budgets: OrderedDict[QuotaEntity, Budget[M]] = OrderedDict()
+        self._budgets: OrderedDict[QuotaEntity, QuotaBudget[M]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._budgets)
 
-    def get(self, quota: Quota, now_ms: int) -> Budget[M]:
+    def get(self, quota: Quota, now_ms: int) -> QuotaBudget[M]:
         budget = self._budgets.get(quota.shared_by)
         if budget is None:
             self.expire(now_ms, _EXPIRED_AT_ONCE)
             if len(self._budgets) >= BUDGETS_MAX:
                 self._budgets.popitem(last=False)
-            budget = self._budgets[quota.shared_by] = Budget(self._make(quota, now_ms), now_ms)
+            budget = self._budgets[quota.shared_by] = QuotaBudget(self._make(quota, now_ms), now_ms)
         else:
             budget.last_ms = now_ms
             self._budgets.move_to_end(quota.shared_by)
@@ -63,7 +63,7 @@ class Budgets(Generic[M]):
                 return
             self._budgets.popitem(last=False)
 
-    def latest(self, at_most: int) -> list[tuple[QuotaEntity, Budget[M]]]:
+    def used_last(self, at_most: int) -> list[tuple[QuotaEntity, QuotaBudget[M]]]:
         """Those used last."""
         return list(islice(reversed(self._budgets.items()), at_most))
 
@@ -155,6 +155,37 @@ class RateQuotas(_Finder):
         return min(int(quota.limit * (window.samples - 1) * window.sample_ms / 1000), UNLIMITED)
 
 
+class AddressQuotas:
+    """Of new connections, by the address they come from."""
+
+    def __init__(self, window: Window) -> None:
+        self.throttles = ThrottleCount()
+        self.budgets = Budgets[Rate](lambda quota, now_ms: Rate(window))  # noqa: ARG005
+        self._throttle_ms_max = window.sample_ms
+        self._quotas = ClientQuotas()
+
+    def take(self, quotas: ClientQuotas) -> None:
+        """They count from now on, in place of those before."""
+        self._quotas = quotas
+        if CONNECTION_CREATION_RATE not in quotas.limited_keys:
+            self.budgets.clear()
+
+    def record(self, ip: str, now_ms: int) -> int:
+        """A connection has come. For how long it is kept before it is closed, ms; 0: it is welcome. One that is not
+        does not count."""
+        limit = self._quotas.find_for_address(ip)
+        if limit is None:
+            return 0
+        budget = self.budgets.get(Quota(limit, QuotaEntity(ip=ip)), now_ms)
+        budget.measure.record(1, now_ms)
+        throttle_ms = min(budget.measure.throttle_ms(limit, now_ms), self._throttle_ms_max)
+        if throttle_ms:
+            budget.measure.record(-1, now_ms)
+            budget.throttled_ms += throttle_ms
+            self.throttles.add(throttle_ms)
+        return throttle_ms
+
+
 class MutationQuotas(_Finder):
     """Of changes of topics, counted in partitions."""
 
@@ -216,9 +247,3 @@ class MutationQuota:
             self._quotas.throttles.add(left_ms)
             self._quotas.budgets.get(self._quota, now_ms).throttled_ms += left_ms
         return left_ms
-
-
-def shown_names(entity: QuotaEntity) -> Iterator[str]:
-    """User and client id; empty for what does not matter."""
-    for name in entity[:2]:
-        yield name if isinstance(name, str) else ""

@@ -327,7 +327,8 @@ async def test_connections_per_ip_are_limited_unless_overridden(tmp_path: Path) 
 
 
 async def test_connections_that_come_too_fast_are_served_later(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, max_connection_creation_rate=20) as broker:
+    settings = {"quota_window_num": 2, "max_connection_creation_rate": 20}
+    async with running_broker(tmp_path, **settings) as broker:
         clients = [await Client.connect(broker) for _ in range(23)]
         started_ms = broker.runtime.clock.now_ms()
 

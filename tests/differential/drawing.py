@@ -14,6 +14,7 @@ from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Field, Message, fields_of
+from ottla.security.quotas import CLIENT_KEYS, QUOTA_KEYS
 from tests.differential.records import drawn_records
 from tests.differential.values import (
     BROKER_CONFIGS,
@@ -113,6 +114,8 @@ class Drawing:
             "permission_type": lambda: rng.choice((2, 3)),
             "principal": lambda: rng.choice(("User:alice", "User:*", "alice")),
             "host": lambda: rng.choice(("*", "10.0.0.1")),
+            "OpData.key": lambda: rng.choice((*QUOTA_KEYS, *CLIENT_KEYS)),
+            "OpData.value": lambda: rng.choice((1024.0, 1.0, 0.5)),
             "config_operation": lambda: rng.choice(OPERATIONS),
             "salt": lambda: rng.choice((b"8 bytes.", b"a salt of seventeen")),
         }

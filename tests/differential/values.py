@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from ottla.security.quotas import CLIENT_KEYS, QUOTA_KEYS
-
 INT32_MAX = 2**31 - 1
 _PARTITIONS = (0, 0, 0, 1)
 _NOT_PARTITIONS = (2, 9, -1, INT32_MAX)
@@ -74,8 +72,6 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "upgrade_type": (1, 2, 3),
     "entity_type": ("user", "user", "client-id", "ip"),
     "entity_name": ("alice", "alice", "bob", "10.0.0.1"),
-    "OpData.key": (*QUOTA_KEYS, *CLIENT_KEYS),
-    "OpData.value": (1024.0, 1.0, 0.5),
     "match_type": (0, 1, 2),
     "match": (None, "alice", "10.0.0.1"),
 }

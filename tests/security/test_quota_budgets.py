@@ -82,12 +82,12 @@ def test_budgets_are_forgotten_after_an_hour_and_beyond_a_number(monkeypatch: py
     quotas.budgets.expire(IDLE_MS_MAX, at_most=3)
     assert len(quotas.budgets) == 2
     quotas.budgets.expire(IDLE_MS_MAX, at_most=10)
-    assert [entity.client_id for entity, _ in quotas.budgets.latest(10)] == ["app-0"]
+    assert [entity.client_id for entity, _ in quotas.budgets.used_last(10)] == ["app-0"]
 
     monkeypatch.setattr(quota_budgets, "BUDGETS_MAX", 3)
     for number in range(1, 5):
         quotas.record("alice", f"app-{number}", 1, 2000)
-    assert [entity.client_id for entity, _ in quotas.budgets.latest(10)] == ["app-4", "app-3", "app-2"]
+    assert [entity.client_id for entity, _ in quotas.budgets.used_last(10)] == ["app-4", "app-3", "app-2"]
 
 
 def mutations(limit: float = 1) -> MutationQuotas:

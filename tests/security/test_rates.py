@@ -99,10 +99,10 @@ def test_an_amount_can_be_taken_back() -> None:
     st.integers(0, 50),
 )
 def test_who_rests_as_told_keeps_the_rate(limit: int, parts: list[float], pause_ms: int) -> None:
-    """Whatever sizes come and however fast, of up to a tenth of a second's bytes: over a minute within 1 % and a
+    """Whatever sizes come and however fast, of up to a tenth of a second's bytes: over half a minute within 1 % and a
     window's burst above the quota; and one that could do more gets all of it."""
     rate, now_ms, amount, throttles, number = Rate(WINDOW), 0, 0.0, 0, 0
-    while now_ms < 60_000:
+    while now_ms < 30_000:
         size = max(parts[number % len(parts)] * limit, 1)
         number += 1
         rate.record(size, now_ms)
@@ -114,6 +114,37 @@ def test_who_rests_as_told_keeps_the_rate(limit: int, parts: list[float], pause_
     assert amount <= limit * (seconds * 1.01 + 11)
     if throttles > number / 2:
         assert amount >= limit * seconds * 0.99
+
+
+def greedy(window: Window, part: float, connections: int, seconds: int) -> list[float]:
+    """What clients get in each second, as a share of their quota, that send again as soon as they may: `connections` of
+    them, requests that are `part` of a second's bytes."""
+    rate, got = Rate(window), [0.0] * (seconds + 1)
+    due = [0] * connections
+    while min(due) < seconds * 1000:
+        number = due.index(min(due))
+        now_ms = due[number]
+        rate.record(part, now_ms)
+        got[now_ms // 1000] += part
+        due[number] += max(rate.throttle_ms(1, now_ms), 1)
+    return got[:seconds]
+
+
+@pytest.mark.parametrize(("part", "connections"), [(0.01, 1), (0.02, 1), (0.1, 1), (0.01, 2), (0.02, 2)])
+def test_a_short_window_keeps_every_half_minute(part: float, connections: int) -> None:
+    """Within 5 %, after the first burst."""
+    got = greedy(Window(2, 1000), part, connections, 300)
+    shares = [sum(got[begin : begin + 30]) / 30 for begin in range(10, 270)]
+    assert 0.95 <= min(shares) <= max(shares) <= 1.05
+
+
+@pytest.mark.parametrize(("part", "connections"), [(0.05, 1), (0.1, 1), (0.1, 4), (0.06, 5)])
+def test_kafkas_window_allows_bursts_and_keeps_the_mean(part: float, connections: int) -> None:
+    """As in Kafka, ten seconds' bytes may come at once, so that half a minute has three bursts, or two."""
+    got = greedy(WINDOW, part, connections, 900)
+    assert 0.97 <= sum(got[22:]) / (900 - 22) <= 1.03
+    shares = [sum(got[begin : begin + 30]) / 30 for begin in range(22, 870)]
+    assert 0.7 <= min(shares) <= max(shares) <= 1.3
 
 
 def test_a_bucket_may_be_overdrawn_once() -> None:
