@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
-from ottla.security.quotas import CONNECTION_CREATION_RATE, ClientQuotas, Quota, QuotaEntity
+from ottla.security.quotas import ClientQuotas, Quota, QuotaEntity
 from ottla.security.rates import Rate, TokenBucket, Window
 
 BUDGETS_MAX = 10_000
@@ -67,9 +67,6 @@ class Budgets(Generic[M]):
         """Those used last."""
         return list(islice(reversed(self._budgets.items()), at_most))
 
-    def clear(self) -> None:
-        self._budgets.clear()
-
 
 class _Finder:
     """The quotas of one key, with what was found of them for clients."""
@@ -122,11 +119,6 @@ class RateQuotas(_Finder):
         self.budgets = Budgets[Rate](lambda quota, now_ms: Rate(window))  # noqa: ARG005
         self._throttle_ms_max = throttle_ms_max
 
-    def take(self, quotas: ClientQuotas) -> None:
-        super().take(quotas)
-        if not self.is_active:
-            self.budgets.clear()
-
     def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """For how long the client must rest, ms."""
         quota = self.find(user, client_id)
@@ -167,8 +159,6 @@ class AddressQuotas:
     def take(self, quotas: ClientQuotas) -> None:
         """They count from now on, in place of those before."""
         self._quotas = quotas
-        if CONNECTION_CREATION_RATE not in quotas.limited_keys:
-            self.budgets.clear()
 
     def record(self, ip: str, now_ms: int) -> int:
         """A connection has come. For how long it is kept before it is closed, ms; 0: it is welcome. One that is not
@@ -193,11 +183,6 @@ class MutationQuotas(_Finder):
         super().__init__(key)
         self.throttles = ThrottleCount()
         self.budgets = Budgets[TokenBucket](lambda quota, now_ms: TokenBucket(window, quota.limit, now_ms))
-
-    def take(self, quotas: ClientQuotas) -> None:
-        super().take(quotas)
-        if not self.is_active:
-            self.budgets.clear()
 
     def of_request(self, user: str, client_id: str, *, is_strict: bool) -> "MutationQuota | None":
         """None: there is no limit."""

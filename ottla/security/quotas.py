@@ -120,7 +120,7 @@ def why_no_entity(entity: QuotaEntity) -> str | None:
     if entity.ip is None:
         return None
     if entity.user is not None or entity.client_id is not None:
-        return "Invalid quota entity combination, IP entity should not be used with User or ClientId"
+        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
     return None if isinstance(entity.ip, Default) else _why_no_address(entity.ip)
 
 
@@ -134,7 +134,7 @@ def why_no_quota(entity: QuotaEntity, key: str, value: float) -> str | None:
         return None
     largest, kind = _LARGEST[key]
     if value > largest:
-        return f"Proposed value for {key} is too large for {'an' if kind == 'INT' else 'a'} {kind}"
+        return f"Proposed value for {key} is too large for {'an' if kind == 'INT' else 'a'} {kind}."
     if abs(value - round(value)) > _FRACTION_MAX:
         return f"{key} cannot be a fractional value."
     return None

@@ -61,7 +61,8 @@ def test_a_changed_quota_holds_at_the_next_record() -> None:
     assert quotas.record("alice", "app", 0, 0) == 30_000
     quotas.take(ClientQuotas({}))
     assert quotas.record("alice", "app", 1 << 20, 0) == 0
-    assert len(quotas.budgets) == 0
+    quotas.take(ClientQuotas({ALICE: {PRODUCER_BYTE_RATE: 1000.0}}))
+    assert quotas.record("alice", "app", 0, 0) == 10_000
 
 
 def test_a_throttle_of_request_time_is_at_most_a_window() -> None:
