@@ -10,11 +10,12 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
+from ottla.security.acl import normal_host
 from ottla.security.quotas import ClientQuotas, Quota, QuotaEntity
 from ottla.security.rates import Rate, TokenBucket, Window
 
 BUDGETS_MAX = 10_000
-"""Of a key, about 0.5 KB each."""
+"""Of a key, about 1 KB each."""
 IDLE_MS_MAX = 3_600_000
 FOUND_MAX = 10_000
 # Looked at whenever another one is made.
@@ -163,10 +164,11 @@ class AddressQuotas:
     def record(self, ip: str, now_ms: int) -> int:
         """A connection has come. For how long it is kept before it is closed, ms; 0: it is welcome. One that is not
         does not count."""
-        limit = self._quotas.find_for_address(ip)
+        address = normal_host(ip) or ip
+        limit = self._quotas.find_for_address(address)
         if limit is None:
             return 0
-        budget = self.budgets.get(Quota(limit, QuotaEntity(ip=ip)), now_ms)
+        budget = self.budgets.get(Quota(limit, QuotaEntity(ip=address)), now_ms)
         budget.measure.record(1, now_ms)
         throttle_ms = min(budget.measure.throttle_ms(limit, now_ms), self._throttle_ms_max)
         if throttle_ms:

@@ -32,7 +32,7 @@ _FRACTION_MAX = 1e-6
 
 
 class Default(Enum):
-    """Stands for the name of whoever has none of its own."""
+    """Stands for the name of those that have none of their own."""
 
     DEFAULT = "<default>"
 

@@ -92,16 +92,16 @@ def test_a_broker_on_disk_has_its_quotas_after_a_restart(tmp_path: Any) -> None:
         ]
 
 
-def test_librdkafka_is_told_and_keeps_a_producers_quota(broker: BrokerThread) -> None:
+def test_librdkafka_sees_throttles_and_keeps_a_producers_quota(broker: BrokerThread) -> None:
     limit(broker, "producer_byte_rate")
-    told: list[float] = []
+    seen: list[float] = []
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": broker.bootstrap,
             "client.id": "bound",
             "linger.ms": 5,
             "batch.size": 20_000,
-            "throttle_cb": lambda event: told.append(event.throttle_time),
+            "throttle_cb": lambda event: seen.append(event.throttle_time),
         }
     )
     began_s = time.monotonic()
@@ -109,7 +109,7 @@ def test_librdkafka_is_told_and_keeps_a_producers_quota(broker: BrokerThread) ->
         producer.produce("t", RECORD)
     assert producer.flush(60) == 0
     assert_kept(began_s)
-    assert max(told) > 0
+    assert max(seen) > 0
 
 
 def test_librdkafka_reads_all_within_a_consumers_quota(broker: BrokerThread) -> None:

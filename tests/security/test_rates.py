@@ -98,7 +98,7 @@ def test_an_amount_can_be_taken_back() -> None:
     st.lists(st.floats(0.001, 0.1), min_size=1, max_size=30),
     st.integers(0, 50),
 )
-def test_who_rests_as_told_keeps_the_rate(limit: int, parts: list[float], pause_ms: int) -> None:
+def test_who_rests_as_long_as_due_keeps_the_rate(limit: int, parts: list[float], pause_ms: int) -> None:
     """Whatever sizes come and however fast, of up to a tenth of a second's bytes: over half a minute within 1 % and a
     window's burst above the quota; and one that could do more gets all of it."""
     rate, now_ms, amount, throttles, number = Rate(WINDOW), 0, 0.0, 0, 0

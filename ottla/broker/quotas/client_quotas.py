@@ -1,6 +1,6 @@
 """The quotas of clients, as this broker enforces them: it alone counts what a client uses of it (§64.2).
 
-While nobody has a quota, nothing here is called: only then handlers get requests directly. With the first quota every
+While no client has a quota, nothing here is called, and handlers get requests directly. With the first quota every
 route is given a handler that records, and with the last one it gets its own back.
 """
 

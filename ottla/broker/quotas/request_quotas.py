@@ -20,7 +20,7 @@ NS_PER_PERCENT = 10_000_000
 
 
 class QuotaRecorder:
-    """Told by the context of the request what becomes of it."""
+    """Called by the context of the request."""
 
     __slots__ = (
         "_began_ns",
@@ -36,7 +36,7 @@ class QuotaRecorder:
     def __init__(
         self, managers: ClientQuotaManagers, user: str, client_id: str, began_ns: int, *, is_exempt: bool
     ) -> None:
-        """`is_exempt`: its time counts for nobody."""
+        """`is_exempt`: its time does not count."""
         self._managers = managers
         self._user = user
         self._client_id = client_id

@@ -37,7 +37,7 @@ class _Pace(NamedTuple):
 
 class MutedConnections:
     """Those whose requests wait because their client has used up a quota, and has its answer already (KIP-219), or
-    because they have come too fast. Nobody pays for it who is not muted."""
+    because they have come too fast. Others do not pay for it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -5,6 +5,11 @@ from typing import Any
 
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_interfaces import HELD_BY_THROTTLE
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.security.quotas import DEFAULT, QuotaEntity
 from tests.broker.quotas.world import VirtualClient, World
@@ -143,3 +148,27 @@ def test_counters_are_back_at_zero_after_a_flood() -> None:
         assert len(world.broker.server.muted) == len(world.broker.server.connections) == 0
 
     World(max_connections=80, max_connections_per_ip=70).run(story)
+
+
+def test_limits_of_a_listener_change_while_the_broker_runs() -> None:
+    """§66.6"""
+
+    async def alter(world: World, name: str, value: str | None) -> None:
+        config = AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+        admin = await world.client(port=INSIDE)
+        answer = await admin.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert [each.error_code for each in answer.responses] == [0], answer
+
+    async def story(world: World) -> None:
+        name = "listener.name.out.max.connections"
+        clients = [await world.client(port=OUTSIDE)]
+        await alter(world, name, "2")
+        clients += [await world.client(port=OUTSIDE) for _ in range(2)]
+        assert [await is_served(each) for each in clients] == [True, True, False]
+        await alter(world, name, "3")
+        assert await is_served(await world.client(port=OUTSIDE))
+        await alter(world, name, None)
+        assert await is_served(await world.client(port=OUTSIDE))
+
+    TwoListeners().run(story)

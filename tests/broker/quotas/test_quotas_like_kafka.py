@@ -107,7 +107,7 @@ async def fetched(address: tuple[str, int]) -> list[Any]:
 
 
 async def test_a_fetch_is_throttled_alike(addresses: tuple[Any, Any]) -> None:
-    """One batch that is larger than what the window allows: it is not sent, and is counted by nobody."""
+    """One batch that is larger than what the window allows: it is not sent, and no broker counts it."""
     ours, theirs = [await fetched(address) for address in addresses]
     assert ours == theirs
     assert [each[2] for each in ours] == [0, 0]

@@ -67,7 +67,7 @@ REQUESTS: Final = (
     _counter(
         "ottla_quota_throttles_total",
         "quota",
-        "Answers that told a client to rest because of a quota, by its key; of connection_creation_rate, connections "
+        "Answers that made a client rest because of a quota, by its key; of connection_creation_rate, connections "
         "that were closed.",
     ),
     _counter("ottla_quota_throttle_seconds_total", "quota", "For how long, summed up."),
