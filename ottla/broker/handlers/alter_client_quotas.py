@@ -1,6 +1,7 @@
 """AlterClientQuotas: users, client ids and addresses get quotas, or lose them (KIP-546, §65.1)."""
 
 from ottla.broker.metadata.client_quotas import ClientQuotaAdminManager
+from ottla.broker.runtime import in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.client_quotas import QuotaAlteration, QuotaOp
 from ottla.protocol.errors import KafkaError
@@ -18,7 +19,7 @@ async def handle(
     context: RequestContext,  # noqa: ARG001
     request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse:
-    alterations = [_alteration(entry) for entry in request.entries]
+    alterations = await in_slices(_alteration, request.entries)
     outcomes: list[KafkaError | None]
     try:
         outcomes = await client_quotas.alter(alterations, validate_only=request.validate_only)
@@ -26,7 +27,7 @@ async def handle(
         outcomes = [error] * len(alterations)
     # An entity that is named twice is answered once.
     results = {frozenset(each.named): (each, error) for each, error in zip(alterations, outcomes, strict=True)}
-    return AlterClientQuotasResponse(entries=[_result(each, error) for each, error in results.values()])
+    return AlterClientQuotasResponse(entries=await in_slices(_result, results.values()))
 
 
 def _alteration(entry: EntryData) -> QuotaAlteration:
@@ -36,7 +37,8 @@ def _alteration(entry: EntryData) -> QuotaAlteration:
     )
 
 
-def _result(alteration: QuotaAlteration, error: KafkaError | None) -> EntryResult:
+def _result(outcome: tuple[QuotaAlteration, KafkaError | None]) -> EntryResult:
+    alteration, error = outcome
     entity = [EntityResult(entity_type=kind, entity_name=name) for kind, name in alteration.named]
     if error is None:
         return EntryResult(error_message=None, entity=entity)

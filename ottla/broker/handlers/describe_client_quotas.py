@@ -1,6 +1,7 @@
 """DescribeClientQuotas: the quotas of the entities that a filter matches (KIP-546, §65.4)."""
 
 from ottla.broker.metadata.client_quotas import ClientQuotaAdminManager
+from ottla.broker.runtime import in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.client_quotas import entity_filter, names_of
 from ottla.protocol.errors import KafkaError
@@ -25,10 +26,11 @@ async def handle(
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=int(error.code), error_message=str(error), entries=None)
     found = await client_quotas.find(wanted)
-    return DescribeClientQuotasResponse(entries=[_entry(entity, quotas) for entity, quotas in found])
+    return DescribeClientQuotasResponse(entries=await in_slices(_entry, found))
 
 
-def _entry(entity: QuotaEntity, quotas: EntityQuotas) -> EntryData:
+def _entry(found: tuple[QuotaEntity, EntityQuotas]) -> EntryData:
+    entity, quotas = found
     return EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in names_of(entity)],
         values=[ValueData(key=key, value=value) for key, value in quotas.items()],

@@ -20,6 +20,8 @@ from ottla.timer.wheel import TimerEntry
 
 EXPIRE_EVERY_MS = 60_000
 _CLIENTS_KEPT_MAX = 10_000
+CLIENT_ID_MAX = 1024
+"""Of a client id that is longer, so many characters count: many are kept, and clients choose them."""
 _WRITE_TXN_MARKERS, _ADD_PARTITIONS_TO_TXN, _OF_BROKERS_SINCE = 27, 24, 4
 
 
@@ -84,7 +86,7 @@ class ClientQuotaEnforcer:
     def _handle(
         self, route: Route, handle: Callable[[Any, Any], Any], context: RequestContext, request: Any
     ) -> Any | None:
-        user, client_id = context.principal.name, context.client_id or ""
+        user, client_id = context.principal.name, (context.client_id or "")[:CLIENT_ID_MAX]
         gate = context.connection.gate
         # Who has not logged in is not known yet.
         is_known = gate is None or gate.is_open

@@ -178,6 +178,20 @@ def test_all_levels_of_entities_bind(entity: QuotaEntity, is_bound: set[str]) ->
     World().run(story)
 
 
+def test_long_client_ids_are_kept_shortened() -> None:
+    """Clients choose them: of ten thousand with 32 KB each there would be too much to keep."""
+
+    async def story(world: World) -> None:
+        await world.cluster.create(world.node, "t", factor=1)
+        await world.set_quota(EVERYBODY, producer_byte_rate=10_000)
+        assert await throttle_of(await world.client("x" * 30_000), 5_000) == 0
+        assert await throttle_of(await world.client("x" * 30_001), 50_000) > 0
+        ((entity, _),) = world.broker.parts.quotas.enforcer.managers.producer.budgets.used_last(9)
+        assert entity.client_id == "x" * 1024
+
+    World().run(story)
+
+
 def test_a_throttled_fetch_is_empty_and_loses_nothing() -> None:
     """ST-23, SEC23: and what it would have been sent does not count."""
 
