@@ -29,6 +29,7 @@ SUITES = (
     "failover",
     "kafka",
     "transactions",
+    "quotas",
     "alternatives",
 )
 

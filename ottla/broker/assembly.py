@@ -13,6 +13,7 @@ from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
+from ottla.broker.metadata.client_quotas import ClientQuotaAdminManager, ClientQuotaPublisher
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.config_admin import ConfigAdminManager
 from ottla.broker.metadata.controller_role import ControllerRole
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.events.publisher import Publisher
     from ottla.broker.metadata.acls import AclManager
+    from ottla.broker.quotas.client_quotas import ClientQuotaEnforcer
     from ottla.broker.replicas.partition_ends import EndsOfPartitions
     from ottla.coordinator.facts import Fact
 
@@ -82,6 +84,7 @@ class Parts:
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata)
+        self.client_quotas = ClientQuotaAdminManager(self.metadata)
         self.scram_users = ScramUserManager(self.metadata)
         self.loggers = BrokerLoggers(runtime)
         self.transaction_verification = TransactionVerification(runtime, self.replicas, self._make_verifier)
@@ -95,6 +98,7 @@ class Parts:
         self.fetch_sessions = self._make_fetch_sessions()
         self.server = self._make_server()
         self.read_turns = self.server.read_turns
+        self.quotas = ClientQuotaPublisher(self._make_quotas)
         self.log_manager = LogManager(
             runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
         )
@@ -131,6 +135,7 @@ class Parts:
         from ottla.broker.admin.metrics.group_source import GroupSource
         from ottla.broker.admin.metrics.kafka_source import KafkaSource
         from ottla.broker.admin.metrics.lag_source import LagSource
+        from ottla.broker.admin.metrics.quota_source import QuotaSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource
         from ottla.broker.admin.metrics.transaction_source import TransactionSource
@@ -158,7 +163,8 @@ class Parts:
         self.transaction_loader.when_made.append(lambda made: made.topic.when_loaded.append(transactions.loaded))
         kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
         lag = LagSource(self.runtime, self.replicas, self.ends, groups, names)
-        return [requests, replicas, groups, transactions, lag, kafka]
+        quotas = QuotaSource(self.runtime.clock, self.server, self.quotas)
+        return [requests, replicas, groups, transactions, lag, quotas, kafka]
 
     def node_view(self) -> "NodeView":
         from ottla.broker.admin.node_view import NodeView
@@ -184,6 +190,7 @@ class Parts:
         self.metadata.stop()
         self.topic_logs.stop()
         self.loggers.stop()
+        self.quotas.stop()
 
     def _part(self, name: str) -> Any:
         return getattr(self, name)
@@ -270,6 +277,15 @@ class Parts:
         super_users = parse_super_users(self.runtime.config.super_users)
         return AuthorizationGuard(Authorization(self.runtime, lambda: self.metadata.image, super_users)).guarded
 
+    def _make_quotas(self) -> "ClientQuotaEnforcer":
+        """Imported here: a broker without quotas starts without it."""
+        from ottla.broker.quotas.client_quotas import ClientQuotaEnforcer
+        from ottla.broker.quotas.managers import ClientQuotaManagers
+
+        managers = ClientQuotaManagers(self.runtime, self.server.muted.mute)
+        self.server.limits.addresses = managers.addresses
+        return ClientQuotaEnforcer(self.runtime, self.server.dispatcher, managers)
+
     def _make_verifier(self) -> "AddPartitionsToTxnManager":
         """Imported here: a broker without transactions starts without it."""
         from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
@@ -348,6 +364,7 @@ class Parts:
             self.topic_logs,
             self.replicas,
             configs,
+            self.quotas,
             self.replicas.throttles,
             self.lifecycle,
             self.controller,

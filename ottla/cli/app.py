@@ -14,6 +14,7 @@ COMMANDS = {
     "transactions": "ottla.cli.commands.transactions:transactions",
     "users": "ottla.cli.commands.users:users",
     "acls": "ottla.cli.commands.acls:acls",
+    "quotas": "ottla.cli.commands.quotas:quotas",
     "brokers": "ottla.cli.commands.brokers:brokers",
     "cluster": "ottla.cli.commands.cluster:cluster",
     "doctor": "ottla.cli.commands.doctor:doctor",

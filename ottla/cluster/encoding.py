@@ -14,6 +14,8 @@ configs/brokers/<id>        properties altered at run time for one broker; with 
 scram/<mechanism>/<user>    a user's SCRAM credential (`scram_users`); of the name, what is not a letter, a digit or one
                             of `_.-~` is written as %XX
 acls/<hash>                 an ACL (`acls`), by a hash of its fields
+quotas/<type>/<name>        the quotas of a user, a client id or an address (`client_quotas`), escaped like users; of a
+                            user with a client id there are two pairs; an empty name is the default
 secrets/decoy               random bytes that the salts of users who do not exist are made from, written by the first
                             broker
 deleted/<topic id>          a deleted topic, and the brokers that may still have logs of it; each takes itself out

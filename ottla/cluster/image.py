@@ -20,6 +20,7 @@ from ottla.security.scram_credential import ScramCredential, ScramHash
 if TYPE_CHECKING:
     from ottla.security.acl import AclBinding
     from ottla.security.acl_index import AclIndex
+    from ottla.security.quotas import ClientQuotas, EntityQuotas, QuotaEntity
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
@@ -208,6 +209,11 @@ class MetadataImage:
     """By their keys in the store."""
     acl_index: "AclIndex | None" = field(default=None, compare=False)
     """The same as decisions look for them. None: there has been none yet."""
+    client_quotas: "Mapping[QuotaEntity, EntityQuotas]" = field(
+        default_factory=lambda: Overlay["QuotaEntity", "EntityQuotas"]()
+    )
+    quota_index: "ClientQuotas | None" = field(default=None, compare=False)
+    """The same as brokers look for them. None: there has been none yet."""
     decoy_secret: bytes = b""
     """Of the cluster: what the salts of users who do not exist are made from."""
     revision: int = field(default=0, compare=False)
@@ -282,6 +288,21 @@ class MetadataImage:
             acls=_overlay(self.acls).with_changes(changed),
             acl_index=index.with_changes(added=added, removed=removed),
         )
+
+    def with_client_quotas(self, changed: "Mapping[QuotaEntity, EntityQuotas | None]") -> "MetadataImage":
+        """The image after quotas of entities were written or, with None, deleted."""
+        # Imported here: a broker without quotas starts without it.
+        from ottla.security.quotas import ClientQuotas
+
+        after = _overlay(self.client_quotas).with_changes(changed)
+        index = ClientQuotas() if self.quota_index is None else self.quota_index
+        counts = dict(index.counts)
+        for entity, quotas in changed.items():
+            for key in self.client_quotas.get(entity, ()):
+                counts[key] -= 1
+            for key in quotas or ():
+                counts[key] += 1
+        return replace(self, client_quotas=after, quota_index=ClientQuotas(after, counts))
 
     def with_brokers(self, changed: Mapping[int, BrokerInfo | None]) -> "MetadataImage":
         """The image after brokers were registered or altered, or (None) unregistered; in the order of their ids."""

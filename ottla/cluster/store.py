@@ -21,6 +21,7 @@ ABSENT = 0
 NO_LEASE = 0
 
 ACLS = "acls/"
+QUOTAS = "quotas/"
 # Keys with secret values: no text shows them.
 SCRAM = "scram/"
 SECRETS = "secrets/"

@@ -43,11 +43,12 @@ from ottla.cluster.image import (
 )
 from ottla.cluster.overlay import Overlay
 from ottla.cluster.scram_users import scram_credential_of, scram_credentials_in_slices, scram_user
-from ottla.cluster.store import ACLS, SCRAM, Changes, Entry, Snapshot
+from ottla.cluster.store import ACLS, QUOTAS, SCRAM, Changes, Entry, Snapshot
 from ottla.security.scram_credential import ScramCredential
 
 if TYPE_CHECKING:
     from ottla.security.acl import AclBinding
+    from ottla.security.quotas import EntityQuotas, QuotaEntity
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,15 @@ class Understood:
     scram_credentials: Mapping[ScramUser, ScramCredential]
     acls: "Mapping[str, AclBinding]"
     """By their keys."""
+    client_quotas: "Mapping[QuotaEntity, EntityQuotas]"
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Understood":
         """Raises StoreError."""
         credentials = {owner: each for some in scram_credentials_in_slices(entries) for owner, each in some.items()}
         acls = {key: acl for some in acls_in_slices(entries) for key, acl in some.items()}
-        return cls(topics_of(entries), credentials, acls)
+        quotas = {entity: each for some in quotas_in_slices(entries) for entity, each in some.items()}
+        return cls(topics_of(entries), credentials, acls, quotas)
 
 
 def acls_in_slices(entries: Sequence[Entry]) -> "Iterator[dict[str, AclBinding]]":
@@ -87,6 +90,17 @@ def acls_in_slices(entries: Sequence[Entry]) -> "Iterator[dict[str, AclBinding]]
 
         for start in range(0, len(stored), ENTRIES_PER_SLICE):
             yield {entry.key: acl_of(entry) for entry in stored[start : start + ENTRIES_PER_SLICE]}
+
+
+def quotas_in_slices(entries: Sequence[Entry]) -> "Iterator[dict[QuotaEntity, EntityQuotas]]":
+    """The client quotas in what was read from a store, a few entities at a time. Raises StoreError."""
+    stored = [entry for entry in entries if entry.key.startswith(QUOTAS)]
+    if stored:
+        # Imported here: a broker without quotas starts without it.
+        from ottla.cluster.client_quotas import quotas_of
+
+        for start in range(0, len(stored), ENTRIES_PER_SLICE):
+            yield dict(map(quotas_of, stored[start : start + ENTRIES_PER_SLICE]))
 
 
 def applied(image: MetadataImage, event: Snapshot | Changes, understood: Understood | None = None) -> ImageUpdate:
@@ -113,10 +127,14 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Underst
         scram_credentials=Overlay(understood.scram_credentials),
         acls=Overlay["str", "AclBinding"](),
         acl_index=None,
+        client_quotas=Overlay["QuotaEntity", "EntityQuotas"](),
+        quota_index=None,
         decoy_secret=b"",
     )
     if understood.acls:
         fresh = fresh.with_acls(understood.acls)
+    if understood.client_quotas:
+        fresh = fresh.with_client_quotas(understood.client_quotas)
     others = _Others(fresh, dict.fromkeys(image.brokers))
     others.put(snapshot.entries)
     after = others.image().with_topics(changed)
@@ -133,6 +151,8 @@ def _from_changes(image: MetadataImage, changes: Changes) -> ImageUpdate:
     after = after.with_scram_credentials(credentials) if credentials else after
     acls = _acls_after(changes)
     after = after.with_acls(acls) if acls else after
+    quotas = _quotas_after(changes)
+    after = after.with_client_quotas(quotas) if quotas else after
     return _update(image, after, {name: _partitions_changed(image, after, name) for name in topics})
 
 
@@ -244,6 +264,18 @@ def _scram_credentials_after(changes: Changes) -> dict[ScramUser, ScramCredentia
 def _acls_after(changes: Changes) -> "dict[str, AclBinding | None]":
     after: dict[str, AclBinding | None] = {key: None for key in changes.deletes if key.startswith(ACLS)}
     for some in acls_in_slices(changes.puts):
+        after |= some
+    return after
+
+
+def _quotas_after(changes: Changes) -> "dict[QuotaEntity, EntityQuotas | None]":
+    after: dict[QuotaEntity, EntityQuotas | None] = {}
+    gone = [key for key in changes.deletes if key.startswith(QUOTAS)]
+    if gone:
+        from ottla.cluster.client_quotas import quota_entity
+
+        after = dict.fromkeys(map(quota_entity, gone))
+    for some in quotas_in_slices(changes.puts):
         after |= some
     return after
 

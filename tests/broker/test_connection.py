@@ -327,16 +327,17 @@ async def test_connections_per_ip_are_limited_unless_overridden(tmp_path: Path) 
 
 
 async def test_connections_that_come_too_fast_are_served_later(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, max_connection_creation_rate=20) as broker:
-        clients = [await Client.connect(broker) for _ in range(23)]
+    settings = {"quota_window_num": 2, "max_connection_creation_rate": 20}
+    async with running_broker(tmp_path, **settings) as broker:
         started_ms = broker.runtime.clock.now_ms()
+        clients = [await Client.connect(broker) for _ in range(40)]
 
         for client in clients:
             assert (await client.call(ASK, ApiVersionsResponse, 0)).error_code == 0
             client.close()
 
-        assert broker.runtime.clock.now_ms() - started_ms >= 50, (
-            "a second's worth comes at once, three more wait 50 ms each"
+        assert broker.runtime.clock.now_ms() - started_ms >= 900, (
+            "a window's worth comes at once, twenty more wait 50 ms each"
         )
 
 

@@ -88,7 +88,7 @@ async def max_connection_creation_rate(stage: Stage) -> None:
     """A rate that was raised is not paid for with what the old one owed."""
     await stage.start()
     await stage.alter(1)
-    for _ in range(10):
+    for _ in range(12):
         await connections(stage)
     assert newest_is_throttled(stage)
     await stage.alter(1000)

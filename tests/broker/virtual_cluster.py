@@ -49,8 +49,8 @@ class Node:
         self.broker = Broker(
             ServerConfig({**QUICK, **settings}),
             data_dir=Path("/data"),
-            host=self.host,
-            port=9092,
+            host=None if "listeners" in settings else self.host,
+            port=None if "listeners" in settings else 9092,
             node_id=node_id,
             store=self.store,
             clock=cluster.clock,

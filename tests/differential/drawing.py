@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.server.apis import Api
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Field, Message, fields_of
+from ottla.security.quotas import CLIENT_KEYS, QUOTA_KEYS
 from tests.differential.records import drawn_records
 from tests.differential.values import (
     BROKER_CONFIGS,
@@ -112,6 +114,8 @@ class Drawing:
             "permission_type": lambda: rng.choice((2, 3)),
             "principal": lambda: rng.choice(("User:alice", "User:*", "alice")),
             "host": lambda: rng.choice(("*", "10.0.0.1")),
+            "OpData.key": lambda: rng.choice((*QUOTA_KEYS, *CLIENT_KEYS)),
+            "OpData.value": lambda: rng.choice((1024.0, 1.0, 0.5)),
             "config_operation": lambda: rng.choice(OPERATIONS),
             "salt": lambda: rng.choice((b"8 bytes.", b"a salt of seventeen")),
         }
@@ -193,6 +197,10 @@ def harmless(request: Any) -> None:
     """Keeps what all episodes share as it is: the brokers and their configs, and the topics of the coordinators."""
     if isinstance(request, AlterUserScramCredentialsRequest):
         _take_back_what_differs(request)
+    if isinstance(request, AlterClientQuotasRequest):
+        names = [each.entity_name for entry in request.entries for each in entry.entity]
+        # A default would throttle both brokers' client; of an entity that is named twice Kafka alters the first.
+        request.validate_only |= None in names or names_something_twice(request)
     state = getattr(request, "replica_state", None)
     if hasattr(request, "session_id") and (request.replica_id != -1 or (state is not None and state.replica_id != -1)):
         # Who is no broker is refused here, before its session is looked at.

@@ -22,7 +22,7 @@ EXCHANGES = 25
 DAMAGED_SHARE = 0.08
 WILDNESS = (0.0, 0.0, 0.05, 0.15, 0.4)
 # What the controller does, and a broker of Kafka learns a little later.
-CHANGES_METADATA = {3, 19, 20, 33, 37, 43, 44, 45, 51, 57}
+CHANGES_METADATA = {3, 19, 20, 33, 37, 43, 44, 45, 49, 51, 57}
 # Requests that set a world up, and so many of the rest that each API has its turn.
 WEIGHTS = {0: 4, 1: 4, 2: 2, 3: 1, 8: 2, 9: 2, 11: 2, 18: 1, 19: 2, 32: 2, 44: 2}
 # Drawn one by one, requests of transactions hardly form one: a TransactionDialogue draws them.

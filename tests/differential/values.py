@@ -70,6 +70,10 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "feature": ("transaction.version",),
     "max_version_level": (0, 1, 2),
     "upgrade_type": (1, 2, 3),
+    "entity_type": ("user", "user", "client-id", "ip"),
+    "entity_name": ("alice", "alice", "bob", "10.0.0.1"),
+    "match_type": (0, 1, 2),
+    "match": (None, "alice", "10.0.0.1"),
 }
 
 EDGES: dict[str, tuple[Any, ...]] = {
@@ -146,6 +150,12 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "feature": ("", "no.version"),
     "max_version_level": (-1, 3),
     "upgrade_type": (0, 4, -1),
+    "entity_type": ("", "planet"),
+    "entity_name": ("",),
+    "OpData.key": ("no.such", ""),
+    "OpData.value": (0.0, -1.0, 2.0**31, 2.0**63, 1e300),
+    "match_type": (3, -1),
+    "match": ("",),
 }
 
 TIMEOUTS_MS: dict[str, tuple[int, ...]] = {

@@ -12,12 +12,14 @@ from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     create_acls,
     delete_acls,
+    describe_client_quotas,
     describe_configs,
     describe_user_scram_credentials,
     elect_leaders,
@@ -269,6 +271,29 @@ def _refused_user_changes(request: Any) -> Any:
     )
 
 
+def _refused_quotas(request: Any) -> Any:  # noqa: ARG001
+    return describe_client_quotas.DescribeClientQuotasResponse(
+        error_code=CLUSTER_CODE, error_message=NOT_ALLOWED, entries=None
+    )
+
+
+def _refused_quota_changes(request: Any) -> Any:
+    messages = alter_client_quotas
+    return messages.AlterClientQuotasResponse(
+        entries=[
+            messages.EntryResult(
+                error_code=CLUSTER_CODE,
+                error_message=NOT_ALLOWED,
+                entity=[
+                    messages.EntityResult(entity_type=each.entity_type, entity_name=each.entity_name)
+                    for each in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 def _refused_creations(request: Any) -> Any:
     result = create_acls.AclCreationResult(error_code=CLUSTER_CODE, error_message=NOT_ALLOWED)
     return create_acls.CreateAclsResponse(results=[result] * len(request.creations))
@@ -291,6 +316,8 @@ GUARDS: dict[int, Callable[[Access, RequestContext, Any], Any | None]] = {
     43: _of_cluster(AclOperation.ALTER, _refused_elections),
     44: _of_configs(AclOperation.ALTER_CONFIGS, "responses", incremental_alter_configs.AlterConfigsResourceResponse),
     45: _of_cluster(AclOperation.ALTER, _refused_reassignments),
+    48: _of_cluster(AclOperation.DESCRIBE_CONFIGS, _refused_quotas),
+    49: _of_cluster(AclOperation.ALTER_CONFIGS, _refused_quota_changes),
     50: _of_cluster(AclOperation.DESCRIBE, _refused_users),
     51: _of_cluster(AclOperation.ALTER, _refused_user_changes),
     60: guard_describe_cluster,

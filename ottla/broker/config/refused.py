@@ -19,7 +19,7 @@ _NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams proto
 _INTER_BROKER = "brokers of other versions are not served"
 _NO_PLUGINS = "Java classes cannot be loaded"
 _NO_TIERED_STORAGE = "tiered storage is not supported"
-_NO_QUOTAS = "quotas are not supported"
+_QUOTAS_ELSEWHERE = "quotas are set while brokers run, by AlterClientQuotas, as `ottla quotas` and kafka-configs do"
 _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is supported"
 
 _REASONS = {
@@ -62,8 +62,9 @@ _REASON_OF_PREFIX = {
     "remote.": _NO_TIERED_STORAGE,
     "local.retention.": _NO_TIERED_STORAGE,
     "log.local.retention.": _NO_TIERED_STORAGE,
-    "quota.": _NO_QUOTAS,
-    "client.quota.": _NO_QUOTAS,
+    "quota.producer.": _QUOTAS_ELSEWHERE,
+    "quota.consumer.": _QUOTAS_ELSEWHERE,
+    "client.quota.": _NO_PLUGINS,
     "metric.": "metrics reporters are not supported",
     "metrics.": "metrics reporters are not supported",
     "kafka.metrics.": "metrics reporters are not supported",
@@ -93,6 +94,8 @@ _IDLE = {
     "queued.max.requests",
 }
 _IDLE_PREFIXES = ("controller.", "metadata.log.", "share.coordinator.")
+# Of brokers, as these measure changes of topics.
+_NOT_IDLE_PREFIX = "controller.quota."
 _CONTROLLER_LISTENERS = "controller.listener.names"
 _LISTENERS = ("listeners", "advertised.listeners")
 
@@ -121,7 +124,11 @@ def refused_properties() -> dict[str, str]:
 
 def without_idle_properties(static: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The properties that have an effect, and the names of the others."""
-    idle = tuple(name for name in static if name in _IDLE or name.startswith(_IDLE_PREFIXES))
+    idle = tuple(
+        name
+        for name in static
+        if name in _IDLE or (name.startswith(_IDLE_PREFIXES) and not name.startswith(_NOT_IDLE_PREFIX))
+    )
     kept = {name: text for name, text in static.items() if name not in idle}
     controllers = {name.strip() for name in static.get(_CONTROLLER_LISTENERS, "").split(",") if name.strip()}
     if controllers:

@@ -12,7 +12,10 @@ from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
 from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, Update
 from ottla.broker.config.properties import parse_properties, parse_setting
 from ottla.broker.config.refused import unknown_property, without_idle_properties
-from ottla.broker.config.server_security import listener_property
+from ottla.broker.config.server_security import LISTENER_LIMITS, listener_property
+
+_LIMITS = {option.name for option in LISTENER_LIMITS}
+LISTENER_PREFIX = "listener.name."
 
 
 class ConfigSource(IntEnum):
@@ -70,7 +73,7 @@ class ServerConfig(ServerOptions):
             ConfigSource.DYNAMIC_BROKER: {
                 name: text
                 for name, text in of_this_broker.items()
-                if SERVER_OPTIONS[name].update is not Update.ONLY_CLUSTER_WIDE
+                if _option(name).update is not Update.ONLY_CLUSTER_WIDE
             },
             ConfigSource.DYNAMIC_DEFAULT_BROKER: dict(of_all_brokers),
         }
@@ -86,7 +89,7 @@ class ServerConfig(ServerOptions):
         trial._set_values()
         check_together(trial)
         for name in () if of_all_brokers else checked:
-            if SERVER_OPTIONS[name].update is Update.ONLY_CLUSTER_WIDE:
+            if _option(name).update is Update.ONLY_CLUSTER_WIDE:
                 raise ConfigScopeError(f"{name} cannot be altered for one broker, only for all")
         return checked
 
@@ -139,6 +142,18 @@ class ServerConfig(ServerOptions):
         for option in SERVER_OPTIONS.values():
             first = next(self._texts(option), None)
             self.__dict__[option.attribute] = option.default if first is None else option.parse(first[1])
+        self.listener_limits = self._limits_of_listeners()
+
+    def _limits_of_listeners(self) -> dict[tuple[str, str], int]:
+        """Limits of connections that a listener has by itself, by its name and the property's."""
+        limits: dict[tuple[str, str], int] = {}
+        dynamic = (self._dynamic.get(ConfigSource.DYNAMIC_DEFAULT_BROKER, {}), self.dynamic(of_all_brokers=False))
+        for values in (self._static, *dynamic):
+            for name, text in values.items():
+                known = listener_property(name) if name.startswith(LISTENER_PREFIX) else None
+                if known is not None and known.own in _LIMITS:
+                    limits[known.listener, known.own] = int(text)
+        return limits
 
 
 def check_together(config: ServerConfig) -> None:

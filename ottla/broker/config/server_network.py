@@ -177,9 +177,27 @@ class NetworkOptions:
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
         INT_MAX,
-        "Maximum number of connections accepted per second; further connections wait.",
+        "Maximum number of connections accepted per second, over a window of quota.window; further connections wait.",
         at_least=0,
         update=_DYNAMIC,
+    )
+    quota_window_num = integer(
+        "quota.window.num", 11, "Number of samples of a window over which client quotas are measured.", at_least=1
+    )
+    quota_window_size_seconds = integer(
+        "quota.window.size.seconds",
+        1,
+        "Length of a sample of a window over which client quotas are measured, in seconds.",
+        at_least=1,
+    )
+    controller_quota_window_num = integer(
+        "controller.quota.window.num",
+        11,
+        "Number of samples of a window whose changes of topics may be made at once, by controller_mutation_rate.",
+        at_least=1,
+    )
+    controller_quota_window_size_seconds = integer(
+        "controller.quota.window.size.seconds", 1, "Length of a sample of such a window, in seconds.", at_least=1
     )
     fetch_max_bytes = integer(
         "fetch.max.bytes",

@@ -128,12 +128,29 @@ class SecurityOptions:
     )
 
 
+LISTENER_LIMITS = (
+    integer(
+        "max.connections",
+        INT_MAX,
+        "Maximum number of open connections of the listener.",
+        at_least=1,
+        update=Update.CLUSTER_WIDE,
+    ),
+    integer(
+        "max.connection.creation.rate",
+        INT_MAX,
+        "Maximum number of connections per second that the listener accepts.",
+        at_least=1,
+        update=Update.CLUSTER_WIDE,
+    ),
+)
 _LISTENER_OPTIONS: dict[str, Option[object]] = {
     option.name: option  # type: ignore[misc]
     for option in (
         SecurityOptions.sasl_enabled_mechanisms,
         SecurityOptions.connections_max_reauth_ms,
         SecurityOptions.sasl_server_max_receive_size,
+        *LISTENER_LIMITS,
         optional_text(
             USERS_FILE,
             "File with the users of PLAIN, one name:password a line, that only its owner can read (mode 0600).",

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from ottla.broker.metadata.topic_admin import TopicAdminManager
-from ottla.broker.metadata.topic_plans import MorePartitions, Outcome
+from ottla.broker.metadata.topic_plans import MorePartitions, Outcome, partition_changes
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, error_for
@@ -14,10 +15,13 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_STRICT_QUOTA_SINCE = 3
+
 
 async def handle(
     topics: TopicAdminManager,
-    context: RequestContext,  # noqa: ARG001
+    runtime: Runtime,
+    context: RequestContext,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
@@ -27,7 +31,9 @@ async def handle(
         late = error_for(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
         return CreatePartitionsResponse(results=[_result(name, refused.get(name, late)) for name in times])
     wanted = [topic for topic in request.topics if topic.name not in refused]
-    outcomes = await topics.create_partitions([_more(topic) for topic in wanted], validate_only=request.validate_only)
+    changes = partition_changes(runtime, context, _STRICT_QUOTA_SINCE)
+    more = [_more(topic) for topic in wanted]
+    outcomes = await topics.create_partitions(more, validate_only=request.validate_only, changes=changes)
     results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
     return CreatePartitionsResponse(results=[_result(name, results[name]) for name in times])
 

@@ -5,7 +5,7 @@ from collections import Counter
 from ottla.broker.config.describe import topic_entries
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.metadata.topic_admin import TopicAdminManager
-from ottla.broker.metadata.topic_plans import NewTopic, Outcome
+from ottla.broker.metadata.topic_plans import NewTopic, Outcome, partition_changes
 from ottla.broker.runtime import Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import TopicInfo
@@ -19,18 +19,21 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+_STRICT_QUOTA_SINCE = 6
+
 
 async def handle(
     topics: TopicAdminManager,
     runtime: Runtime,
-    context: RequestContext,  # noqa: ARG001
+    context: RequestContext,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     refused = {name: InvalidRequest(f"topic '{name}' is named twice") for name, count in times.items() if count > 1}
     wanted = [topic for topic in request.topics if topic.name not in refused]
     new_topics = await in_slices(_new_topic, wanted)
-    outcomes = await topics.create(new_topics, validate_only=request.validate_only)
+    changes = partition_changes(runtime, context, _STRICT_QUOTA_SINCE)
+    outcomes = await topics.create(new_topics, validate_only=request.validate_only, changes=changes)
     results = dict(zip((topic.name for topic in wanted), outcomes, strict=True)) | refused
     configs = _Configs(runtime.config)
     return CreateTopicsResponse(topics=await in_slices(lambda name: _result(name, results[name], configs), times))

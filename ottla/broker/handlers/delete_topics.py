@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_admin import TopicAdminManager
-from ottla.broker.metadata.topic_plans import Outcome
+from ottla.broker.metadata.topic_plans import Outcome, partition_changes
+from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID, MetadataImage, TopicInfo
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicId
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 _DELETION_DISABLED_FROM = 3
+_STRICT_QUOTA_FROM = 5
 _TOPIC_ID_FROM = 6
 
 
@@ -23,7 +25,11 @@ class _Asked(NamedTuple):
 
 
 async def handle(
-    topics: TopicAdminManager, metadata: ClusterMetadata, context: RequestContext, request: DeleteTopicsRequest
+    topics: TopicAdminManager,
+    metadata: ClusterMetadata,
+    runtime: Runtime,
+    context: RequestContext,
+    request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
     asked = _asked(request, context.api_version)
     found = [_find(metadata.image, each) for each in asked]
@@ -35,7 +41,9 @@ async def handle(
     }
     wanted = [index for index in range(len(asked)) if index not in refused]
     outcomes = await topics.delete(
-        [found[index] for index in wanted], says_disabled=context.api_version >= _DELETION_DISABLED_FROM
+        [found[index] for index in wanted],
+        says_disabled=context.api_version >= _DELETION_DISABLED_FROM,
+        changes=partition_changes(runtime, context, _STRICT_QUOTA_FROM),
     )
     results: dict[int, Outcome] = dict(zip(wanted, outcomes, strict=True)) | refused
     return DeleteTopicsResponse(

@@ -43,13 +43,14 @@ from ottla.cluster.store import (
     Transaction,
     Unavailable,
 )
-from ottla.cluster.updates import ImageUpdate, Understood, acls_in_slices, applied
+from ottla.cluster.updates import ImageUpdate, Understood, acls_in_slices, applied, quotas_in_slices
 from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, PolicyViolation, error_for
 from ottla.security.scram_credential import ScramCredential
 from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
     from ottla.security.acl import AclBinding
+    from ottla.security.quotas import EntityQuotas, QuotaEntity
 
 # Between two attempts to read a store that does not answer.
 RETRY_MS = 1000
@@ -236,6 +237,7 @@ class ClusterMetadata:
         topics: list[TopicInfo] = []
         credentials: dict[ScramUser, ScramCredential] = {}
         acls: dict[str, AclBinding] = {}
+        quotas: dict[QuotaEntity, EntityQuotas] = {}
         try:
             for some in topics_in_slices(snapshot.entries):
                 topics += some
@@ -246,7 +248,10 @@ class ClusterMetadata:
             for more in acls_in_slices(snapshot.entries):
                 acls |= more
                 await next_step()
-            update = applied(self.image, snapshot, Understood(topics, credentials, acls))
+            for further in quotas_in_slices(snapshot.entries):
+                quotas |= further
+                await next_step()
+            update = applied(self.image, snapshot, Understood(topics, credentials, acls, quotas))
         except StoreError:
             return None
         await next_step()

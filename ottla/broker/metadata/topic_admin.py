@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from ottla.broker.config.coordinator_topics import CoordinatorTopicSpec
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome, TopicPlanner
+from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome, PartitionChanges, TopicPlanner
 from ottla.broker.runtime import Runtime, in_slices, next_step
 from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.store import Transaction
@@ -46,8 +46,10 @@ class TopicAdminManager:
     def image(self) -> MetadataImage:
         return self._metadata.image
 
-    async def create(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
-        """Create what can be created; gives one outcome per topic, in order."""
+    async def create(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, changes: PartitionChanges | None = None
+    ) -> list[Outcome]:
+        """Create what can be created; gives one outcome per topic, in order. `changes` are those a quota allows."""
         try:
             check_partition_count(sum(await in_slices(self._planner.partition_count, topics)))
         except KafkaError as error:
@@ -57,27 +59,40 @@ class TopicAdminManager:
             await self._metadata.brokers_known()
         if validate_only:
             return await self._planned_one_by_one(topics)
-        return await self.create_known(topics)
+        return await self.create_known(topics, changes)
 
-    async def create_known(self, topics: Sequence[NewTopic]) -> list[Outcome]:
+    async def create_known(self, topics: Sequence[NewTopic], changes: PartitionChanges | None = None) -> list[Outcome]:
         """As `create`, on the brokers that the image has."""
-        return await self._carry_out(in_transactions(topics, self._planner.partition_count), self._plan_new)
+        plan = _within(changes, self._plan_new, lambda topic: len(topic.partitions))
+        return await self._carry_out(in_transactions(topics, self._planner.partition_count), plan)
 
     async def create_coordinator_topic(self, topic: CoordinatorTopicSpec) -> Outcome:
         (outcome,) = await self._carry_out([[None]], lambda _: [self._planner.coordinator_topic(topic, self.image)])
         return outcome
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+        self,
+        topics: Sequence[MorePartitions],
+        *,
+        validate_only: bool = False,
+        changes: PartitionChanges | None = None,
     ) -> list[Outcome]:
         if validate_only:
             return self._plan_growth(topics)
-        return await self._carry_out(in_transactions(topics, lambda topic: topic.partition_count), self._plan_growth)
+        plan = _within(changes, self._plan_growth, self._partitions_more)
+        return await self._carry_out(in_transactions(topics, lambda topic: topic.partition_count), plan)
 
-    async def delete(self, topics: Sequence[TopicInfo | None], *, says_disabled: bool = True) -> list[Outcome]:
+    async def delete(
+        self,
+        topics: Sequence[TopicInfo | None],
+        *,
+        says_disabled: bool = True,
+        changes: PartitionChanges | None = None,
+    ) -> list[Outcome]:
         """Delete topics and what groups have committed for them (§9.7.4). None stands for one that was not found."""
         batches = in_transactions(topics, lambda topic: 0 if topic is None else len(topic.partitions))
-        return await self._commit_each(batches, partial(self._plan_deletion, says_disabled), self._deletion)
+        plan = _within(changes, partial(self._plan_deletion, says_disabled), lambda topic: len(topic.partitions))
+        return await self._commit_each(batches, plan, self._deletion)
 
     # Plans.
 
@@ -96,6 +111,10 @@ class TopicAdminManager:
 
     def _plan_growth(self, topics: Sequence[MorePartitions]) -> list[Outcome]:
         return [self._planner.more_partitions(topic, self.image) for topic in topics]
+
+    def _partitions_more(self, planned: TopicInfo) -> int:
+        before = self.image.topic(planned.name)
+        return len(planned.partitions) - (0 if before is None else len(before.partitions))
 
     def _plan_deletion(self, says_disabled: bool, topics: Sequence[TopicInfo | None]) -> list[Outcome]:
         return [self._checked_deletion(topic, says_disabled=says_disabled) for topic in topics]
@@ -152,6 +171,13 @@ class TopicAdminManager:
         if not isinstance(outcome, TopicInfo):
             return outcome
         return self.image.topic_by_id(outcome.topic_id) or outcome
+
+
+def _within(changes: PartitionChanges | None, plan: Plan[T], partitions: Callable[[TopicInfo], int]) -> Plan[T]:
+    """The plan, with errors for the topics that a quota does not allow to change."""
+    if changes is None:
+        return plan
+    return lambda topics: [changes.admitted(each, partitions) for each in plan(topics)]
 
 
 class _TopicBatch(Generic[T]):

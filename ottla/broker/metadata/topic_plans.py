@@ -3,12 +3,13 @@
 A plan changes nothing. It is made on the image of the moment, and again when another broker was quicker.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.coordinator_topics import CoordinatorTopicSpec
 from ottla.broker.metadata.config_admin import checked_configs
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import MetadataImage, TopicInfo
 from ottla.cluster.topics import (
     USE_DEFAULT,
@@ -20,8 +21,11 @@ from ottla.cluster.topics import (
     plan_more_partitions,
     plan_topic,
 )
-from ottla.protocol.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
+from ottla.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, UnknownTopicOrPartition, error_for
 from ottla.storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from ottla.security.quota_budgets import MutationQuota
 
 
 class NewTopic(NamedTuple):
@@ -109,3 +113,33 @@ class TopicPlanner:
         for index, partition in enumerate(topic.partitions):
             if partition.replicas == (node_id,) and (topic.name, index) in logs:
                 raise KafkaStorageError(f"{logs[topic.name, index].directory} holds the log of another topic")
+
+
+class PartitionChanges:
+    """What a request may change of topics, where its client has a quota for that (KIP-599, §64.9).
+
+    Asks for each topic once, also where it is planned again because another broker was quicker."""
+
+    def __init__(self, quota: "MutationQuota", now_ms: Callable[[], int]) -> None:
+        self._quota = quota
+        self._now_ms = now_ms
+        self._allowed: dict[str, bool] = {}
+
+    def admitted(self, planned: Outcome, partitions: Callable[[TopicInfo], int]) -> Outcome:
+        """What is planned, or THROTTLING_QUOTA_EXCEEDED. `partitions` is how many come or go."""
+        if not isinstance(planned, TopicInfo):
+            return planned
+        is_allowed = self._allowed.get(planned.name)
+        if is_allowed is None:
+            is_allowed = self._allowed[planned.name] = self._quota.record(partitions(planned), self._now_ms())
+        if is_allowed:
+            return planned
+        return error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+
+
+def partition_changes(runtime: Runtime, context: RequestContext, strict_since: int) -> PartitionChanges | None:
+    """Of a request; from that version on its topics are refused one by one. None: there is no limit."""
+    if context.quotas is None:
+        return None
+    quota = context.quotas.mutation(is_strict=context.api_version >= strict_since)
+    return None if quota is None else PartitionChanges(quota, runtime.clock.now_ms)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ottla.broker.replicas.current_leader import current_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.replication_throttles import size_bytes
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import ZERO_ID
@@ -33,6 +34,8 @@ from ottla.storage.segment_reader import ReadResult, WouldBlock
 from ottla.timer.purgatory import DelayedOperation
 
 UNKNOWN = -1
+# Of a response, beside its records: at the beginning, and for each partition.
+HEADER_BYTES, PARTITION_BYTES = 20, 40
 # Kafka names neither the leader nor its address before it can name both.
 LEADER_SINCE = 16
 ASKED_THE_WRONG_ONE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -172,11 +175,23 @@ class FetchOperation(DelayedOperation):
         else:
             self._context.complete(self._response())
 
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """The consumer gets nothing now, and asks for the same again: its session goes on as it was (§64.14)."""
+        self._fetch.abandon()
+        if self._context.access is not None:
+            self._context.access.forget_amendments()
+        return FetchResponse(session_id=self._fetch.session_id, throttle_time_ms=throttle_ms)
+
     def _response(self) -> FetchResponse:
         """To be sent; the session remembers it as sent."""
         fetch, answers = self._fetch, self._answers
-        if self.is_of_follower and (throttles := self._replicas.throttles).leader.is_active:
-            throttles.record_sent(fetch.targets, answers)
+        if self.is_of_follower:
+            if (throttles := self._replicas.throttles).leader.is_active:
+                throttles.record_sent(fetch.targets, answers)
+        elif (context := self._context).quotas is not None:
+            throttle_ms = context.quotas.fetched(context, _response_bytes(answers))
+            if throttle_ms:
+                return self._throttled(throttle_ms)
         included = fetch.answered(answers, self._runtime.clock.now_ms())
         response = FetchResponse(session_id=fetch.session_id)
         topics = response.responses
@@ -193,6 +208,11 @@ class FetchOperation(DelayedOperation):
             if answer.records:
                 self._replicas.count_sent(target.topic, answer.records, to_follower=self.is_of_follower)
         return response
+
+
+def _response_bytes(answers: Sequence[Any]) -> int:
+    """About what an answer with these takes: what has not changed since the last one is not in it."""
+    return HEADER_BYTES + sum(PARTITION_BYTES + size_bytes(each.records) for each in answers if each.records)
 
 
 def read_cold(replicas: ReplicaManager, runtime: Runtime, cold: Sequence[ColdRead], done: Callable[[], None]) -> None:

@@ -57,7 +57,7 @@ class ReplicationThrottles:
         for target, answer in zip(targets, answers, strict=True):
             records = answer.records
             if records and quota.is_throttled(target.topic, target.partition):
-                quota.record(_size_bytes(records), now_ms)
+                quota.record(size_bytes(records), now_ms)
 
     def _configure(self, quota: ReplicationQuota, topic: str, replicas: str) -> None:
         if replicas == ALL_REPLICAS:
@@ -70,5 +70,5 @@ class ReplicationThrottles:
         return [int(partition) for partition, broker in pairs if int(broker) == self._runtime.node_id]
 
 
-def _size_bytes(records: memoryview | list[memoryview]) -> int:
+def size_bytes(records: memoryview | list[memoryview]) -> int:
     return sum(map(len, records)) if isinstance(records, list) else len(records)

@@ -231,6 +231,15 @@ _ROWS = (
     ),
     Api(47, "OffsetDelete", "offset_delete", 0, 0, needs=(Need("DELETE", "GROUP"), _READ_TOPIC)),
     Api(
+        48,
+        "DescribeClientQuotas",
+        "describe_client_quotas",
+        0,
+        1,
+        needs=(Need("DESCRIBE_CONFIGS", "CLUSTER"),),
+    ),
+    Api(49, "AlterClientQuotas", "alter_client_quotas", 0, 1, needs=(Need("ALTER_CONFIGS", "CLUSTER"),)),
+    Api(
         50,
         "DescribeUserScramCredentials",
         "describe_user_scram_credentials",

@@ -4,9 +4,9 @@ A connection gets its server as a `ConnectionOwner`, and copies into itself what
 of connections share one of each of these parts. Requests are `RequestContext`s, which are built on this file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.close_reasons import CloseReason
@@ -17,6 +17,9 @@ from ottla.broker.server.turns import Turns
 from ottla.replication.fetch_session import FetchContext
 from ottla.security.authentication import AuthenticationError, Principal
 from ottla.security.exchange import Handshake, SaslReply
+
+if TYPE_CHECKING:
+    from ottla.security.quota_budgets import MutationQuota
 
 # Size, API key and version as one number, correlation id, length of the client id: the part every header begins with.
 HEADER_START = Struct(">iIih")
@@ -112,6 +115,26 @@ class RequestAccess(Protocol):
 
     def leave_denied_out(self, fetch: FetchContext) -> None:
         """Of one fetch of a consumer, what it may not read, which the response says."""
+        ...
+
+
+class RequestQuotas(Protocol):
+    """What one request uses of the quotas of its client (`ottla.broker.quotas`)."""
+
+    def answered(self, context: Any, response: Any) -> Any:
+        """The response as it is sent; None for a request that has none. What was used is recorded."""
+        ...
+
+    def fetched(self, context: Any, size_bytes: int) -> int:
+        """For how long its consumer must rest, ms, instead of getting so many bytes; 0: it gets them."""
+        ...
+
+    def mutation(self, *, is_strict: bool) -> "MutationQuota | None":
+        """What it may change of topics; None: without a limit."""
+        ...
+
+    def timed(self, coroutine: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """The same, whose steps count as time of the request."""
         ...
 
 

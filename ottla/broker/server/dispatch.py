@@ -80,11 +80,16 @@ class Route:
         # The header of a flexible version ends in tagged fields.
         self.has_tagged_header = is_flexible(request_class, version)
 
+    @property
+    def has_error_code(self) -> bool:
+        """Whether its response can be an error as a whole."""
+        return "error_code" in self._response_class.__slots__
+
     def error_response(self, error: Exception) -> Any | None:
         """The API's answer to a request that failed as a whole, or None where the API has no place for an error."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         self.errors[int(code)] += 1
-        if "error_code" not in self._response_class.__slots__:
+        if not self.has_error_code:
             return None
         response = self._response_class(error_code=int(code))
         if "error_message" in self._response_class.__slots__:
@@ -131,6 +136,15 @@ class PreparedFrame:
         self._size = frame[:4]
         self._after = frame[8:]
 
+    def throttled(self, throttle_ms: int, *, after_tags: bool) -> "PreparedFrame":
+        """The same with another throttle time, which comes first, where a header of tagged fields has one byte."""
+        begin = int(after_tags)
+        after = self._after
+        changed = PreparedFrame.__new__(PreparedFrame)
+        changed._size = self._size
+        changed._after = after[:begin] + throttle_ms.to_bytes(4, "big") + after[begin + 4 :]
+        return changed
+
     def with_correlation_id(self, correlation_id: int) -> bytes:
         return b"%b%b%b" % (self._size, correlation_id.to_bytes(4, "big", signed=True), self._after)
 
@@ -159,6 +173,8 @@ class Dispatcher:
         """`part` gives the part of the broker that has this name; `guarded` what is called in place of a handler, where
         an authorizer is configured."""
         self.routes: dict[int, Route] = {}
+        self.on_route: Callable[[Route], None] | None = None
+        """Called with each route that is made from now on."""
         self._part = part
         self._guarded = guarded
 
@@ -178,6 +194,8 @@ class Dispatcher:
         if self._guarded is not None:
             handle = self._guarded(api, handle)
         route = self.routes[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
+        if self.on_route is not None:
+            self.on_route(route)
         return route
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ottla.broker.logging import error_id
 from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.broker.server.connection_interfaces import ClientConnection, RequestAccess
+from ottla.broker.server.connection_interfaces import ClientConnection, RequestAccess, RequestQuotas
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.errors import KafkaError
@@ -49,6 +49,7 @@ class RequestContext:
         "is_parked",
         "mutes",
         "on_disconnect",
+        "quotas",
         "response_bytes",
         "route",
         "size_bytes",
@@ -71,6 +72,8 @@ class RequestContext:
         self._principal = ANONYMOUS
         # What its sender may do; None where no authorizer is configured.
         self.access: RequestAccess | None = None
+        # What it uses of its client's quotas; None where the client has none.
+        self.quotas: RequestQuotas | None = None
         self.is_parked = False
         # Whether the connection handles nothing more before this one is answered.
         self.mutes = True
@@ -135,7 +138,11 @@ class RequestContext:
         if frame is None:
             if self.access is not None:
                 response = self.access.amended(response)
+            if self.quotas is not None:
+                response = self.quotas.answered(self, response)
             frame = self.route.build_frame(response, self.correlation_id)
+        elif response is None and self.quotas is not None:
+            self.quotas.answered(self, None)
         self.frame = frame
         expected_bytes = self.response_bytes
         self.response_bytes = len(frame) if type(frame) is bytes else sum(map(len, frame))
@@ -159,7 +166,8 @@ class RequestContext:
         self, spawn: Callable[[Coroutine[Any, Any, None], str], object], response: Coroutine[Any, Any, Any]
     ) -> None:
         """Answers a parked request when the coroutine, which `spawn` runs, returns the response."""
-        spawn(self._respond(response), self.route.api.name)
+        responding = self._respond(response)
+        spawn(responding if self.quotas is None else self.quotas.timed(responding), self.route.api.name)
 
     async def _respond(self, response: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -167,6 +175,8 @@ class RequestContext:
             if known is not None:
                 if self.access is not None:
                     known = self.access.amended(known)
+                if self.quotas is not None:
+                    known = self.quotas.answered(self, known)
                 self.complete(known, await self.built(known, self.correlation_id))
         except KafkaError as error:
             self.fail(error)

@@ -3,16 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config.security import SaslSettings
-from ottla.broker.config.server_network import NetworkOptions, parse_per_ip_overrides
+from ottla.broker.config.server_network import NetworkOptions
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.apis import Api
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE, NS_PER_MS
+from ottla.broker.server.connection_limits import ConnectionLimits, MutedConnections
 from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Handle
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
@@ -92,11 +94,9 @@ class Server:
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
-        self._connections_of_host: dict[str, int] = {}
+        self.limits = ConnectionLimits(runtime, inter_broker_listener)
+        self.muted = MutedConnections(runtime)
         self._idle_ms_max = runtime.config.connections_max_idle_ms
-        # Connections accepted and not yet allowed by `max.connection.creation.rate`, as of a moment.
-        self._accept_debt = 0.0
-        self._accept_debt_at_ms = 0
         # Kafka's default of 100 KiB holds fast networks back; only a size that was configured is applied.
         self._socket_options = SocketOptions(
             send_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
@@ -113,6 +113,7 @@ class Server:
         backlog = self.runtime.config.socket_listen_backlog_size
         listener = await network.listen(lambda: Connection(self, name), host, port, backlog=backlog)
         self._listeners.append(listener)
+        self.limits.add_listener(name)
         return listener
 
     def begin_to_serve(self) -> None:
@@ -156,10 +157,14 @@ class Server:
             from ottla.broker.server.sasl_gate import SaslGate
 
             connection.gate = SaslGate(connection, sasl)
-        refusal = self._refusal(host, transport)
+        refusal = self.limits.refusal(connection.listener_name, host)
+        if refusal is None and takes_last_descriptors(transport):
+            refusal = "the process has few file descriptors left (RLIMIT_NOFILE)"
+        if refusal is None:
+            self._make_room(connection.listener_name)
         self.connections[connection] = None
         self.opened[connection.listener_name] += 1
-        self._connections_of_host[host] = self._connections_of_host.get(host, 0) + 1
+        self.limits.count(connection)
         if refusal is not None:
             connection.close(CloseReason.OVER_LIMIT, refusal)
             return
@@ -170,7 +175,11 @@ class Server:
         if not self.runtime.is_serving:
             connection.holds |= HELD_BY_START
         self._throttle(connection, now_ms)
-        self._watch_idle(connection)
+
+    def _make_room(self, listener: str) -> None:
+        other = self.limits.to_make_room(listener, self.connections)
+        if other is not None:
+            other.close(CloseReason.OVER_LIMIT, f"a broker needs its place ({listener}, max.connections)")
 
     def lost(self, connection: Connection) -> None:
         self.closed[connection.listener_name, CloseReason.LOST] += 1
@@ -195,12 +204,8 @@ class Server:
         if connection.gate is not None:
             connection.gate.end()
             connection.gate = None  # It refers to the connection.
-        host = connection.peer_host
-        remaining = self._connections_of_host[host] - 1
-        if remaining:
-            self._connections_of_host[host] = remaining
-        else:
-            del self._connections_of_host[host]
+        self.muted.forget(connection)
+        self.limits.uncount(connection)
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
             connection.idle_timer = None
@@ -226,29 +231,22 @@ class Server:
 
     # Limits.
 
-    def _refusal(self, host: str, transport: asyncio.BaseTransport) -> str | None:
-        config = self.runtime.config
-        if len(self.connections) >= config.max_connections:
-            return f"there are {config.max_connections} connections already (max.connections)"
-        overrides = parse_per_ip_overrides(config.max_connections_per_ip_overrides)
-        limit = overrides.get(host, config.max_connections_per_ip)
-        if self._connections_of_host.get(host, 0) >= limit:
-            return f"there are {limit} connections from this address already (max.connections.per.ip)"
-        if takes_last_descriptors(transport):
-            return "the process has few file descriptors left (RLIMIT_NOFILE)"
-        return None
-
     def _throttle(self, connection: Connection, now_ms: int) -> None:
-        """`max.connection.creation.rate`: a connection that comes too early is not read from before its turn."""
-        rate = max(self.runtime.config.max_connection_creation_rate, 1)
-        paid = (now_ms - self._accept_debt_at_ms) * rate / 1000
-        self._accept_debt_at_ms = now_ms
-        self._accept_debt = max(self._accept_debt - paid, 0.0) + 1
-        # A second's worth may come at once.
-        wait_ms = int((self._accept_debt - rate) * 1000 / rate)
-        if wait_ms > 0:
+        """One that comes too early is not read from before its turn; one whose address has used up its quota never is,
+        and closes a little later (§66.4, §66.5)."""
+        listener, addresses = connection.listener_name, self.limits.addresses
+        wait_ms = self.limits.wait_ms(listener, now_ms)
+        ends_ms = 0 if addresses is None else addresses.record(connection.peer_host, now_ms)
+        if ends_ms:
+            self.limits.take_back(listener, now_ms)
             connection.holds |= HELD_BY_THROTTLE
-            self.runtime.wheel.schedule(now_ms + wait_ms, lambda: connection.release(HELD_BY_THROTTLE))
+            why = "its address makes too many connections (connection_creation_rate)"
+            end = partial(connection.close, CloseReason.OVER_LIMIT, why)
+            connection.idle_timer = self.runtime.wheel.schedule(now_ms + ends_ms, end)
+            return
+        if wait_ms:
+            self.muted.mute(connection, wait_ms)
+        self._watch_idle(connection)
 
     def _watch_idle(self, connection: Connection) -> None:
         """One timer per connection, moved on only when it fires: a request costs it nothing."""
@@ -256,7 +254,7 @@ class Server:
 
         def check() -> None:
             now_ms = self.runtime.clock.now_ms()
-            if connection.parked or connection.count_unread():
+            if connection.parked or connection in self.muted or connection.count_unread():
                 connection.last_event_ns = now_ms * NS_PER_MS
             if now_ms - connection.last_event_ns // NS_PER_MS >= self._idle_ms_max:
                 connection.close(CloseReason.IDLE, f"idle for {self._idle_ms_max} ms")

@@ -11,6 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import add_offsets_to_txn as offsets_to_txn
 from ottla.protocol.messages import add_partitions_to_txn as partitions_to_txn
 from ottla.protocol.messages import (
+    alter_client_quotas,
     alter_configs,
     alter_replica_log_dirs,
     create_acls,
@@ -19,6 +20,7 @@ from ottla.protocol.messages import (
     delete_groups,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_groups,
     describe_log_dirs,
@@ -323,6 +325,12 @@ def _about_the_cluster() -> Iterator[Sample]:
         31,
         delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**every | {"resource_name_filter": "x"})]),
     )
+    component = describe_client_quotas.ComponentData(entity_type="user", match_type=2, match=None)
+    yield sample(48, describe_client_quotas.DescribeClientQuotasRequest(components=[component]))
+    entity = alter_client_quotas.EntityData(entity_type="user", entity_name="x")
+    op = alter_client_quotas.OpData(key="producer_byte_rate", value=1024.0)
+    entry = alter_client_quotas.EntryData(entity=[entity], ops=[op])
+    yield sample(49, alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=True))
     moved = alter_replica_log_dirs.AlterReplicaLogDirTopic(name=ORDERS, partitions=[0])
     directory = alter_replica_log_dirs.AlterReplicaLogDir(path="/nowhere", topics=[moved])
     yield sample(34, alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[directory]))

@@ -162,8 +162,8 @@ ONLY = "is not supported, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are"
             f"listener.name.ext.sasl.jaas.config: {PER_MECHANISM}",
         ),
         (
-            {"listener.name.ext.max.connections": "5"},
-            f"listener.name.ext.max.connections: {FOR_ALL} max.connections",
+            {"listener.name.ext.max.connections.per.ip": "5"},
+            f"listener.name.ext.max.connections.per.ip: {FOR_ALL} max.connections.per.ip",
         ),
         ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name: GSSAPI is not supported"),
     ],

@@ -63,6 +63,20 @@ REQUESTS: Final = (
         "Connections whose requests wait: parked (for an earlier one), writing (for the client to read), throttle, "
         "start, turn (for other connections: it sends more than the loop can give at once), login (its login failed).",
     ),
+    _gauge("ottla_connections_muted", "", "Connections that are not read from until their client may go on."),
+    _counter(
+        "ottla_quota_throttles_total",
+        "quota",
+        "Answers that made a client rest because of a quota, by its key; of connection_creation_rate, connections "
+        "that were closed.",
+    ),
+    _counter("ottla_quota_throttle_seconds_total", "quota", "For how long, summed up."),
+    _gauge("ottla_quota_budgets", "quota", "Users, client ids, pairs or addresses that are measured now."),
+    _gauge(
+        "ottla_quota_rate",
+        "quota user client_id",
+        "What those with a quota use per second: bytes, or percent of one second of the loop. The 100 used last.",
+    ),
     _gauge(
         "ottla_client_software_info",
         "name version",
