@@ -75,16 +75,17 @@ def test_topics_to_delete_are_not_compared_with_each_other() -> None:
         def __eq__(self, other: object) -> bool:
             raise AssertionError("two topics were compared")
 
-    async def delete(topics: list[Any], *, says_disabled: bool) -> list[Any]:
+    async def delete(topics: list[Any], *, says_disabled: bool, changes: None) -> list[Any]:
         return [UnknownTopicOrPartition("it has gone") for _ in topics]
 
     known = {name: Topic(name=name, topic_id=name.encode().ljust(16)) for name in ("a", "b", "c")}
     service: Any = SimpleNamespace(delete=delete)
     metadata: Any = SimpleNamespace(image=SimpleNamespace(topic=known.get))
-    context: Any = SimpleNamespace(api_version=6)
+    context: Any = SimpleNamespace(api_version=6, quotas=None)
+    runtime: Any = None
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in ("a", "b", "c", "b")])
 
-    response = asyncio.run(delete_topics.handle(service, metadata, context, request))
+    response = asyncio.run(delete_topics.handle(service, metadata, runtime, context, request))
 
     assert [str(each.error_message) for each in response.responses] == [
         "it has gone",
@@ -116,12 +117,12 @@ def test_topics_of_a_request_are_created_in_slices(monkeypatch: pytest.MonkeyPat
     for name in ("_new_topic", "_result"):
         monkeypatch.setattr(create_topics, name, counting(getattr(create_topics, name)))
 
-    async def create(topics: list[Any], *, validate_only: bool) -> list[Any]:
+    async def create(topics: list[Any], *, validate_only: bool, changes: None) -> list[Any]:
         return [TopicInfo(topic.spec.name, bytes(16), (PARTITION,)) for topic in topics]
 
     service: Any = SimpleNamespace(create=create)
     runtime: Any = SimpleNamespace(config=ServerConfig())
-    context: Any = None
+    context: Any = SimpleNamespace(quotas=None)
     names = [f"t{number}" for number in range(4 * ITEMS_PER_SLICE)]
     request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1) for name in names])
 
