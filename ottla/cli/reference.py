@@ -57,8 +57,8 @@ _LISTENERS_INTRODUCTION = """
 ## Properties of one listener
 
 What stands here can be set for one listener, or for one mechanism of SASL on it, the names in small letters, as
-`listener.name.external.scram-sha-256.sasl.jaas.config`. It comes before the property of all listeners. None is altered
-while the broker runs, and a secret is never shown: [security](security.md).
+`listener.name.external.scram-sha-256.sasl.jaas.config`. It comes before the property of all listeners. Only the places
+of key stores and trust stores are altered while the broker runs ([TLS](security-tls.md)), and a secret is never shown.
 """
 _TOPICS_INTRODUCTION = """\
 ## Topic configs
@@ -103,8 +103,8 @@ another key or version ends its connection, as on Apache Kafka; an ApiVersions r
 with this table. Produce is advertised from version 0, also as on Apache Kafka, because librdkafka up to 2.11.0 looks
 for it.
 
-Record batches are of format 2 (Kafka 0.11 and later), uncompressed or with gzip, snappy, lz4 or zstd. TLS
-and the consumer group protocol of KIP-848 are not served; clients learn it from this table.
+Record batches are of format 2 (Kafka 0.11 and later), uncompressed or with gzip, snappy, lz4 or zstd. The
+consumer group protocol of KIP-848 is not served; clients learn it from this table.
 """
 
 _CLI_INTRODUCTION = """\
@@ -264,7 +264,12 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 
 
 def _server_rows() -> Iterator[tuple[str, ...]]:
-    dynamic = {Update.READ_ONLY: "", Update.CLUSTER_WIDE: "yes", Update.ONLY_CLUSTER_WIDE: "for all brokers"}
+    dynamic = {
+        Update.READ_ONLY: "",
+        Update.CLUSTER_WIDE: "yes",
+        Update.ONLY_CLUSTER_WIDE: "for all brokers",
+        Update.PER_BROKER: "for one broker",
+    }
     for name in sorted(SERVER_OPTIONS):
         option = SERVER_OPTIONS[name]
         yield f"`{name}`", _kind(option), _default(option), _values(option), dynamic[option.update], option.meaning

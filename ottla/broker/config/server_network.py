@@ -9,10 +9,12 @@ from ottla.protocol.address import parse_address
 
 PLAINTEXT = "PLAINTEXT"
 """A security protocol, and the name of the default listener."""
+SSL = "SSL"
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
-SERVED_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
-_PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
-"""Those that Kafka has."""
+SASL_SSL = "SASL_SSL"
+_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+WITH_SASL = (SASL_PLAINTEXT, SASL_SSL)
+WITH_TLS = (SSL, SASL_SSL)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _EVERYWHERE = ("", "0.0.0.0", "::")
@@ -50,7 +52,7 @@ class ListenerOptions:
         "listener.security.protocol.map",
         Kind.LIST,
         tuple(f"{protocol}:{protocol}" for protocol in _PROTOCOLS),
-        f"Security protocol of each listener; {' and '.join(SERVED_PROTOCOLS)} are supported.",
+        f"Security protocol of each listener: {', '.join(_PROTOCOLS)}.",
         parse=lambda text: _protocol_map(text),
         bounds="a list of NAME:PROTOCOL",
         update=Update.READ_ONLY,
