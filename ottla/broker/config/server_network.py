@@ -12,7 +12,7 @@ PLAINTEXT = "PLAINTEXT"
 SSL = "SSL"
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
-_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 WITH_SASL = (SASL_PLAINTEXT, SASL_SSL)
 WITH_TLS = (SSL, SASL_SSL)
 
@@ -51,8 +51,8 @@ class ListenerOptions:
     listener_security_protocol_map = Option[tuple[str, ...]](
         "listener.security.protocol.map",
         Kind.LIST,
-        tuple(f"{protocol}:{protocol}" for protocol in _PROTOCOLS),
-        f"Security protocol of each listener: {', '.join(_PROTOCOLS)}.",
+        tuple(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
+        f"Security protocol of each listener: {', '.join(PROTOCOLS)}.",
         parse=lambda text: _protocol_map(text),
         bounds="a list of NAME:PROTOCOL",
         update=Update.READ_ONLY,
@@ -97,8 +97,8 @@ def _protocol_map(text: str) -> tuple[str, ...]:
         name, colon, protocol = (word.strip() for word in part.partition(":"))
         if not (colon and _NAME.fullmatch(name) and protocol):
             raise ValueError(f"'{part.strip()}' is not NAME:PROTOCOL")
-        if protocol.upper() not in _PROTOCOLS:
-            raise ValueError(f"{protocol} of {name} is none of the protocols {', '.join(_PROTOCOLS)}")
+        if protocol.upper() not in PROTOCOLS:
+            raise ValueError(f"{protocol} of {name} is none of the protocols {', '.join(PROTOCOLS)}")
         found[name.upper()] = protocol.upper()
     return tuple(f"{name}:{protocol}" for name, protocol in found.items())
 

@@ -13,6 +13,8 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
+from ottla.broker.config.tls_context import tls_failure
+
 # Of one read of the socket.
 CIPHERTEXT_BYTES = 256 * 1024
 # The most that a TLS record has.
@@ -154,7 +156,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            self._fail(why_failed(error))
+            self._fail(tls_failure(error))
             return False
         self._is_established = True
         self._flush()
@@ -179,7 +181,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLError as error:
-                why = why_failed(error)
+                why = tls_failure(error)
             del room
             if filled:
                 inner.buffer_updated(filled)
@@ -292,25 +294,3 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         if name == "ssl_object":
             return self._tls
         return default if self._transport is None else self._transport.get_extra_info(name, default)
-
-
-_REASONS = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has shown no certificate",
-    "UNSUPPORTED_PROTOCOL": "the client has none of the versions of TLS that are enabled",
-    "NO_SHARED_CIPHER": "the client has none of the cipher suites that are enabled",
-    "TLSV1_ALERT_UNKNOWN_CA": "the other side does not trust the authority of the certificate",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the other side does not accept the certificate",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "the other side does not accept the certificate",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side says that the certificate has expired",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the other side wants a certificate",
-    "TLSV1_ALERT_PROTOCOL_VERSION": "the other side has none of the versions of TLS that are enabled",
-    "HTTP_REQUEST": "HTTP is spoken, not TLS",
-}
-
-
-def why_failed(error: ssl.SSLError) -> str:
-    """For the log, without anything that the other side could choose."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not accepted: {error.verify_message}"
-    reason = error.reason or "it broke off"
-    return _REASONS.get(reason, reason.lower().replace("_", " "))
