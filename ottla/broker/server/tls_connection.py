@@ -229,7 +229,8 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
                     self._encrypt(memoryview(short), out)
                     short = bytearray()
             while len(view) - position >= RECORD_BYTES:
-                end = min(position + ENCRYPTED_AT_ONCE, len(view))
+                whole = (len(view) - position) // RECORD_BYTES * RECORD_BYTES
+                end = position + min(whole, ENCRYPTED_AT_ONCE)
                 self._encrypt(view[position:end], out)
                 position = end
             short += view[position:]
